@@ -141,6 +141,10 @@ bench-plan: setup ## measure loading and the full plan of a site, by number of G
 bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
 
+.PHONY: bench-install
+bench-install: setup-sim ## measure install on 16 simulated nodes against stock Ansible with the same roles (root)
+	@$(BIN)/python scripts/bench/install.py $(ARGS)
+
 .PHONY: bench-deploy
 bench-deploy: site-exists setup prepare ## measure one deploy of ENV in its present state
 	@$(BIN)/python scripts/bench/deploy.py $(ENV)

@@ -44,7 +44,7 @@ def main() -> None:
     try:
         found = boot.ensure(sources, given["token"], given["ledger"], check=module.check_mode)
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     if module.check_mode and not found:
         found = [f"{path}: about to be written" for path in given["pending"]]
     diff = {"before": "".join(f"{line}\n" for line in found), "after": ""}

@@ -65,7 +65,7 @@ def main() -> None:
                 wanted, options["token"], options["ledger"], operation=options["operation"], check=module.check_mode
             )
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     after = wanted if changed else before
     diff = {"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"}
     differs = [f"driver {before or 'none'} loaded, wanted {after}"] if changed else []

@@ -60,13 +60,15 @@ def main() -> None:
     is_open = False
     try:
         if options["state"] == "undone":
-            module.fail_json(msg=options["failure"] if check else str(change.undo(version, options["failure"], *fence)))
+            if check:
+                module.fail_json(msg=options["failure"])
+            raise change.undo(version, options["failure"], *fence)
         if options["state"] == "begun":
             is_open = change.preview(version) if check else change.begin(version, wish, options["files"], *fence)
         elif not check:
             change.end(*fence)
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     module.exit_json(changed=False, open=is_open, notes=change.notes)
 
 

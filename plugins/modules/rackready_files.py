@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rackready.ondevice.file_state import digest, item, state, text
+from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_way, item, state, text
 
 DOCUMENTATION = """
 module: rackready_files
@@ -23,7 +23,6 @@ author: rackready
 
 TEXT = {"type": "str", "required": True}
 FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
-FOLDER = "Expected: {place} is a file Actual: it is a folder. Remove it on the node, then run again."
 LIST = {"type": "list", "default": []}
 OPTIONS = {"folders": LIST | {"elements": "path"}, "files": LIST | {"elements": "dict", "options": FILE}}
 
@@ -38,7 +37,7 @@ def main() -> None:
             drift.append(item(path, "folder, mode 0755", actual))
     for wish in module.params["files"]:
         if (place := Path(wish["path"])).is_dir():
-            module.fail_json(msg=FOLDER.format(place=place))
+            module.fail_json(**in_the_way(place).result())
         before, actual, wanted = text(place), state(place), digest(wish["content"].encode())
         if file(module, wish, before):
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))

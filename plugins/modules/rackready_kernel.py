@@ -23,7 +23,7 @@ def main() -> None:
     try:
         policy, room = kernel.policy(), kernel.room()
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     module.exit_json(
         changed=False,
         release=policy.release,

@@ -41,7 +41,7 @@ def main() -> None:
         found = mig.ensure(*wish, options["token"], options["ledger"], check=module.check_mode)
         boot = mig.boot(*wish)
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     rows = sorted(found.items())
     module.exit_json(
         changed=bool(rows),

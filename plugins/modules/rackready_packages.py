@@ -53,7 +53,7 @@ def main() -> None:
     try:
         change = manager.ensure(wish, *fence, check=module.check_mode)
     except NodeProblem as problem:
-        module.fail_json(msg=str(problem))
+        module.fail_json(**problem.result())
     rows = sorted(change.changed.items())
     module.exit_json(
         changed=bool(rows),

@@ -24,7 +24,9 @@ _HEAD = """# Command reference
 Every command:
 
 - reads `inventories/ENV/site.yml` of the environment that `--env` or the variable `ENV` names, where it needs a site;
-- prints one JSON document on standard output, and nothing else there, with `--output json`;
+- prints one JSON document on standard output, and nothing else there, with `--output json`; a refusal is one, too:
+  `error`, `code`, `where`, `what`, `expected`, `actual`, `next_step` and `problems` (`rackready schema --of refusal`
+  prints its schema);
 - prints progress and errors on standard error.
 
 """

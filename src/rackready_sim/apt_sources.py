@@ -19,7 +19,7 @@ _CARRIED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AptSource:
     """Source lines and options for mmdebstrap; ``shown`` names the mirror without credentials."""
 
     lines: tuple[str, ...]
@@ -27,13 +27,13 @@ class Source:
     shown: str
 
 
-def find(suite: str) -> Source:
+def find(suite: str) -> AptSource:
     """Return this machine's source of a Debian suite, with its proxy settings."""
     uri = os.environ.get(MIRROR_VARIABLE) or host_mirror() or _DEFAULT
     options = [f'--aptopt={key} "{value}"' for key, value in _settings()]
     if _KEYRING.is_file():
         options.append(f"--keyring={_KEYRING}")
-    return Source((f"deb {uri} {suite} main",), tuple(options), re.sub(r"//[^/@]*@", "//", uri))
+    return AptSource((f"deb {uri} {suite} main",), tuple(options), re.sub(r"//[^/@]*@", "//", uri))
 
 
 def host_mirror(etc: Path = Path("/etc")) -> str:

@@ -18,7 +18,7 @@ from rackready_sim.emulator import in_use
 from rackready_sim.errors import describe
 from rackready_sim.hostnet import taken_networks
 from rackready_sim.machines import Machines, NodeLogin
-from rackready_sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates
+from rackready_sim.plan import RackPlan, build_plan, choose_subnet, clone_id, loopback_candidates
 from rackready_sim.store import Record, Store
 
 
@@ -31,7 +31,7 @@ class Definition:
     site: Site
     store: Store
     record: Record
-    plan: Plan
+    plan: RackPlan
 
     @classmethod
     def load(cls, root: Path, env: str) -> Definition:

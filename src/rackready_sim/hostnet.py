@@ -16,7 +16,7 @@ from typing import Any
 
 from rackready_sim.errors import SimError
 from rackready_sim.host import run, succeeds
-from rackready_sim.plan import Cable, Machine, Plan
+from rackready_sim.plan import Cable, Machine, RackPlan
 
 _SETTLE_TRIES = 30
 _SETTLE_S = 0.1
@@ -29,7 +29,7 @@ def taken_networks() -> list[IPv4Network]:
     return [IPv4Network(dst, strict=False) for dst in named]
 
 
-def ensure_bridge(plan: Plan) -> bool:
+def ensure_bridge(plan: RackPlan) -> bool:
     """Create the management bridge if it does not exist; return whether it was created."""
     made = plan.bridge not in links()
     if made:
@@ -82,7 +82,7 @@ def links(pid: int | None = None) -> dict[str, dict[str, Any]]:
     return {item["ifname"]: item for item in found}
 
 
-def attach(plan: Plan, machine: Machine, pid: int, *, connected: bool = True) -> None:
+def attach(plan: RackPlan, machine: Machine, pid: int, *, connected: bool = True) -> None:
     """Create a machine's eth0 with its address and connect it to the management network, or not.
 
     Does nothing if it is already so.
@@ -95,12 +95,12 @@ def attach(plan: Plan, machine: Machine, pid: int, *, connected: bool = True) ->
     run([*_inside(pid), "ip", "link", "set", "eth0", "up"])
 
 
-def loose_end(plan: Plan, cable: Cable) -> str:
+def loose_end(plan: RackPlan, cable: Cable) -> str:
     """Return the name of a cable end that is plugged into no switch: it is on this machine, down."""
     return f"{plan.bridge}-{plan.machines[cable.node].octet}r{cable.rail}"
 
 
-def plug(plan: Plan, cable: Cable, node_pid: int, switch_pid: int, *, connected: bool) -> bool:
+def plug(plan: RackPlan, cable: Cable, node_pid: int, switch_pid: int, *, connected: bool) -> bool:
     """Create a node's NIC and place its cable end in the switch, or loose. Return whether a switch port changed.
 
     ``switch_pid`` is 0 if the switch does not run. A NIC starts down and without address, as hardware does.

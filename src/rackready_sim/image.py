@@ -142,7 +142,7 @@ def _build_base(name: str, packages: tuple[str, ...], work: Path, say: Say) -> N
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
-def _mmdebstrap(archive: Path, source: apt_sources.Source, packages: tuple[str, ...], log: Path) -> None:
+def _mmdebstrap(archive: Path, source: apt_sources.AptSource, packages: tuple[str, ...], log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
     argv = [
         *_DIES_WITH_US,

@@ -13,7 +13,7 @@ from pathlib import Path
 from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
-from rackready_sim.plan import MIRROR_PORT, Machine, Plan
+from rackready_sim.plan import MIRROR_PORT, Machine, RackPlan
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.machines")
@@ -46,7 +46,7 @@ class Machines:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RackPlan,
         store: Store,
         image: str,
         slurm_conf: Callable[[], dict[str, str]] | None = None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 
 from rackready.model.site import Site
-from rackready_sim.plan import MIRROR_PORT, Plan
+from rackready_sim.plan import MIRROR_PORT, RackPlan
 from rackready_sim.store import Store
 
 
-def url(plan: Plan) -> str:
+def url(plan: RackPlan) -> str:
     """Return the mirror's base URL."""
     return f"http://{plan.machines['mirror'].address}:{MIRROR_PORT}"
 

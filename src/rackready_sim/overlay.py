@@ -8,13 +8,13 @@ from typing import Any
 from rackready.design.yaml import dump_yaml
 from rackready.model.site import Site, SlurmHandover
 from rackready_sim import mirror
-from rackready_sim.plan import BMC_PORT, Plan
+from rackready_sim.plan import BMC_PORT, RackPlan
 from rackready_sim.store import Store, write_private
 
 _HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do not edit.\n"
 
 
-def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
+def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
     """Return the overlay document: addresses, ports, keys and the mirror's URL."""
     document: dict[str, Any] = {
         "access": _access(site, store),
@@ -42,7 +42,7 @@ def _access(site: Site, store: Store) -> dict[str, Any]:
     return access
 
 
-def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:
+def _node(name: str, plan: RackPlan, store: Store) -> dict[str, Any]:
     bmc = {
         "address": plan.bmcs[name],
         "port": BMC_PORT,
@@ -53,7 +53,7 @@ def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:
     return {"name": name, "address": plan.machines[name].address, "bmc": bmc}
 
 
-def _switch(name: str, plan: Plan, store: Store) -> dict[str, Any]:
+def _switch(name: str, plan: RackPlan, store: Store) -> dict[str, Any]:
     return {
         "name": name,
         "address": plan.machines[name].address,

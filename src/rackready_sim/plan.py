@@ -47,7 +47,7 @@ class Cable:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RackPlan:
     """The whole rack."""
 
     clone: str
@@ -76,7 +76,7 @@ def clone_id(root: Path) -> str:
     return hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:6]
 
 
-def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) -> Plan:
+def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) -> RackPlan:
     """Return the rack of a site.
 
     ``loopback`` is the first three octets of the BMCs' network (127.x.y). Raises SimError if the site is larger than
@@ -100,7 +100,7 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
         machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
     cables = {node.name: _cables(site, node.name) for node in nodes}
     bmcs = {node.name: f"{loopback}.{_BMC + index}" for index, node in enumerate(nodes, 1)}
-    return Plan(clone, subnet, machines, cables, bmcs)
+    return RackPlan(clone, subnet, machines, cables, bmcs)
 
 
 def subnet_candidates(clone: str) -> list[IPv4Network]:

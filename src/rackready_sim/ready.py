@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 
 from rackready_sim.errors import describe
-from rackready_sim.plan import MIRROR_PORT, Machine, Plan
+from rackready_sim.plan import MIRROR_PORT, Machine, RackPlan
 
 _PERIOD_S = 0.2
 _CONNECT_S = 1.0
 SSH_PORT = 22
 
 
-def wait(plan: Plan, seconds: float = 90.0, probe: Callable[[str, int], bool] | None = None) -> None:
+def wait(plan: RackPlan, seconds: float = 90.0, probe: Callable[[str, int], bool] | None = None) -> None:
     """Return when mirror, switches and the scheduler's host answer. Raise SimError with those that do not in time."""
     answers = probe or _answers
     deadline = time.monotonic() + seconds

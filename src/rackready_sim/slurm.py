@@ -13,7 +13,7 @@ from pathlib import Path
 from rackready.design.facts import node_facts
 from rackready.model.site import Site, SlurmHandover
 from rackready_sim.files import write
-from rackready_sim.plan import Plan
+from rackready_sim.plan import RackPlan
 
 REASON = "rackready: not handed over yet"
 _PORTS = (6817, 6818)
@@ -21,14 +21,14 @@ _CPUS = {"Boards": 1, "SocketsPerBoard": 2, "CoresPerSocket": 56, "ThreadsPerCor
 """DGX H100: 2 Xeon 8480C with 56 cores each, 2 TB. Slurm accepts these values without a check (config_overrides)."""
 
 
-def build(site: Site, plan: Plan) -> dict[str, str]:
+def build(site: Site, plan: RackPlan) -> dict[str, str]:
     """Return slurm.conf and gres.conf of the rack; empty if the site does not hand over to Slurm."""
     if not isinstance(site.handover, SlurmHandover):
         return {}
     return {"slurm.conf": _slurm_conf(site, plan, site.handover.partition), "gres.conf": _gres_conf(site)}
 
 
-def _slurm_conf(site: Site, plan: Plan, partition: str) -> str:
+def _slurm_conf(site: Site, plan: RackPlan, partition: str) -> str:
     machine = plan.machines["slurmctl"]
     cpus = " ".join(f"{key}={value}" for key, value in _CPUS.items())
     nodes = [

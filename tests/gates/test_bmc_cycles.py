@@ -269,9 +269,9 @@ def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, nod
         [
             (
                 "node01 BMC: power cycle 1 not done - Expected: power off and on again Actual: node01: "
-                "power cycle - Expected: a node on which no jobs run or may start Actual: the scheduler "
-                "may start jobs on it. Nothing was done to it: drain it first. Check the node's power "
-                "state in its BMC; bring it to On, then run the gate again."
+                "power cycle: the scheduler may start jobs on it "
+                "(expected: a node on which no jobs run or may start). Nothing was done to it: drain it first. "
+                "Check the node's power state in its BMC; bring it to On, then run the gate again."
             )
         ],
     )

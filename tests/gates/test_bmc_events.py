@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Passed
+from rackready.gates.base import LastPass
 from rackready.gates.bmc.events import Events
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim import faults
@@ -35,20 +35,20 @@ def clock(there: World, at: datetime) -> None:
         there[address]["DateTime"] = at.isoformat()
 
 
-def after(passed: Passed | None, there: World, **inputs: object) -> Verdict:
+def after(passed: LastPass | None, there: World, **inputs: object) -> Verdict:
     """Return the gate's verdict when this was the last pass on the node."""
     known = dataclasses.replace(rack(), passed={(Events.id, "node01"): passed} if passed else {})
     return verdict(Events(inputs), there, known)
 
 
-def last_pass() -> Passed:
+def last_pass() -> LastPass:
     """A pass on the healthy node, at PASSED by the BMC's clock."""
     there = world(healthy())
     clock(there, PASSED)
     found = after(None, there)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == "no earlier pass: every entry of the logs was judged"
-    return Passed(PASSED + timedelta(hours=5), tuple(found.metrics))
+    return LastPass(PASSED + timedelta(hours=5), tuple(found.metrics))
 
 
 def with_entry(at: datetime | None, severity: str = "Critical") -> World:
@@ -83,7 +83,7 @@ def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
 
 def test_undated_entries_of_a_log_that_the_last_pass_did_not_see_count() -> None:
     seen = last_pass()
-    of_other_log = Passed(
+    of_other_log = LastPass(
         seen.at, tuple(item.model_copy(update={"target": item.target.replace("SEL", "Old")}) for item in seen.metrics)
     )
     assert after(seen, with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
@@ -174,15 +174,15 @@ def test_without_a_pass_every_entry_counts() -> None:
 
 
 def test_a_declared_repair_stands_for_a_pass() -> None:
-    assert after(Passed(PASSED), with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
-    assert after(Passed(PASSED), with_entry(None)).outcome is Outcome.PASS
-    assert after(Passed(PASSED), with_entry(PASSED + timedelta(days=1))).outcome is Outcome.FAIL
+    assert after(LastPass(PASSED), with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
+    assert after(LastPass(PASSED), with_entry(None)).outcome is Outcome.PASS
+    assert after(LastPass(PASSED), with_entry(PASSED + timedelta(days=1))).outcome is Outcome.FAIL
 
 
 def test_an_entry_without_a_time_counts_when_it_was_not_there_at_the_last_pass() -> None:
     assert after(last_pass(), with_entry(None)).outcome is Outcome.FAIL
-    seen = after(Passed(PASSED), with_entry(None))
-    assert after(Passed(PASSED, tuple(seen.metrics)), with_entry(None)).outcome is Outcome.PASS
+    seen = after(LastPass(PASSED), with_entry(None))
+    assert after(LastPass(PASSED, tuple(seen.metrics)), with_entry(None)).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,9 @@ def test_what_was_lost_since_the_last_pass_is_an_error(change: Callable[[dict[st
 
 
 def test_a_cleared_log_passes_again_once_a_repair_says_that_it_was_dealt_with() -> None:
-    assert after(Passed(datetime.now(UTC) + timedelta(seconds=5)), world(broken("sel-cleared"))).outcome is Outcome.PASS
+    assert (
+        after(LastPass(datetime.now(UTC) + timedelta(seconds=5)), world(broken("sel-cleared"))).outcome is Outcome.PASS
+    )
 
 
 def test_a_log_that_is_switched_off_is_an_error() -> None:

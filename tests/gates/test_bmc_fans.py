@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rackready.gates.base import GateFacts, Passed
+from rackready.gates.base import GateFacts, LastPass
 from rackready.gates.bmc.fans import Fans
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.supply import Cooling
@@ -39,16 +39,16 @@ def without(*names: str, older: bool = False) -> World:
     return found
 
 
-def after(passed: Passed | None, now: World, known: GateFacts | None = None) -> Verdict:
+def after(passed: LastPass | None, now: World, known: GateFacts | None = None) -> Verdict:
     """Return the gate's verdict when this was the last pass on the node."""
     known = known or rack()
     return verdict(Fans(), now, dataclasses.replace(known, passed={(Fans.id, "node01"): passed} if passed else {}))
 
 
-def passed(now: World) -> Passed:
+def passed(now: World) -> LastPass:
     found = after(None, now)
     assert (found.outcome, found.note) == (Outcome.PASS, UNSEEN)
-    return Passed(AT, tuple(found.metrics))
+    return LastPass(AT, tuple(found.metrics))
 
 
 def names(numbers: Sequence[int]) -> list[str]:
@@ -102,5 +102,5 @@ def test_as_many_fans_are_no_fewer_whatever_they_are_called() -> None:
 
 
 def test_a_declared_repair_makes_the_next_pass_the_first() -> None:
-    found = after(Passed(AT), without("SPD_FAN_SYS1_F"))
+    found = after(LastPass(AT), without("SPD_FAN_SYS1_F"))
     assert (found.outcome, found.note) == (Outcome.PASS, UNSEEN)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
+from rackready.gates.bmc.parts_seen import BmcInventory, differences, look, seen
 from tests.gates.redfish_world import gathered, healthy, world
 from tests.gates.support import document
 
@@ -36,7 +36,7 @@ GPUS = document("nvml/dgx_h100_healthy.json")
 Change = Callable[[dict[str, Any]], object]
 
 
-def looked(change: Change = lambda found: found) -> Seen:
+def looked(change: Change = lambda found: found) -> BmcInventory:
     """One inventory of a node after this change of what its kernel sees."""
     there = copy.deepcopy(PARTS)
     change(there)

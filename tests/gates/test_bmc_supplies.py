@@ -231,6 +231,17 @@ def test_an_estimated_draw_bounds_no_supply() -> None:
     assert found.note.startswith("1 of its supplies can carry 1400 W, less than 1502 W (derived: ")
 
 
+def test_whether_a_draw_is_an_estimate_does_not_depend_on_the_words_of_its_source() -> None:
+    there = world(healthy())
+    _capacity(1400)(there)
+    known = _planned("r760xa_l4", count=6)
+    platform = known.nodes["node01"].platform
+    for derived, outcome in ((True, Outcome.PASS), (False, Outcome.FAIL)):
+        most = platform.max_power.model_copy(update={"source": "as somebody worked it out", "derived": derived})
+        node = dataclasses.replace(known.nodes["node01"], platform=platform.model_copy(update={"max_power": most}))
+        assert verdict(Supplies(), there, dataclasses.replace(known, nodes={"node01": node})).outcome is outcome
+
+
 def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
     """As a DGX H100's BMC shows its supplies."""
 
@@ -291,7 +302,7 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
             lambda there: there.pop(PSU),
             (
                 f"node01 BMC: power supplies: {PSU} unread - Expected: a document, since the BMC links to it "
-                f"Actual: node01 BMC: Redfish - Expected: success Actual: HTTP 404: {PSU}. "
+                f"Actual: node01 BMC: Redfish: HTTP 404: {PSU} (expected: success). "
                 "Update or restart the BMC, then run the gate again."
             ),
         ),

@@ -107,7 +107,7 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         (
             "r1_dcgm4",
             lambda found: gpus_of(found)[3].update(device_id="23\u221230"),
-            "PCI device id '23\u221230', Expected: four hexadecimal digits",
+            "PCI device id '23\u221230' instead of four hexadecimal digits",
         ),
         (
             "r1_dcgm4",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -16,10 +17,13 @@ from rackready.gates.judging.predicted_bounds import predicted
 from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Criterion, Finding, Outcome
 from tests.gates.support import text
-from tests.gates.unshown import product_kinds
+from tests.gates.unshown import FOUND_WITHOUT_GATES, product_kinds
 
+ROOT = Path(__file__).resolve().parents[2]
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
-WARM = FailKind("test-warm", "{part} too warm", meaning="It is warm.", next_step="Cool {part}: docs/runbooks/gpu.md.")
+WARM = FailKind(
+    "test-warm", "{part} too warm", meaning="It is warm.", next_step="Cool {part}.", runbook="docs/runbooks/gpu.md"
+)
 UNTOLD = ErrorKind("test-untold", "untold", meaning="Nobody told.", next_step="{step}", steps=("Ask.", "Wait."))
 
 
@@ -34,7 +38,7 @@ def test_a_kind_makes_findings_and_their_outcome_is_its_own() -> None:
         what="gpu2 too warm",
         expected="80",
         actual="91",
-        next_step="Cool gpu2: docs/runbooks/gpu.md.",
+        next_step="Cool gpu2.",
     )
     assert (untold.code, untold.next_step, untold.nodes) == ("test-untold", "Ask.", ["node02"])
     assert judge.verdict().outcome is Outcome.FAIL
@@ -80,6 +84,9 @@ def test_each_kind_is_whole(found: FindingKind) -> None:
     assert found.next_step
     assert not found.steps or found.next_step == "{step}", "choices belong to a step that the call chooses"
     assert "" not in places(f"{found.title} {found.next_step}"), "places have names"
+    named = re.search(r"docs/runbooks/[a-z0-9-]+\.md", " ".join((found.next_step, *found.steps)))
+    assert named is None or found.runbook == named[0], "the step names the runbook that is declared"
+    assert not found.runbook or (ROOT / found.runbook).is_file(), "the runbook is there"
 
 
 def test_each_gate_declares_what_it_finds_once() -> None:
@@ -89,6 +96,14 @@ def test_each_gate_declares_what_it_finds_once() -> None:
         assert codes, gate_id
         assert len(codes) == len(set(codes)), gate_id
         assert not common & set(codes), gate_id
+
+
+def test_a_kind_that_no_gate_declares_names_its_finder() -> None:
+    """Kinds of what runs gates are found by that; of all others, the reference names who finds them."""
+    assert {kind.code for kind in product_kinds().values() if kind.by} == {kind.code for kind in FOUND_WITHOUT_GATES}
+    assert not {kind.code for kind in FOUND_WITHOUT_GATES} & {
+        found.code for kind in all_gates().values() for found in kind.findings
+    }
 
 
 def test_few_kinds_leave_their_next_step_open() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.formats import perftest_lat
@@ -422,10 +422,10 @@ def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> 
     found = gate(WRITE)
     one, two = found.plan(known, list(known.nodes))
     bad, good = judge(WRITE, CASES[1]), Verdict(outcome=Outcome.PASS, measured=["x"])
-    done = [Done(one, bad), Done(two, good)]
+    done = [FinishedRun(one, bad), FinishedRun(two, good)]
     again = found.follow_up(known, done)
     assert [run.nodes for run in again] == [("node01", "node03"), ("node02", "node04")]
-    by_node = found.attribute(known, [*done, Done(again[0], bad), Done(again[1], good)])
+    by_node = found.attribute(known, [*done, FinishedRun(again[0], bad), FinishedRun(again[1], good)])
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
         "node01": "fail",
         "node02": "pass",
@@ -440,8 +440,8 @@ def test_a_pair_that_failed_is_not_measured_away_by_partners_that_pass() -> None
     found = gate(WRITE)
     one, two = found.plan(known, list(known.nodes))
     bad, good = judge(WRITE, CASES[1]), Verdict(outcome=Outcome.PASS, measured=["x"])
-    done = [Done(one, bad), Done(two, good)]
-    by_node = found.attribute(known, [*done, *(Done(run, good) for run in found.follow_up(known, done))])
+    done = [FinishedRun(one, bad), FinishedRun(two, good)]
+    by_node = found.attribute(known, [*done, *(FinishedRun(run, good) for run in found.follow_up(known, done))])
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
         "node01": "fail",
         "node02": "fail",

@@ -252,7 +252,7 @@ CASES = [
         "MB/sec",
         Outcome.ERROR,
         f"{FORTH}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: bandwidth in "
-        "MB/sec, Expected: Gb/sec (--report_gbits) (exit code 0). Run the gate again; if that does not "
+        "MB/sec instead of Gb/sec (--report_gbits) (exit code 0). Run the gate again; if that does not "
         "help, read its raw output in the report.",
         client_forth=Said(text("perftest/dgx_h100_rail1_megabytes.txt")),
     ),

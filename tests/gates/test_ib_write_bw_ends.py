@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.pairs import rounds
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.schedule import batches
@@ -33,7 +33,7 @@ def measured(nodes: int, bad: dict[tuple[str, int], set[str]]) -> tuple[dict[str
     known = rack(nodes)
     found = gate(GATE)
 
-    def play(run_list: list) -> list[Done]:  # type: ignore[type-arg]
+    def play(run_list: list) -> list[FinishedRun]:  # type: ignore[type-arg]
         out = []
         for run in run_list:
             first, second, rail = run.about["first"], run.about["second"], int(run.about["rail"])
@@ -44,7 +44,9 @@ def measured(nodes: int, bad: dict[tuple[str, int], set[str]]) -> tuple[dict[str
             finding = [SLOW] if fails else []
             parts = [] if fails else [f"{first}/rail{rail}", f"{second}/rail{rail}"]
             out.append(
-                Done(run, Verdict(outcome=Outcome.FAIL if fails else Outcome.PASS, findings=finding, measured=parts))
+                FinishedRun(
+                    run, Verdict(outcome=Outcome.FAIL if fails else Outcome.PASS, findings=finding, measured=parts)
+                )
             )
         return out
 

@@ -471,7 +471,7 @@ def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], 
         (LEAF.stdout.replace("== swp9 stats", "== swp9 other"), "damaged at line"),
         (
             LEAF.stdout.replace('"rx-buffer-discards": 1', '"rx-buffer-discards": "1 Bytes"'),
-            "is '1 Bytes', Expected: a number",
+            "is '1 Bytes' instead of a number",
         ),
     ],
 )

@@ -198,7 +198,7 @@ CASES = [
         Said(TABLE.replace(LARGEST, f"{LARGEST}\n{LARGEST.replace('478.60', '300.60')}")),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: 2 rows of size 17179869184, Expected: one (exit code 0). " + READ,
+        "Actual: 2 rows of size 17179869184 instead of one (exit code 0). " + READ,
     ),
     one(
         "one of two sizes",
@@ -445,7 +445,7 @@ def test_sizes_too_small_for_the_ranks_all_print_as_nothing() -> None:
 def test_a_document_with_a_size_twice_is_refused() -> None:
     whole = json.loads(text("nccl/dgx_h100_8_healthy.json"))
     whole["results"].append(whole["results"][-1])
-    with pytest.raises(FormatError, match="2 rows of size 17179869184, Expected: one"):
+    with pytest.raises(FormatError, match="2 rows of size 17179869184 instead of one"):
         nccl_tests.parse(json.dumps(whole))
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.launchers import common_network
 from rackready.gates.nccl.program import collectives_run
@@ -386,10 +386,10 @@ def test_the_nodes_that_are_not_named_are_measured_without_those_that_are() -> N
     run = found.plan(known, list(known.nodes))[0]
     bad = judge(GATE, next(case for case in CASES if case.name == "one rail carries far less"))
     assert bad.blamed == ["node02"]
-    again = found.follow_up(known, [Done(run, bad)])
+    again = found.follow_up(known, [FinishedRun(run, bad)])
     assert [(item.target, item.nodes) for item in again] == [("cluster/without node02", ("node01", "node03", "node04"))]
     good = Verdict(outcome=Outcome.PASS, measured=["node01/rail1"])
-    by_node = found.attribute(known, [Done(run, bad), Done(again[0], good)])
+    by_node = found.attribute(known, [FinishedRun(run, bad), FinishedRun(again[0], good)])
     assert {node: verdicts[0].outcome for node, verdicts in by_node.items()} == {
         "node01": Outcome.PASS,
         "node02": Outcome.FAIL,
@@ -403,8 +403,8 @@ def test_a_node_that_is_left_without_a_partner_was_not_measured() -> None:
     found = gate(GATE)
     run = found.plan(known, list(known.nodes))[0]
     bad = judge(GATE, next(case for case in CASES if case.name == "one rail carries far less"))
-    assert (bad.blamed, found.follow_up(known, [Done(run, bad)])) == (["node02"], [])
-    by_node = found.attribute(known, [Done(run, bad)])
+    assert (bad.blamed, found.follow_up(known, [FinishedRun(run, bad)])) == (["node02"], [])
+    by_node = found.attribute(known, [FinishedRun(run, bad)])
     assert by_node["node02"][0].outcome is Outcome.FAIL
     assert [str(finding) for finding in by_node["node01"][0].findings] == [
         (
@@ -419,5 +419,5 @@ def test_a_slow_cluster_that_names_nobody_is_not_measured_again() -> None:
     known = rack(4)
     found = gate(GATE)
     run = found.plan(known, list(known.nodes))[0]
-    assert found.follow_up(known, [Done(run, Verdict(outcome=Outcome.FAIL))]) == []
+    assert found.follow_up(known, [FinishedRun(run, Verdict(outcome=Outcome.FAIL))]) == []
     assert judge(GATE, next(case for case in CASES if case.name == "sockets")).blamed == []

@@ -1,6 +1,5 @@
 """Rows of nccl-tests belong to the data that was asked for, and agree with each other and with the footer."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import json
@@ -61,13 +60,55 @@ def test_versions_before_2_11_name_no_operation_where_there_is_none() -> None:
 
 
 CHANGES: dict[str, tuple[str, Callable[[str], str], str]] = {
-    "another type": ("all_reduce", lambda one: one.replace("   float", "    half"), f"ran with other data - Expected: type float, redop sum Actual: type half, redop sum at {8 * GIB} bytes. {SHOWN}"),
-    "another operation": ("all_reduce", lambda one: one.replace("  sum", " prod"), f"ran with other data - Expected: type float, redop sum Actual: type float, redop prod at {8 * GIB} bytes. {SHOWN}"),
-    "an operation where there is none": ("alltoall", lambda one: one.replace(" none", "  sum"), f"ran with other data - Expected: type float, redop none Actual: type float, redop sum at {8 * GIB} bytes. {SHOWN}"),
-    "another count": ("all_reduce", lambda one: one.replace(" 2147483648 ", " 1073741824 "), f"contradicts itself at {8 * GIB} bytes - Expected: count 2147483648 of 4 bytes Actual: count 1073741824. {PRINTED}"),
-    "the count of all ranks": ("all_gather", lambda one: one.replace(" 268435456 ", " 2147483648 "), f"contradicts itself at {8 * GIB} bytes - Expected: count 268435456 of 4 bytes for each of 8 ranks Actual: count 2147483648. {PRINTED}"),
-    "another average": ("all_reduce", lambda one: one.replace(": 356.625 ", ": 399.625 "), f"contradicts itself in its last lines - Expected: an average busbw of 356.62 GB/s, as its rows have Actual: 399.625 GB/s. {PRINTED}"),
-}  # fmt: skip
+    "another type": (
+        "all_reduce",
+        lambda one: one.replace("   float", "    half"),
+        (
+            "ran with other data - Expected: type float, redop sum Actual: type half, redop sum at "
+            f"{8 * GIB} bytes. {SHOWN}"
+        ),
+    ),
+    "another operation": (
+        "all_reduce",
+        lambda one: one.replace("  sum", " prod"),
+        (
+            "ran with other data - Expected: type float, redop sum Actual: type float, redop prod at "
+            f"{8 * GIB} bytes. {SHOWN}"
+        ),
+    ),
+    "an operation where there is none": (
+        "alltoall",
+        lambda one: one.replace(" none", "  sum"),
+        (
+            "ran with other data - Expected: type float, redop none Actual: type float, redop sum at "
+            f"{8 * GIB} bytes. {SHOWN}"
+        ),
+    ),
+    "another count": (
+        "all_reduce",
+        lambda one: one.replace(" 2147483648 ", " 1073741824 "),
+        (
+            f"contradicts itself at {8 * GIB} bytes - Expected: count 2147483648 of 4 bytes Actual: "
+            f"count 1073741824. {PRINTED}"
+        ),
+    ),
+    "the count of all ranks": (
+        "all_gather",
+        lambda one: one.replace(" 268435456 ", " 2147483648 "),
+        (
+            f"contradicts itself at {8 * GIB} bytes - Expected: count 268435456 of 4 bytes for each "
+            f"of 8 ranks Actual: count 2147483648. {PRINTED}"
+        ),
+    ),
+    "another average": (
+        "all_reduce",
+        lambda one: one.replace(": 356.625 ", ": 399.625 "),
+        (
+            "contradicts itself in its last lines - Expected: an average busbw of 356.62 GB/s, as "
+            f"its rows have Actual: 399.625 GB/s. {PRINTED}"
+        ),
+    ),
+}
 
 
 @pytest.mark.parametrize(("collective", "change", "message"), CHANGES.values(), ids=CHANGES)
@@ -97,7 +138,8 @@ def test_one_output_given_twice_is_not_called_cut_off() -> None:
     printed = text("nccl/dgx_h100_8_healthy.txt") * 2
     verdict = found.evaluate(known, run, {"launch0": Output("launch0", "node01", "x", 0, printed, seconds=1.0)})
     message = (
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 tables of nccl-tests: the output of one command is wanted "
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 "
+        "tables of nccl-tests: the output of one command is wanted "
         "(exit code 0). Give each launch its own output, or run the gate again."
     )
     assert [str(finding) for finding in verdict.findings][:1] == [message]

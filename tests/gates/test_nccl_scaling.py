@@ -13,7 +13,7 @@ import pytest
 from rackready.gates.base import GateFacts
 from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.gates.fabric.collective import NcclGate
-from rackready.gates.fabric.scaling import Step, steps
+from rackready.gates.fabric.scaling import ScalingStep, steps
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, outputs, rack
 from tests.gates.test_collectives import counters, log, moved, said, table
@@ -33,7 +33,7 @@ def trays(names: Mapping[str, str]) -> GateFacts:
     )
 
 
-def lines(site: GateFacts, step: Step) -> str:
+def lines(site: GateFacts, step: ScalingStep) -> str:
     """NCCL's output for one size: MNNVL among the nodes of a domain, the network only between domains."""
     text = log(site, step.nodes)
     boards = step.domain.boards

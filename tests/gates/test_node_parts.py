@@ -17,7 +17,7 @@ import pytest
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.records.node_parts import SEEN, Seen, compare, differences, see
+from rackready.gates.records.node_parts import SEEN, PartsReading, compare, differences, see
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding
 from rackready.ondevice import node_parts as script
@@ -56,7 +56,7 @@ class Rack:
         )
         return Answer(0, text, "", 0.1)
 
-    def see(self, campaign: str = "c1", within_s: float = 900) -> Seen | Finding:
+    def see(self, campaign: str = "c1", within_s: float = 900) -> PartsReading | Finding:
         return see(self, self.site, self.store, self.ledger, campaign, ["node01"], within_s)["node01"]  # type: ignore[arg-type]
 
     def told(self, campaign: str) -> list[str]:
@@ -70,7 +70,7 @@ def rack(tmp_path: Path) -> Rack:
 
 def test_the_first_look_records_and_changes_nothing(rack: Rack) -> None:
     found = rack.see()
-    assert isinstance(found, Seen)
+    assert isinstance(found, PartsReading)
     assert found.changed == ()
     assert json.loads(rack.store.raw(found.digest)) == PARTS
     assert rack.ledger.last_change("node01") == 0
@@ -143,7 +143,7 @@ def test_parts_that_can_no_longer_be_read_are_an_error_and_nothing_is_recorded(r
 
 def test_a_list_that_is_not_stored_any_more_is_taken_for_another_one(rack: Rack, tmp_path: Path) -> None:
     first = rack.see()
-    assert isinstance(first, Seen)
+    assert isinstance(first, PartsReading)
     for path in EnvPaths(tmp_path, "sim").raw.rglob("*.z"):
         path.unlink()
     rack.parts["BIOS"]["BIOS"] = "another"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
@@ -36,7 +36,7 @@ def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> Non
         "the platform has no compute NICs: nothing to judge",
         [],
     )
-    done = [Done(run, verdict)]
+    done = [FinishedRun(run, verdict)]
     assert found.follow_up(known, done) == []
     assert found.attribute(known, done) == {node: [verdict] for node in known.nodes}
 
@@ -62,7 +62,7 @@ def test_a_node_with_nics_that_has_too_few_others_is_said_to_be_not_measured(gat
     bare = facts("r760xa_l4", 3)
     known = replace(rack(3), nodes={**bare.nodes, "node02": rack(3).nodes["node02"]})
     found = gate(gate_id)
-    done = [Done(run, found.evaluate(known, run, {})) for run in found.plan(known, list(known.nodes))]
+    done = [FinishedRun(run, found.evaluate(known, run, {})) for run in found.plan(known, list(known.nodes))]
     by_node = found.attribute(known, done)
     assert {node: [verdict.outcome for verdict in said] for node, said in by_node.items()} == {
         "node01": [Outcome.PASS],
@@ -102,9 +102,9 @@ def test_a_node_without_compute_nics_is_no_partner() -> None:
     assert [run.nodes for run in runs] == [("node01", "node03"), ("node01", "node04"), ("node02",)]
     nothing = found.evaluate(known, runs[2], {})
     done = [
-        Done(runs[0], judge(WRITE, CASES[1])),
-        Done(runs[1], Verdict(outcome=Outcome.ERROR)),
-        Done(runs[2], nothing),
+        FinishedRun(runs[0], judge(WRITE, CASES[1])),
+        FinishedRun(runs[1], Verdict(outcome=Outcome.ERROR)),
+        FinishedRun(runs[2], nothing),
     ]
     assert found.follow_up(known, done) == [], "the one that passed has no NIC"
 
@@ -125,7 +125,7 @@ def test_a_pair_of_nccl_is_tried_again_with_a_partner_that_has_nics() -> None:
     one, two, last = found.plan(known, list(known.nodes))
     assert (one.nodes, two.nodes, last.nodes) == (("node01", "node02"), ("node03", "node04"), ("node05",))
     bad = Verdict(outcome=Outcome.FAIL)
-    done = [Done(one, bad), Done(two, bad), Done(last, found.evaluate(known, last, {}))]
+    done = [FinishedRun(one, bad), FinishedRun(two, bad), FinishedRun(last, found.evaluate(known, last, {}))]
     assert found.follow_up(known, done) == [], "the one that passed has no NIC"
     assert found.attribute(known, done)["node05"] == [done[-1].verdict]
 

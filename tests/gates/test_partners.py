@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import gate
 from rackready.gates.judging.merge import merged
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -17,7 +17,7 @@ def test_a_node_whose_only_partner_is_bad_was_not_measured() -> None:
     (run,) = found.plan(known, list(known.nodes))
     down = said() | {"link-second": links(mlx5_4="1: DOWN")}
     verdict = found.evaluate(known, run, outputs(run, down))
-    by_node = found.attribute(known, [Done(run, verdict)])
+    by_node = found.attribute(known, [FinishedRun(run, verdict)])
     assert (by_node["node02"][0].outcome, by_node["node02"][0].findings[0].what) == (Outcome.FAIL, "link down")
     [other] = by_node["node01"]
     assert [str(finding) for finding in other.findings] == [
@@ -27,12 +27,11 @@ def test_a_node_whose_only_partner_is_bad_was_not_measured() -> None:
         )
     ]
     assert (other.outcome, other.blamed, len(other.measured)) == (Outcome.ERROR, [], 28)
+    mine = {"where": FORTH3, "node": "node01", "part": "mlx5_4"}
     both = verdict.model_copy(
-        update={
-            "findings": [*verdict.findings, *(one.model_copy(update={"where": FORTH3}) for one in verdict.findings)]
-        }
+        update={"findings": [*verdict.findings, *(one.model_copy(update=mine) for one in verdict.findings)]}
     )
-    [own] = found.attribute(known, [Done(run, both)])["node01"]
+    [own] = found.attribute(known, [FinishedRun(run, both)])["node01"]
     assert (own.outcome, [finding.where for finding in own.findings]) == (Outcome.FAIL, [FORTH3])
 
 
@@ -47,7 +46,9 @@ def incast(**found: list[Finding]) -> dict[str, list[Verdict]]:
     for run in made.plan(known, list(known.nodes)):
         if run.about["rail"] == "1":
             findings = found.get(run.about["receiver"], [])
-            done.append(Done(run, Verdict(outcome=Outcome.FAIL if findings else Outcome.PASS, findings=findings)))
+            done.append(
+                FinishedRun(run, Verdict(outcome=Outcome.FAIL if findings else Outcome.PASS, findings=findings))
+            )
     return made.attribute(known, done)
 
 
@@ -62,7 +63,9 @@ def outcomes(by_node: dict[str, list[Verdict]]) -> dict[str, str]:
 def test_incast_fails_the_nodes_that_it_names_and_not_all_that_took_part() -> None:
     alone = finding("node02 mlx5_0 (rail 1)", "incast-no-notifications")
     assert outcomes(incast(node02=[alone])) == {"node01": "pass", "node02": "fail", "node03": "pass"}
-    by_node = incast(node01=[finding("leaf01 swp2 (to node03 rail 1)"), finding("node03 mlx5_0 (rail 1)")])
+    by_node = incast(
+        node01=[finding("leaf01 swp2 (to node03 rail 1)", "x", "node03"), finding("node03 mlx5_0 (rail 1)")]
+    )
     assert outcomes(by_node) == {"node01": "error", "node02": "pass", "node03": "fail"}, (
         "node01 received with a bad sender"
     )
@@ -90,6 +93,6 @@ def test_a_sender_that_received_nowhere_was_not_measured_beside_one_that_is_name
     made = gate(INCAST)
     run = next(run for run in made.plan(known, list(known.nodes)) if run.target == "rail1 into node01")
     by_node = made.attribute(
-        known, [Done(run, Verdict(outcome=Outcome.FAIL, findings=[finding("node01 mlx5_0 (rail 1)")]))]
+        known, [FinishedRun(run, Verdict(outcome=Outcome.FAIL, findings=[finding("node01 mlx5_0 (rail 1)")]))]
     )
     assert outcomes(by_node) == {"node01": "fail", "node02": "error", "node03": "error"}

@@ -66,15 +66,15 @@ HEAD = "Connection type, Number of qps, Dual-port, rdma_cm QPs once each"
 ROWS = [
     (
         TITLE, f"{TITLE}\n                    RDMA_Read BW Test",
-        "2 heads of results (RDMA_Write BW Test, RDMA_Read BW Test), Expected: one",
+        "2 heads of results (RDMA_Write BW Test, RDMA_Read BW Test) instead of one",
     ),
     (
         TITLE, f"{TITLE}\n                    {POSTED}",
-        f"2 heads of results (RDMA_Write BW Test, {POSTED}), Expected: one",
+        f"2 heads of results (RDMA_Write BW Test, {POSTED}) instead of one",
     ),
     (
         " Number of qps   : 1 ", " ",
-        f"Dual-port, Connection type, rdma_cm QPs in the head of the result, Expected: {HEAD}",
+        f"Dual-port, Connection type, rdma_cm QPs in the head of the result instead of {HEAD}",
     ),
     (
         "0.005830", "0.001000",
@@ -102,7 +102,7 @@ def test_a_latency_with_two_heads_is_no_measurement() -> None:
         lat(3), "RDMA_Write Latency Test", "RDMA_Write Latency Test\n                    RDMA_Read Latency Test"
     )
     verdict = judge(WRITE, Case("heads", latencies(forth3=two), Outcome.ERROR, nodes=2))
-    reason = "2 heads of results (RDMA_Write Latency Test, RDMA_Read Latency Test), Expected: one"
+    reason = "2 heads of results (RDMA_Write Latency Test, RDMA_Read Latency Test) instead of one"
     message = (
         f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds "
         f"Actual: {reason} (exit code 0). {AGAIN}"

@@ -86,8 +86,8 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
     assert found["outcome"] == "error"
     assert found["findings"][0]["text"] == (
         f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate accepts "
-        f"Actual: raw output {digest} cannot be read - "
-        "Expected: a stored output Actual: Error -3 while decompressing data: incorrect header check. "
+        f"Actual: raw output {digest} cannot be read: Error -3 while decompressing data: incorrect header check "
+        "(expected: a stored output). "
         "Measure again: a pass of a node that was judged "
         "from it does not count any more. Measure the node again: `rackready validate --again --limit node01`."
     )
@@ -96,7 +96,7 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
 @pytest.mark.parametrize(
     ("change", "said_of"),
     [
-        ({"key": ""}, "outputs - Expected: each with its command's key Actual: none, from an older version"),
+        ({"key": ""}, "outputs: none, from an older version (expected: each with its command's key)"),
         ({"run": "node01/gone"}, "run node01/gone - Expected: one of node01"),
         ({"size": 7}, None),
     ],
@@ -115,7 +115,7 @@ def test_what_cannot_be_given_to_its_gate_is_an_error(
     played.store.append(record.model_copy(update={"id": f"{record.id}-later", "raw": raw, "inputs": inputs}))
     found = gate_of(again(played), "node01", NCCL)
     assert found["outcome"] == "error"
-    wanted = said_of or f"gate {NCCL}: inputs - Expected: "
+    wanted = said_of or f"gate {NCCL}: inputs: "
     assert (
         f"{NCCL} cannot be judged again - Expected: stored outputs that its gate accepts Actual: {wanted}"
         in found["findings"][0]["text"]

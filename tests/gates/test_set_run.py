@@ -130,7 +130,7 @@ def test_a_node_that_fails_a_round_leaves_and_is_measured_no_more(tmp_path: Path
     }
     (bad,) = rack.stages[-1].state.recorder.store.records(gate=BURN_IN, target="node02")
     assert str(bad.verdict.findings[0]) == (
-        "node02: round 4 of the burn-in - Expected: pass Actual: fail: node02: load - Expected: good Actual: bad. "
+        "node02: round 4 of the burn-in - Expected: pass Actual: fail: node02: load: bad (expected: good). "
         "Repair.. "
         "Repair, then run the burn-in again from its beginning."
     )

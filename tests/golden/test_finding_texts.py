@@ -38,7 +38,7 @@ def lines(found: FindingKind, common: set[str], gates: list[str]) -> Iterator[st
     by = (
         "every gate"
         if found.code in common
-        else ", ".join(f"`{gate}`" for gate in gates) or "what runs gates and concludes from them"
+        else ", ".join(f"`{gate}`" for gate in gates) or found.by or "what runs gates and concludes from them"
     )
     yield f"## {found.code}\n"
     yield f"{found.title}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import capacity
 from rackready.design.topology.types import EndpointLink, FabricPlan, TopoSwitch
 from rackready.model.facility import Facility, Feed, PowerNode
@@ -19,8 +19,8 @@ SWITCH = DeviceModel("sn5600", 2, None)
 RACK = RackInput(
     "rack01",
     (
-        *(Device(f"node{n:02d}", DGX, 8 * n - 7) for n in range(1, 5)),
-        *(Device(f"leaf{n:02d}", SWITCH, 38 + 2 * n, "switch") for n in (1, 2)),
+        *(PoweredDevice(f"node{n:02d}", DGX, 8 * n - 7) for n in range(1, 5)),
+        *(PoweredDevice(f"leaf{n:02d}", SWITCH, 38 + 2 * n, "switch") for n in (1, 2)),
     ),
     tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=60, volts=415) for name in "abc"),
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rackready.ondevice.command import Done
+from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import Mig
 from tests.plugins.test_files_module import ROOT, Ended, Stub, ship
 
@@ -116,8 +116,8 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dic
             assert (version, files, token, ledger) == ("2", ["/etc/pin"], 7, "ledger")
             return bool(wish.allow_downgrade)
 
-        def undo(self, version: str, failure: str, *_: object) -> str:
-            return f"rolled back from {version}: {failure}"
+        def undo(self, version: str, failure: str, *_: object) -> NodeProblem:
+            return NodeProblem(f"driver {version}", "rolled back", f"What failed: {failure}")
 
     monkeypatch.setattr(module, "DriverChange", Change)
 
@@ -143,10 +143,9 @@ def test_driver_change_undone_always_fails_and_in_a_dry_run_undoes_nothing(
     change: Callable[..., dict[str, Any]],
 ) -> None:
     failure = "Expected: a Actual: b. Do c."
-    assert change(state="undone", version="2", failure=failure) == {
-        "failed": True,
-        "msg": f"rolled back from 2: {failure}",
-    }
+    said = change(state="undone", version="2", failure=failure)
+    assert said["msg"] == f"Expected: driver 2 Actual: rolled back. What failed: {failure}"
+    assert said["check"] == {"expected": "driver 2", "actual": "rolled back", "next_step": f"What failed: {failure}"}
     assert change(check=True, state="undone", version="2", failure=failure) == {"failed": True, "msg": failure}
     assert change(check=True, state="begun", version="open")["open"] is True
     assert change(check=True, state="ended", version="2")["changed"] is False

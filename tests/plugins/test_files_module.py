@@ -122,4 +122,9 @@ def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str,
     assert said == {
         "msg": f"Expected: {tmp_path}/one is a file Actual: it is a folder. Remove it on the node, then run again.",
         "failed": True,
+        "check": {
+            "expected": f"{tmp_path}/one is a file",
+            "actual": "it is a folder",
+            "next_step": "Remove it on the node, then run again.",
+        },
     }

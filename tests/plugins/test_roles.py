@@ -67,12 +67,11 @@ def test_no_task_ignores_errors_and_every_command_says_what_it_changes(path: Pat
 
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_refusals_say_what_was_expected_and_what_is(path: Path) -> None:
-    messages = [task["ansible.builtin.assert"]["fail_msg"] for task in tasks(path) if "ansible.builtin.assert" in task]
-    assert [
-        text
-        for text in messages
-        if not text.startswith("Expected: ") or " Actual: " not in text or not text.rstrip().endswith(".")
-    ] == []
+    assert [task["name"] for task in tasks(path) if "ansible.builtin.assert" in task] == [], "use rackready_check"
+    checks = [task["rackready_check"] for task in tasks(path) if "rackready_check" in task]
+    assert [check for check in checks if not check["expected"] or not check["actual"]] == []
+    assert [check for check in checks if not check["next_step"].rstrip().endswith(".")] == [], "a sentence"
+    assert [check for check in checks if "Actual: " in f"{check['expected']} {check['actual']}"] == []
 
 
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -142,3 +142,12 @@ def test_roles_and_playbooks_do_not_ask_either(texts: dict[str, str]) -> None:
         name: text for name, text in texts.items() if name.startswith(ONE_CODE_FOR_ALL) and "/molecule/" not in name
     }
     assert [name for name, text in shared.items() if asking.search(text)] == []
+
+
+def test_no_class_name_stands_for_three_things() -> None:
+    """A gate may have the name of what it reads; a third class of that name makes every search ambiguous."""
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src/rackready").rglob("*.py")):
+        for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 2} == {}

@@ -17,7 +17,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
 from rackready.stacks.args import NodeArgs
-from rackready.stacks.machine import POWER_ON, Machine, MachineIncompleteError
+from rackready.stacks.machine import POWER_ON, MachineIncompleteError, StackMachine
 from tests.stacks.fake_rack import FakeNode, FakeRack
 from tests.unit.drivers.jump_server import USER, serve_jump
 
@@ -66,9 +66,9 @@ def node_args(rack: FakeRack, **changes: Any) -> NodeArgs:
     )
 
 
-def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> Machine:
+def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> StackMachine:
     args = node_args(rack, **changes)
-    return Machine(
+    return StackMachine(
         args, ledger, rack.folder / "known_hosts", proceed=lambda: None, say=(said if said is not None else []).append
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.evidence_plan import EvidencePlan, Step, plan, told
+from rackready.campaign.evidence_plan import EvidencePlan, EvidenceStep, plan, told
 from rackready.campaign.evidence_reader import on_record, tell, with_production
 from rackready.design.pinned import site_of
 from rackready.gates.engine.validate import run_gates
@@ -30,7 +30,7 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> Results:
     site = site_of(ctx)
     seen = on_record(ctx, site, nodes)
     if not ctx.check:
-        seen = replace(seen, looked=look(ctx, {item.node: item.kept for item in seen.at(Step.LOOK)}))
+        seen = replace(seen, looked=look(ctx, {item.node: item.kept for item in seen.at(EvidenceStep.LOOK)}))
     found = plan(with_production(ctx, site, seen))
     return told(found) if ctx.check else _carry_out(ctx, found)
 

@@ -16,7 +16,7 @@ MEASURED = "is being measured under load"
 """Reason with which a node in production is drained before gates load it."""
 
 
-class Step(StrEnum):
+class EvidenceStep(StrEnum):
     """What the phase does with one node."""
 
     KEEP = "keep"
@@ -50,17 +50,17 @@ class NodeEvidence:
         return {name for name in gates if name not in self.kept} if self.why or self.unseen else set()
 
     @property
-    def step(self) -> Step:
+    def step(self) -> EvidenceStep:
         """Return what the evidence alone asks for."""
         if self.failed:
-            return Step.REFUSE
+            return EvidenceStep.REFUSE
         if self.why:
-            return Step.MEASURE
-        return Step.LOOK if self.unseen else Step.KEEP
+            return EvidenceStep.MEASURE
+        return EvidenceStep.LOOK if self.unseen else EvidenceStep.KEEP
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EvidenceReadings:
     """Everything that the plan depends on, as it was read."""
 
     evidence: tuple[NodeEvidence, ...]
@@ -79,7 +79,7 @@ class Seen:
     lent: tuple[str, ...] = ()
     """Nodes that a killed run drained as partners and that are still drained for that."""
 
-    def at(self, step: Step) -> list[NodeEvidence]:
+    def at(self, step: EvidenceStep) -> list[NodeEvidence]:
         """Return the evidence of the nodes whose evidence asks for this step."""
         return [item for item in self.evidence if item.step is step]
 
@@ -104,7 +104,7 @@ class Measurement:
 class NodePlan:
     """The plan for one node, as a dry run shows it."""
 
-    step: Step
+    step: EvidenceStep
     why: str = ""
     drain: str = ""
     """Reason with which the node is drained first. Empty: it is not in production."""
@@ -123,8 +123,8 @@ class NodePlan:
 class EvidencePlan:
     """What the phase does, and with which nodes."""
 
-    seen: Seen
-    nodes: Mapping[str, tuple[Step, str]]
+    seen: EvidenceReadings
+    nodes: Mapping[str, tuple[EvidenceStep, str]]
     """Node -> its step, and why."""
     drain: Mapping[str, str]
     """Node in production that is to be measured -> the reason with which it is drained first."""
@@ -134,9 +134,13 @@ class EvidencePlan:
     def settled(self) -> Results:
         """Return the results of the nodes that are not measured."""
         seen = self.seen
-        kept = {item.node: NodeResult(Outcome.PASS, LOOKED_BEFORE) for item in seen.at(Step.KEEP)}
-        refused = {item.node: NodeResult(Outcome.FAIL, self.nodes[item.node][1]) for item in seen.at(Step.REFUSE)}
-        unknown = {item.node: seen.unknown[item.node] for item in seen.at(Step.MEASURE) if item.node in seen.unknown}
+        kept = {item.node: NodeResult(Outcome.PASS, LOOKED_BEFORE) for item in seen.at(EvidenceStep.KEEP)}
+        refused = {
+            item.node: NodeResult(Outcome.FAIL, self.nodes[item.node][1]) for item in seen.at(EvidenceStep.REFUSE)
+        }
+        unknown = {
+            item.node: seen.unknown[item.node] for item in seen.at(EvidenceStep.MEASURE) if item.node in seen.unknown
+        }
         return kept | refused | seen.unreadable | unknown | seen.looked
 
     def after(self, kept: Results) -> Measurement:
@@ -169,51 +173,51 @@ class EvidencePlan:
         }
 
 
-def plan(seen: Seen) -> EvidencePlan:
+def plan(seen: EvidenceReadings) -> EvidencePlan:
     """Return the plan for what was seen."""
     measured = {item.node for item in _measured(seen)}
     nodes = {item.node: _step(seen, item) for item in seen.evidence}
-    nodes |= {node: (Step.LEAVE, result.message) for node, result in seen.unreadable.items()}
+    nodes |= {node: (EvidenceStep.LEAVE, result.message) for node, result in seen.unreadable.items()}
     drain = {node: MEASURED for node in nodes if node in measured and node in seen.busy}
     fit = set(candidates(seen))
     return EvidencePlan(seen, nodes, drain, tuple(node for node in seen.lent if node in fit))
 
 
-def _step(seen: Seen, item: NodeEvidence) -> tuple[Step, str]:
+def _step(seen: EvidenceReadings, item: NodeEvidence) -> tuple[EvidenceStep, str]:
     match item.step:
-        case Step.REFUSE:
+        case EvidenceStep.REFUSE:
             step = f"once it is repaired, run `rackready repair {item.node} --reason '...'`"
-            return Step.REFUSE, f"{item.failed} (a fail on record is not measured again: {step})"
-        case Step.MEASURE if item.node in seen.unknown:
-            return Step.LEAVE, seen.unknown[item.node].message
-        case Step.MEASURE:
-            return Step.MEASURE, item.why
+            return EvidenceStep.REFUSE, f"{item.failed} (a fail on record is not measured again: {step})"
+        case EvidenceStep.MEASURE if item.node in seen.unknown:
+            return EvidenceStep.LEAVE, seen.unknown[item.node].message
+        case EvidenceStep.MEASURE:
+            return EvidenceStep.MEASURE, item.why
         case other:
             return other, ""
 
 
-def _measured(seen: Seen) -> list[NodeEvidence]:
-    return [item for item in seen.at(Step.MEASURE) if item.node not in seen.unknown]
+def _measured(seen: EvidenceReadings) -> list[NodeEvidence]:
+    return [item for item in seen.at(EvidenceStep.MEASURE) if item.node not in seen.unknown]
 
 
-def _needed(seen: Seen, measured: Iterable[NodeEvidence]) -> int:
+def _needed(seen: EvidenceReadings, measured: Iterable[NodeEvidence]) -> int:
     """Return how many nodes the due gates need together."""
     due = set[str]().union(*(item.due(seen.min_nodes) for item in measured))
     return max((seen.min_nodes[name] for name in due), default=1)
 
 
-def candidates(seen: Seen) -> list[str]:
+def candidates(seen: EvidenceReadings) -> list[str]:
     """Return the nodes that may serve as partners, those handed over last: their evidence counts, their look passed."""
     fit = [
         item.node
         for item in seen.evidence
-        if item.step in {Step.KEEP, Step.LOOK}
+        if item.step in {EvidenceStep.KEEP, EvidenceStep.LOOK}
         and (item.node not in seen.looked or seen.looked[item.node].outcome is Outcome.PASS)
     ]
     return sorted(fit, key=lambda node: node in seen.ready)
 
 
-def possible_partners(seen: Seen) -> list[str]:
+def possible_partners(seen: EvidenceReadings) -> list[str]:
     """Return the candidates that may be needed, however many of the nodes in production keep their jobs."""
     measured = _measured(seen)
     sure = sum(1 for item in measured if item.node not in seen.busy)
@@ -237,7 +241,7 @@ def told(found: EvidencePlan) -> Results:
 
 
 def _would(row: NodePlan) -> NodeResult:
-    if row.step is Step.MEASURE:
+    if row.step is EvidenceStep.MEASURE:
         return NodeResult(Outcome.NOT_RUN, f"would be measured under load: {row.why}")
     return NodeResult(Outcome.PASS, "would be looked at again; its evidence under load still counts")
 
@@ -245,7 +249,7 @@ def _would(row: NodePlan) -> NodeResult:
 def _beside(row: NodePlan) -> list[str]:
     """Return what else would be done with a node."""
     out = []
-    if row.step is Step.MEASURE:
+    if row.step is EvidenceStep.MEASURE:
         out += [f"would be drained first: {row.drain}"] if row.drain else []
         out += [f"partners: {', '.join(row.partners)}"] if row.partners else []
         out += [f"partners missing: {row.partners_missing}"] if row.partners_missing else []

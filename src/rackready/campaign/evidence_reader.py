@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rackready.campaign.evidence_plan import NodeEvidence, Seen, Step, candidates, possible_partners
+from rackready.campaign.evidence_plan import EvidenceReadings, EvidenceStep, NodeEvidence, candidates, possible_partners
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.drivers.scheduler.registry import adapter_for
@@ -31,7 +31,7 @@ from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
 
-def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> Seen:
+def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> EvidenceReadings:
     """Return the evidence of each node, with the gates that are due; an error for each whose parts cannot be read."""
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
@@ -47,15 +47,15 @@ def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> Seen:
         )
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "validate")
-    seen = Seen(found, unreadable)
-    measured = seen.at(Step.MEASURE)
+    seen = EvidenceReadings(found, unreadable)
+    measured = seen.at(EvidenceStep.MEASURE)
     tell(ctx, {item.node: f"to be measured: {item.why}" for item in measured})
     ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in measured))
     return replace(seen, min_nodes={name: gate(name, {}).min_nodes for name in sorted(due)})
 
 
-def with_production(ctx: PhaseContext, site: Site, seen: Seen) -> Seen:
+def with_production(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> EvidenceReadings:
     """Return what was seen with the nodes in production, and the partners that a killed run left drained."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         states = {row.name: row.state for row in ledger.states()}
@@ -65,7 +65,7 @@ def with_production(ctx: PhaseContext, site: Site, seen: Seen) -> Seen:
         ready=frozenset(node for node in fit if at_least(states.get(node, NodeState.DECLARED), NodeState.READY)),
         lent=tuple(lent_before(ctx, site, fit)),
     )
-    busy, unknown = in_production(ctx, [item.node for item in seen.at(Step.MEASURE)])
+    busy, unknown = in_production(ctx, [item.node for item in seen.at(EvidenceStep.MEASURE)])
     seen = replace(seen, busy=frozenset(busy), unknown=unknown)
     also_busy, also_unknown = in_production(ctx, possible_partners(seen))
     return replace(seen, busy=seen.busy | {*also_busy}, unknown=unknown | also_unknown)

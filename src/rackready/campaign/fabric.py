@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.fabric_plan import Cables, Seen, Work, plan, told
+from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, plan, told
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -15,10 +14,9 @@ from rackready.design.switches import switch_config
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
-from rackready.drivers.switch.configure import run_switches
+from rackready.drivers.switch.configure import PORTS, run_switches
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
-from rackready.model.base import expand_range
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
@@ -42,7 +40,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     for name in nodes:
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
-            out[name] = NodeResult(Outcome.ERROR, bad[0].message)
+            out[name] = NodeResult(Outcome.ERROR, bad[0].message, data=dict(bad[0].data))
     hosts = _play(ctx, site, [name for name in nodes if name not in out and name not in same], set(out))
     out |= {
         name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
@@ -94,13 +92,15 @@ def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
     return work.left | _run_marked(ctx, work)
 
 
-def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results) -> Seen:
+def _seen(
+    ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results
+) -> FabricReadings:
     """Return the dry runs of the switches, and of the NICs of nodes in production."""
     dry = replace(ctx, check=True)
     switches = sorted({switch for name in nodes for switch in behind[name]})
     previews = run_switches(dry, switches)
     nics = _play(dry, site, [name for name in nodes if name in busy])
-    return Seen(
+    return FabricReadings(
         tuple(nodes),
         frozenset(_campaign_nodes(ctx) | set(nodes)),
         behind,
@@ -112,7 +112,7 @@ def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy:
     )
 
 
-def _run_marked(ctx: PhaseContext, work: Work) -> Results:
+def _run_marked(ctx: PhaseContext, work: FabricWork) -> Results:
     """Run the phase. Nodes of a later wave whose ports change are recorded as changed: their evidence is void, too."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         tokens = [ledger.change_begins(name, "fabric") for name in work.elsewhere]
@@ -125,7 +125,7 @@ def _run_marked(ctx: PhaseContext, work: Work) -> Results:
 def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list[str]]:
     """Return node -> the switches that would change something at its ports.
 
-    A difference that names no port is about all ports. A change that a killed run left open on a switch is settled by
+    The switch's driver knows the ports of a difference. A change that a killed run left open on a switch is settled by
     the next run, whatever it was: all ports of that switch count.
     """
     out: dict[str, list[str]] = {}
@@ -136,37 +136,11 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
             names = (
                 set(ports)
                 if last is not None and last.status == "intent"
-                else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
+                else set(previews[switch].data.get(PORTS, ()))
             )
             for name in {ports[port] for port in names}:
                 out.setdefault(name, []).append(switch)
     return out
-
-
-def ports_changed(diff: str, ports: set[str]) -> set[str]:
-    """Return the site's ports that a switch's difference is about.
-
-    A line that names none of them (QoS, VLANs of the bridge) is about all. A line that clears an interface that the
-    site no longer names is about none.
-    """
-    out: set[str] = set()
-    for line in diff.splitlines():
-        out |= (_named(line) & ports) or (set() if _CLEARED.search(line) else ports)
-    return out
-
-
-_CLEARED = re.compile(r"\bnv unset interface [A-Za-z]")
-
-
-def _named(line: str) -> set[str]:
-    """Return the ports that a line names: swp1, swp1-4, swp1,swp3."""
-    found = set()
-    for word in re.split(r"[\s,]+", line):
-        try:
-            found |= {name for name in expand_range(word) if not name.isdigit()}
-        except ValueError:
-            continue
-    return found
 
 
 def _campaign_nodes(ctx: PhaseContext) -> set[str]:

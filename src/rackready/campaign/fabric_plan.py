@@ -15,7 +15,7 @@ Cables = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FabricReadings:
     """Everything that the plan depends on, as it was read before any change."""
 
     asked: tuple[str, ...]
@@ -36,7 +36,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class FabricWork:
     """What is carried out once the nodes of ``FabricPlan.drain`` are drained."""
 
     run: list[str]
@@ -50,10 +50,10 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class FabricPlan:
+class FabricPhasePlan:
     """What the phase does, and on which nodes."""
 
-    seen: Seen
+    seen: FabricReadings
     drain: Mapping[str, str]
     """Node in production -> the reason with which it is drained first."""
     barred: Mapping[str, str]
@@ -63,7 +63,7 @@ class FabricPlan:
     unseen: Results
     """Switches without a preview that have nodes in production behind them -> the error. They are left as they are."""
 
-    def after(self, kept: Results) -> Work:
+    def after(self, kept: Results) -> FabricWork:
         """Return what is carried out when the nodes of ``drain`` are drained; those in ``kept`` keep their jobs."""
         seen = self.seen
         reachable = [node for node in seen.asked if not self.unseen.keys() & set(seen.behind[node])]
@@ -88,10 +88,10 @@ class FabricPlan:
             if node not in kept and changed & set(seen.ports.get(node, []))
         }
         elsewhere = [node for node in self.drain if node not in seen.asked and node not in kept]
-        return Work(run, self.same, left, elsewhere if run else [])
+        return FabricWork(run, self.same, left, elsewhere if run else [])
 
 
-def plan(seen: Seen) -> FabricPlan:
+def plan(seen: FabricReadings) -> FabricPhasePlan:
     """Return the plan for what was seen.
 
     A switch is not changed while a node keeps jobs whose port it would change: every node behind the switch waits.
@@ -106,10 +106,12 @@ def plan(seen: Seen) -> FabricPlan:
     due = [node for node in seen.busy if node in seen.ports or (node in reachable and node not in same)]
     why = {node: _why(seen.ports.get(node, []), looked.get(node)) for node in due}
     drain = {node: words for node, words in why.items() if node in seen.ours}
-    return FabricPlan(seen, drain, {node: words for node, words in why.items() if node not in seen.ours}, same, unseen)
+    return FabricPhasePlan(
+        seen, drain, {node: words for node, words in why.items() if node not in seen.ours}, same, unseen
+    )
 
 
-def told(plan: FabricPlan, dry: Results) -> Results:
+def told(plan: FabricPhasePlan, dry: Results) -> Results:
     """Return the results of a dry run with the plan: nodes that would be drained first or left alone."""
     left = plan.after({}).left
     out = {}
@@ -121,7 +123,7 @@ def told(plan: FabricPlan, dry: Results) -> Results:
     return out
 
 
-def _unseen(seen: Seen) -> Results:
+def _unseen(seen: FabricReadings) -> Results:
     in_use = {switch for node in (*seen.busy, *seen.unknown) for switch in seen.behind[node]}
     bad = {
         switch: found.message

@@ -25,7 +25,7 @@ from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.ondevice import reboot_reasons
 from rackready.paths import EnvPaths
@@ -60,7 +60,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BootReading:
     """A node's present boot and its reasons for another one; ``failure`` tells why nothing is known."""
 
     boot_id: str = ""
@@ -74,11 +74,11 @@ class Nodes:
     def __init__(self, site: Site, paths: EnvPaths) -> None:
         self._site, self._paths = site, paths
 
-    def look(self, node: str) -> Seen:
+    def look(self, node: str) -> BootReading:
         """Return the node's boot id and reasons. Raises Interrupted."""
         answer = self._run(node, ("python3", "-"), stdin=_script(), timeout_s=_READ_S)
         if answer.failure or answer.timed_out or answer.exit_code != 0:
-            return Seen(failure=answer.failure or answer.stderr.strip() or f"no answer within {_READ_S:.0f} s")
+            return BootReading(failure=answer.failure or answer.stderr.strip() or f"no answer within {_READ_S:.0f} s")
         return parsed(answer.stdout)
 
     def reboot(self, node: str) -> None:
@@ -102,16 +102,16 @@ def _script() -> str:
     return inspect.getsource(reboot_reasons)
 
 
-def parsed(text: str) -> Seen:
+def parsed(text: str) -> BootReading:
     """Return what a node printed about its boot."""
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, dict) or found.get("format") != reboot_reasons.FORMAT or not found.get("boot_id"):
-        return Seen(failure="no document about its boot")
+        return BootReading(failure="no document about its boot")
     rows = [Reason(row["code"], row["expected"], row["actual"]) for row in found["reasons"]]
-    return Seen(found["boot_id"], tuple(rows))
+    return BootReading(found["boot_id"], tuple(rows))
 
 
 def run_with_reboot(
@@ -188,7 +188,7 @@ class _Step:
     def finish(self, results: Results) -> Results:
         """Return the results after the reboots that the nodes need and may have."""
         out: Results = {}
-        need: dict[str, Seen] = {}
+        need: dict[str, BootReading] = {}
         for node, seen in _each(list(results), self.hosts.look):
             if seen.failure and not self.ctx.check:
                 out[node] = replace(results[node], outcome=Outcome.ERROR, message=_unread(node, seen))
@@ -203,7 +203,7 @@ class _Step:
     def _allowed(self) -> bool:
         return self.site.software.allow_reboot is not False
 
-    def _may(self, need: Mapping[str, Seen], results: Results) -> tuple[list[str], Results]:
+    def _may(self, need: Mapping[str, BootReading], results: Results) -> tuple[list[str], Results]:
         """Return the nodes to reboot, and a result for each that needs it and is not rebooted."""
         if not self._allowed():
             return [], {node: _refused(node, seen, results[node], "false") for node, seen in need.items()}
@@ -215,7 +215,7 @@ class _Step:
             kept |= take_out(self.ctx, {node: f"reboot: {words(need[node].reasons)}" for node in busy})
         return [node for node in need if node not in kept], kept
 
-    def _reboot(self, node: str, seen: Seen, result: NodeResult) -> NodeResult:
+    def _reboot(self, node: str, seen: BootReading, result: NodeResult) -> NodeResult:
         last = self.ledger.latest(node, REBOOT)
         if last is not None and last.status == "done" and last.observed.get("campaign") == self.ctx.campaign:
             return replace(result, outcome=Outcome.FAIL, message=_in_vain(node, seen))
@@ -271,15 +271,15 @@ def _each(nodes: list[str], act: Callable[[str], Any]) -> list[tuple[str, Any]]:
         return list(zip(nodes, pool.map(act, nodes), strict=True))
 
 
-def _digest(seen: Seen) -> str:
+def _digest(seen: BootReading) -> str:
     return hashlib.sha256(json.dumps([seen.boot_id, _plain(seen)]).encode()).hexdigest()
 
 
-def _plain(seen: Seen) -> list[list[str]]:
+def _plain(seen: BootReading) -> list[list[str]]:
     return [[reason.code, reason.expected, reason.actual] for reason in seen.reasons]
 
 
-def _planned(result: NodeResult, seen: Seen, allowed: bool) -> NodeResult:  # noqa: FBT001 - the site's setting
+def _planned(result: NodeResult, seen: BootReading, allowed: bool) -> NodeResult:  # noqa: FBT001 - the site's setting
     """Return a dry run's result with the reboot that would follow, or that would be refused."""
     what = "reboot" if allowed else "reboot, refused by software.allow_reboot: false"
     changes = [*result.data.get("changes", []), f"{what}: {words(seen.reasons)}"]
@@ -292,7 +292,7 @@ def _after(result: NodeResult, why: str) -> NodeResult:
     return replace(result, changed=True, data=result.data | {"changes": changes})
 
 
-def _refused(node: str, seen: Seen, result: NodeResult, actual: str) -> NodeResult:
+def _refused(node: str, seen: BootReading, result: NodeResult, actual: str) -> NodeResult:
     text = (
         f"{node}: a reboot is needed: {words(seen.reasons)} - Expected: software.allow_reboot: true "
         f"Actual: {actual}. Nothing was rebooted. Reboot the node when it suits, or set software.allow_reboot: true; "
@@ -301,14 +301,14 @@ def _refused(node: str, seen: Seen, result: NodeResult, actual: str) -> NodeResu
     return replace(result, outcome=Outcome.FAIL, message=text)
 
 
-def _unread(node: str, seen: Seen) -> str:
+def _unread(node: str, seen: BootReading) -> str:
     return (
-        f"{node}: reasons for a reboot - Expected: read from the node Actual: {seen.failure}. "
+        f"{node}: reasons for a reboot - Expected: read from the node Actual: {quoted(seen.failure)}. "
         "Check the node's console and SSH, then run again."
     )
 
 
-def _not_back(node: str, limit_s: float, now: Seen, boot_id: str) -> str:
+def _not_back(node: str, limit_s: float, now: BootReading, boot_id: str) -> str:
     actual = now.failure or f"still boot {boot_id}"
     return (
         f"{node}: reboot - Expected: SSH answers from another boot within {limit_s:.0f} s Actual: {actual}. "
@@ -316,7 +316,7 @@ def _not_back(node: str, limit_s: float, now: Seen, boot_id: str) -> str:
     )
 
 
-def _in_vain(node: str, seen: Seen) -> str:
+def _in_vain(node: str, seen: BootReading) -> str:
     first = seen.reasons[0]
     more = f" and {len(seen.reasons) - 1} more" if len(seen.reasons) > 1 else ""
     return (

@@ -11,20 +11,22 @@ from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
 from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import PLAN, NodeResult
+from rackready.model.phase import FINDINGS, PLAN, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 
 _log = logging.getLogger(__name__)
+_SHOWN = frozenset({PLAN, FINDINGS})
+"""What of a result's data the campaign's own result has."""
 _FEW = 3
 """Changed tasks that a message names; of more, as in a first install, it gives the number."""
 
 
 def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """Run a phase and return node -> {outcome, message, changed}, in a dry run also plan. Every node has an entry."""
+    """Run a phase and return node -> {outcome, message, changed}, and plan or findings. Every node has an entry."""
     check_stop()
     _log.info("%s begins on %s", phase, ", ".join(nodes))
     paths = EnvPaths(request.context().root, request.env)
@@ -43,7 +45,7 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
 
 def _plain(result: NodeResult) -> dict[str, Any]:
     out = {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
-    return out | {key: value for key, value in result.data.items() if key == PLAN}
+    return out | {key: value for key, value in result.data.items() if key in _SHOWN}
 
 
 def _must_drain(result: NodeResult) -> bool:
@@ -115,7 +117,8 @@ def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, res
     spec = PHASES[phase]
     good = result.outcome.value in CONTINUES
     words = result.message or (_changed(result, check=request.check) if result.changed else "unchanged")
-    ledger.event(request.campaign, node, phase, words, "ok" if good else "error")
+    bad = FAILED if result.outcome is Outcome.FAIL else "error"
+    ledger.event(request.campaign, node, phase, words, "ok" if good else bad)
     if request.check:
         return
     if good:
@@ -159,7 +162,7 @@ def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, re
     spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        # The reason why it was left alone earlier no longer holds.
-        outdated = row is not None and row.state is state is NodeState.READY and row.reason != note
+        # A ready node has a reason only where it was left alone earlier, and that no longer holds.
+        outdated = row is not None and row.state is state is NodeState.READY and bool(row.reason)
         if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)

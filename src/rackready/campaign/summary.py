@@ -10,6 +10,8 @@ from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.outcome import CONTINUES
 from rackready.model.state import NodeState
 
+_OPTIONAL = frozenset({"plan", "findings"})
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
@@ -23,10 +25,12 @@ class NodeSummary:
     reason: str
     plan: dict[str, Any] | None = None
     """What a dry run would do with the node, for phases that plan node by node."""
+    findings: list[dict[str, Any]] | None = None
+    """What its last phase found, with codes, where no gate did (``model.phase.FINDINGS``)."""
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON types, the plan only where there is one."""
-        return {key: value for key, value in asdict(self).items() if key != "plan" or value is not None}
+        """Return it as JSON types, plan and findings only where there are some."""
+        return {key: value for key, value in asdict(self).items() if key not in _OPTIONAL or value is not None}
 
 
 def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any]]) -> list[NodeSummary]:
@@ -57,6 +61,7 @@ def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any
                 bool(result["changed"]),
                 reason,
                 result.get("plan"),
+                result.get("findings"),
             )
         )
     return out

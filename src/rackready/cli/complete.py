@@ -1,7 +1,7 @@
-"""Shell completion of gate ids, environments, nodes and topics. It contacts no machine, loads no gate, prints no error.
+"""Shell completion of gate ids and their inputs, environments, profiles, nodes and topics.
 
-An error would appear in the line that the user types. For an unreadable file completion offers nothing, and the
-command itself reports the reason.
+It contacts no machine, loads no gate and prints no error: an error would appear in the line that the user types. For
+an unreadable file completion offers nothing, and the command itself reports the reason.
 """
 
 from __future__ import annotations
@@ -55,8 +55,51 @@ def environments(incomplete: str) -> list[str]:
         return []
 
 
+def gate_inputs(incomplete: str) -> list[str]:
+    """Offer the inputs of the gate on the line as ``NAME=``, without those that are given already."""
+    from rackready.cli import documents  # noqa: PLC0415
+
+    words = typed() or []  # the parser stops at an option without a value, before it reads arguments
+    try:
+        inputs = documents.gate_inputs()
+    except (RackreadyError, OSError):
+        return []
+    gate_id = next((word for word in words if word in inputs), "")
+    given = {word.partition("=")[0] for word in words if "=" in word and word != incomplete}
+    return [f"{name}=" for name in inputs.get(gate_id, ()) if name.startswith(incomplete) and name not in given]
+
+
+def platforms(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer server profiles."""
+    return _profiles(ctx, ("platform",), incomplete)
+
+
+def machines(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer server and GPU profiles."""
+    return _profiles(ctx, ("platform", "gpu"), incomplete)
+
+
+def gate_sets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer gate sets."""
+    return _profiles(ctx, ("gate_sets",), incomplete)
+
+
+def _profiles(ctx: typer.Context, families: tuple[str, ...], incomplete: str) -> list[str]:
+    """Offer profiles of rackready and of the environment's site, by the names of their files."""
+    packaged = Path(__file__).resolve().parents[1] / "profiles"
+    folders = [packaged]
+    try:
+        folders.append(project_root() / "inventories" / _env(ctx) / "profiles")
+        found = {
+            file.stem for folder in folders for family in families for file in folder.joinpath(family).glob("*.yml")
+        }
+    except OSError:
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
 def topics(incomplete: str) -> list[str]:
-    """Offer topics of `rackready help`, without the keys of the site file."""
+    """Offer topics of `rackready help`. Keys inside a section are offered once the section is typed (``racks.``)."""
     from rackready.cli import documents  # noqa: PLC0415
 
     try:
@@ -68,6 +111,7 @@ def topics(incomplete: str) -> list[str]:
             *documents.runbooks(),
             *documents.gate_titles(),
             *documents.findings(),
+            *(key for key in documents.site_keys() if "." in incomplete or "." not in key),
         ]
     except (RackreadyError, OSError):
         return []
@@ -76,19 +120,32 @@ def topics(incomplete: str) -> list[str]:
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the nodes in the environment's site file."""
-    env = ctx.params.get("env") or os.environ.get("ENV") or "sim"
     try:
-        return [
-            name for name in _nodes(project_root() / "inventories" / env / "site.yml") if name.startswith(incomplete)
-        ]
+        file = project_root() / "inventories" / _env(ctx) / "site.yml"
+        return [name for name in _nodes(file) if name.startswith(incomplete)]
     except (OSError, ValueError):
         return []
 
 
 def node_list(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer nodes for the last name in a comma-separated list."""
+    """Offer nodes for the last name in a comma-separated list, without those before it."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in nodes(ctx, last)]
+    given = set(before.split(","))
+    return [f"{before}{comma}{name}" for name in nodes(ctx, last) if name not in given]
+
+
+def _env(ctx: typer.Context) -> str:
+    return str(ctx.params.get("env") or os.environ.get("ENV") or "sim")
+
+
+def not_installed(error: Exception) -> RackreadyError:
+    """Return the message for completion that cannot be installed: the shell's files are in the user's home folder."""
+    home = os.environ.get("HOME")
+    why = getattr(error, "strerror", None) or str(error).rstrip(".")
+    return RackreadyError(
+        f"--install-completion - Expected: a home folder that can be written to Actual: HOME={home or 'not set'}, "
+        f"{why}. Set HOME, or add the output of `rackready --show-completion` to a file that your shell reads."
+    )
 
 
 def _nodes(file: Path) -> list[str]:

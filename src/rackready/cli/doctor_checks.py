@@ -180,7 +180,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "logins": logins,
     "secrets": secrets,
     "mirror key": mirror_key,
-    "site profiles": lambda scene: site_profiles(scene.site),
+    "site profiles": site_profiles,
     "kill switches": kill_switches,
     "gate images": gate_images,
     "controller lock": controller_lock,

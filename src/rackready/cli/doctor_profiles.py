@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from rackready.design.own_profiles import FOLDER
+from rackready.cli.doctor_scene import Answer, Scene
+from rackready.design.own_profiles import FOLDER, read_own
 from rackready.model.outcome import Outcome
-from rackready.model.site import Site
+from rackready.model.problems import folded
 from rackready.profiles.loader import packaged
 
 
-def site_profiles(site: Site | None) -> tuple[Outcome, str]:
-    """List the site's own profiles, and those that replace packaged ones."""
-    if site is None:
-        return Outcome.SKIP, "the site file cannot be used"
-    own = sorted(f"{one.family}/{one.id}" for one in site.own_profiles)
+def site_profiles(scene: Scene) -> Answer:
+    """List the site's own profiles and those that replace packaged ones, or every problem of the profiles.
+
+    Reads the files itself: an invalid profile or site file must not hide the other ones.
+    """
+    found = read_own(scene.paths.inventory / FOLDER, scene.paths.root)
+    if found.problems:
+        return Outcome.FAIL, "\n".join(folded(sorted(set(found.problems))))
+    own = sorted(f"{one.family}/{one.id}" for one in found.profiles)
     if not own:
         return Outcome.PASS, "none: all profiles are packaged"
-    hidden = sorted(f"{one.family}/{one.id}" for one in site.own_profiles if one.id in packaged(one.family))
+    hidden = sorted(f"{one.family}/{one.id}" for one in found.profiles if one.id in packaged(one.family))
     text = f"{len(own)} in {FOLDER}/: {', '.join(own)}"
     return Outcome.PASS, f"{text}; they replace packaged profiles: {', '.join(hidden)}" if hidden else text

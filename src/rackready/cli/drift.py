@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rackready.cli.deploy import Limit
+from rackready.cli.deploy import Limit, Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_table, progress
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 if TYPE_CHECKING:
     from rackready.campaign.drift.run import DriftRun
 
 
-def drift(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
+def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
     """Show what differs on nodes and switches from the site, and since which run. Changes nothing and loads nothing.
 
     It runs the roles in check mode, the switch drivers' comparison and gates that only read, on nodes in production,
@@ -24,6 +24,7 @@ def drift(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> 
     asked.
     """
     from rackready.campaign.drift.run import drift_run, new_run  # noqa: PLC0415
+    from rackready.campaign.log_file import log_path  # noqa: PLC0415
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
@@ -33,11 +34,12 @@ def drift(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> 
     nodes = choose(site, limit)
     ctx = PhaseContext(env, paths.root, new_run(), check=True)
     command = f"rackready drift --env {env}" + (f" --limit {limit}" if limit else "")
-    found = drift_run(ctx, site, nodes, command, lambda text: progress.print(text, style="yellow"))
+    found = drift_run(ctx, site, nodes, command, lambda text: progress.print(text, style="yellow"), verbose=verbose)
     if output is Format.JSON:
-        print_json(_document(env, site.name, found))
+        print_json(_document(env, site.name, found) | {"log": log_path(paths, found.run)})
     else:
         _print(found)
+        progress.print(f"log: {log_path(paths, found.run)}")
     raise typer.Exit(found.exit_code)
 
 
@@ -96,7 +98,7 @@ def _table(report: DriftReport) -> None:
         console.print(f"{report.name}: {step}")
 
 
-def _run(run: Run | None) -> str:
+def _run(run: WhenSeen | None) -> str:
     return run.run if run else "unknown"
 
 

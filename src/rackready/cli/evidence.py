@@ -118,7 +118,9 @@ def export_kit(
         typer.Option("--node", help="Node of the site; repeatable.", autocompletion=complete.nodes),
     ],
     env: Env = "sim",
-    gate_set: Annotated[str, typer.Option("--set", help="Gate set. Default: the site's.")] = "",
+    gate_set: Annotated[
+        str, typer.Option("--set", help="Gate set. Default: the site's.", autocompletion=complete.gate_sets)
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Write a kit that captures gate outputs on a host that rackready cannot reach.

@@ -43,7 +43,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 - facts that a captured output does not 
         bool,
         typer.Option("--all", help="Judge by every single-node gate that reads these files."),
     ] = False,
-    profile: Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.")] = "",
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.", autocompletion=complete.machines
+        ),
+    ] = "",
     env: Annotated[
         str, typer.Option("--env", help="Environment of the nodes, with --node, instead of --profile.")
     ] = "",
@@ -68,7 +73,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 - facts that a captured output does not 
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE: input of the gate from `gate show`, e.g. size=8G."),
+        typer.Option(
+            "--set",
+            help="NAME=VALUE: input of the gate from `gate show`, e.g. size=8G.",
+            autocompletion=complete.gate_inputs,
+        ),
     ] = None,
     exit_code: Annotated[
         list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE. Default: 0.")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rackready.cli import complete
+from rackready.cli.deploy import Verbose
 from rackready.cli.gate_show import Gpus
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.run_log import new_run, run_log
 from rackready.model.outcome import Outcome, worst
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
@@ -38,13 +40,21 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
         ),
     ] = None,
     env: Env = "sim",
-    gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
+    gate_set: Annotated[
+        str, typer.Option("--set", help="Run this gate set, e.g. quick.", autocompletion=complete.gate_sets)
+    ] = "",
     local: Annotated[bool, typer.Option("--local", help="Run on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
     profile: Annotated[
-        str, typer.Option("--profile", help="With --local: server or GPU profile. Default: from the GPUs.")
+        str,
+        typer.Option(
+            "--profile",
+            help="With --local: server or GPU profile. Default: from the GPUs.",
+            autocompletion=complete.machines,
+        ),
     ] = "",
     gpus: Gpus = None,
     store: Annotated[Path | None, typer.Option("--store", help="With --local: folder of the evidence.")] = None,
+    verbose: Verbose = False,  # noqa: FBT002 - a flag of the command line
     output: Output = Format.TEXT,
 ) -> None:
     """Run gates, or a gate set, and record the evidence.
@@ -70,18 +80,21 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
         raise RackreadyError(
             "gate run --local --node - Expected: no --node, because --local is this machine. Omit one of the two."
         )
-    campaign = f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    results = (
-        _here(ids, gate_set, campaign, (profile, gpus, store)) if local else _nodes(ids, gate_set, campaign, env, node)
+    campaign = new_run("gate")
+    results, log = (
+        _here(ids, gate_set, campaign, (profile, gpus, store), verbose=verbose)
+        if local
+        else _nodes(ids, gate_set, campaign, env, node, verbose=verbose)
     )
-    _show(" ".join(ids) or gate_set, campaign, results, output)
+    _show(" ".join(ids) or gate_set, campaign, results, log, output)
     raise typer.Exit(_code([result.outcome for result in results.values()]))
 
 
-def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Format) -> None:
+def _show(what: str, campaign: str, results: dict[str, NodeResult], log: Path, output: Format) -> None:
     document = {
         "gate": what,
         "campaign": campaign,
+        "log": log,
         "nodes": {
             name: {"outcome": result.outcome.value, "message": result.message, **result.data}
             for name, result in results.items()
@@ -91,12 +104,24 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
         print_json(document)
         return
     for name, result in results.items():
-        console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""))
+        console.print("\n".join(_lines(name, result)))
+    progress.print(f"log: {log}")
+
+
+def _lines(name: str, result: NodeResult) -> list[str]:
+    """Return a node's outcome, its gates by outcome where it has several, those without a pass, and every finding."""
+    gates: dict[str, str] = result.data.get("gates", {})
+    counts = Counter(gates.values())
+    shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    bad = [f"  {outcome:<7} {gate}" for gate, outcome in gates.items() if outcome not in _PASSED]
+    findings = result.data.get("findings") or ([result.message] if result.message else [])
+    head = f"{name}: {result.outcome.value}" + (f" ({shown})" if len(gates) > 1 else "")
+    return [head, *(bad if len(gates) > 1 else []), *(f"  {finding}" for finding in findings)]
 
 
 def _here(
-    ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]
-) -> dict[str, NodeResult]:
+    ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None], *, verbose: bool
+) -> tuple[dict[str, NodeResult], Path]:
     """Run on this machine. Raises RackreadyError, with nothing measured, when its profile is unknown."""
     from rackready.gates.engine import local as this_machine  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
@@ -111,8 +136,9 @@ def _here(
     progress.print(
         f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ..."
     )
-    with ControllerLock(paths.lock, f"rackready gate run {what} --local", paths.database):
-        return {place.name: this_machine.run_here(place, paths, entries, campaign)}
+    command = f"rackready gate run {what} --local"
+    with ControllerLock(paths.lock, command, paths.database), run_log(paths, campaign, command, verbose=verbose) as log:
+        return {place.name: this_machine.run_here(place, paths, entries, campaign)}, log
 
 
 def _entries(ids: list[str], gate_set: str) -> list[GateSetEntry]:
@@ -125,7 +151,9 @@ def _entries(ids: list[str], gate_set: str) -> list[GateSetEntry]:
     return [Entry(id=gate(gate_id).id) for gate_id in ids]
 
 
-def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[str] | None) -> dict[str, NodeResult]:
+def _nodes(
+    ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[str] | None, *, verbose: bool
+) -> tuple[dict[str, NodeResult], Path]:
     """Run on nodes of the site, with the controller lock."""
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
@@ -149,11 +177,12 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     wanted_ids = [entry.id for entry in _entries(ids, gate_set)]
     progress.print(f"{what} on {', '.join(nodes)} ...")
     ctx = PhaseContext(env, paths.root, campaign)
-    with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}", paths.database):
+    command = f"rackready gate run {what} --env {env}"
+    with ControllerLock(paths.lock, command, paths.database), run_log(paths, campaign, command, verbose=verbose) as log:
         for line in keep_off(ctx).lines:
             progress.print(line, style="yellow")
         _refuse_in_production(ctx, what, wanted_ids, nodes)
-        return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)
+        return (run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)), log
 
 
 def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: list[str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +23,12 @@ GateId = Annotated[
     str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)
 ]
 Profile = Annotated[
-    str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100, h100_sxm. Default: the site's.")
+    str,
+    typer.Option(
+        "--profile",
+        help="Server or GPU profile, e.g. dgx_h100, h100_sxm. Default: the site's.",
+        autocompletion=complete.machines,
+    ),
 ]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes that take part.")]
 Gpus = Annotated[
@@ -46,7 +53,7 @@ def show(
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
-    known = facts_for(env, profile, max(found.min_nodes, nodes))
+    known = facts_for(ctx, env, profile, max(found.min_nodes, nodes))
     document = shown(found, known, list(known.nodes))
     if output is Format.JSON:
         print_json(document)
@@ -120,13 +127,14 @@ def explain(
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
-    document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
+    document = explained(found, facts_for(ctx, env, profile, max(found.min_nodes, nodes)))
     if output is Format.JSON:
         print_json(document)
         return
     _head(document)
     for text in document["how"]:
-        _say(f"\n{text}")
+        if text != document["title"]:
+            _say(f"\n{_wrapped(text)}")
     _say(f"\nbounds on {document['of']}: {document['no_bounds'] or 'as far as they are known before a run:'}")
     for item in document["bounds"]:
         inputs = ", ".join(
@@ -197,7 +205,19 @@ def _head(document: dict[str, Any]) -> None:
         f"{', '.join(document['measures']) or 'nothing that coverage counts'}"
     )
     for name, item in document["inputs"].items():
-        _say(f"  input {name} = {item['value']}: {item['description']}")
+        _say(f"  input {name} = {_yaml(item['value'])}: {item['description']}")
+
+
+def _yaml(value: object) -> str:
+    """Return a value as a site file and --set take it: true, null, 8388608."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.fill(line, _WIDTH, break_on_hyphens=False) for line in text.split("\n"))
+
+
+_WIDTH = 120
 
 
 def _say(text: str) -> None:
@@ -233,14 +253,22 @@ def _has_site(env: str) -> bool:
         return False
 
 
-def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
-    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU."""
+def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFacts:
+    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU.
+
+    Raises RackreadyError if neither a profile nor an environment is given and the default environment has no site file.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
 
     if profile:
-        return facts_of_profile(profile, nodes, gpus)
+        return facts_of_profile(profile, nodes)
+    if not named(ctx) and not _has_site(env):
+        raise RackreadyError(
+            f"{ctx.command_path} - Expected: a server Actual: no --profile, and environment {env} has no site file. "
+            "Give a profile, e.g. --profile dgx_h100, or an environment with --env."
+        )
     site = load_site(env, root=env_paths(env).root)
-    found = facts_of_profile(site.nodes()[0].platform, nodes, gpus)
+    found = facts_of_profile(site.nodes()[0].platform, nodes)
     plugin = {"nccl_net": site.fabric.nccl_net}
     return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))
 

@@ -21,6 +21,8 @@ Wanted = Annotated[
 _MOST = 5
 """Number of topics with one name that are explained; if there are more, only their names are listed."""
 _WIDTH = 120
+_INDENTED = (" ", "- ", "* ", "input ")
+"""Beginnings of lines whose further lines are indented: items of lists."""
 
 
 def explain_topic(topic: Wanted = "", output: Output = Format.TEXT) -> None:
@@ -51,8 +53,9 @@ def _explain(wanted: str, output: Format) -> None:
     for place, item in enumerate(found):
         console.print(f"{chr(10) if place else ''}{item.name} ({item.kind})")
         for line in item.text().splitlines():
+            indent = "  " if line.startswith(_INDENTED) else ""
             console.print(
-                textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+                textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
                 if len(line) > _WIDTH
                 else line
             )

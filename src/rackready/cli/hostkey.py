@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rackready.cli import complete
+from rackready.cli.deploy import Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def accept(
         typer.Option("--yes", help="Do not ask. Accepts a node's key only if its BMC reports the site's serial."),
     ] = False,
     env: Env = "sim",
+    verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
     """Show the pinned key, the host's present key and the serial from the node's BMC; pin the new key if confirmed.
@@ -68,14 +70,18 @@ def accept(
             "Give one of them."
         )
     paths = env_paths(env)
-    found = look(places(load_site(env, root=paths.root), paths, host or [], leave_out=_retired(paths)))
-    if output is Format.TEXT:
-        _show(found)
-    wanted = _confirmed(found, yes=yes)
-    rows = _pinned(paths, found, wanted, yes=yes, env=env)
+    chosen = places(load_site(env, root=paths.root), paths, host or [], leave_out=_retired(paths))
+    campaign = new_run("hostkey")
+    with run_log(paths, campaign, f"rackready hostkey accept --env {env}", verbose=verbose) as log:
+        found = look(chosen)
+        if output is Format.TEXT:
+            _show(found)
+        wanted = _confirmed(found, yes=yes)
+        rows = _pinned(paths, found, wanted, campaign, yes=yes, env=env)
     if output is Format.JSON:
-        print_json({"hosts": rows})
+        print_json({"hosts": rows, "log": log})
     else:
+        progress.print(f"log: {log}")
         _say(rows)
     raise typer.Exit(0 if all(row["outcome"] in {_ACCEPTED, _SAME} for row in rows) else 1)
 
@@ -124,7 +130,15 @@ def _confirmed(found: list[Shown], *, yes: bool) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env: str) -> list[dict[str, Any]]:  # noqa: FBT001 - the answer
+def _pinned(
+    paths: EnvPaths,
+    found: list[Shown],
+    wanted: bool,  # noqa: FBT001 - the answer
+    campaign: str,
+    *,
+    yes: bool,
+    env: str,
+) -> list[dict[str, Any]]:
     """Pin the accepted keys. Returns a row per host."""
     from rackready.drivers.hostkey_accept import accept as pin  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
@@ -133,7 +147,6 @@ def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env
     able = [item for item in found if item.differs and wanted and not (yes and item.unproven())]
     told: dict[str, str] = {}
     if able:
-        campaign = f"hostkey-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
         with (
             ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database),
             Ledger.open(paths.database) as ledger,

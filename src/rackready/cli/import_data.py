@@ -10,7 +10,7 @@ import typer
 from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
-from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
+from rackready.design.manifest import ManifestMachine, overlay, read_manifest, secret_name
 from rackready.design.own_profiles import FOLDER, read_own
 from rackready.design.site import MACHINES, overlay_files, parse_site, read_overlay
 from rackready.design.yaml import dump_yaml, read_yaml
@@ -69,7 +69,7 @@ def _text(file: Path) -> str:
         raise RackreadyError(message) from error
 
 
-def _keep(secrets: Path, machines: list[Machine]) -> None:
+def _keep(secrets: Path, machines: list[ManifestMachine]) -> None:
     private_dir(secrets)
     for machine in machines:
         files.replace(secrets / secret_name(machine.node), f"{machine.password}\n".encode())

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackready.cli.progress_lines import line_of
-from rackready.ledger.store import DETAIL, EventRow
+from rackready.ledger.store import DETAIL, FAILED, EventRow
 from rackready.model.printable import visible
 
 _PER_SECOND = 2
@@ -34,10 +34,29 @@ class Mark(Enum):
     WAITING = "·"
     RUNNING = "▸"
     DONE = "✓"
-    BAD = "✗"
+    FAILED = "✗"
+    ERROR = "!"
 
 
-_STYLES = {Mark.WAITING: "dim", Mark.RUNNING: "yellow", Mark.DONE: "green", Mark.BAD: "bold red"}
+_STYLES = {
+    Mark.WAITING: "dim",
+    Mark.RUNNING: "yellow",
+    Mark.DONE: "green",
+    Mark.FAILED: "bold red",
+    Mark.ERROR: "bold magenta",
+}
+_ENDS = {"ok": Mark.DONE, FAILED: Mark.FAILED, "error": Mark.ERROR}
+"""Level of an event that ends a phase -> progress of its node."""
+_BAD = frozenset({Mark.FAILED, Mark.ERROR})
+_WORDS = {
+    Mark.WAITING: "waiting",
+    Mark.RUNNING: "running",
+    Mark.DONE: "passed",
+    Mark.FAILED: "failed",
+    Mark.ERROR: "error",
+}
+_LAST = "handover"
+"""Phase after which a node is ready."""
 
 
 @dataclass(slots=True)
@@ -53,8 +72,8 @@ class _Place:
         """Apply an event of the node. ``phase``: index of its phase, None if it is not one of this campaign's."""
         if phase is not None and phase > self.phase:
             self.phase, self.mark, self.since = phase, Mark.RUNNING, event.at
-        if phase == self.phase and event.level in {"ok", "error"}:
-            self.mark = Mark.DONE if event.level == "ok" else Mark.BAD
+        if phase == self.phase and event.level in _ENDS:
+            self.mark = _ENDS[event.level]
         elif phase == self.phase and self.mark is not Mark.RUNNING and event.level == DETAIL:
             self.mark = Mark.RUNNING
         self.step = event.text
@@ -83,7 +102,7 @@ class Progress:
         return Mark.DONE if phase < place.phase else Mark.WAITING
 
     def counts(self) -> Counter[Mark]:
-        """Return the number of nodes that wait, run, passed their last phase, or did not pass it."""
+        """Return the number of nodes that wait, run, passed their last phase, failed, or ended with an error."""
         last = len(self.phases) - 1
         whole = Counter(
             place.mark if place.mark is not Mark.DONE or place.phase == last else Mark.RUNNING
@@ -119,7 +138,7 @@ class LiveTable:
     def __call__(self, event: EventRow, nodes: Sequence[str]) -> None:
         """Apply one event."""
         self._standing.take(event, nodes)
-        if event.level in {"warn", "error"}:
+        if event.level in {"warn", "error", FAILED}:
             self._lines(event, nodes)
 
     def table(self) -> RenderableType:
@@ -157,11 +176,11 @@ class LiveTable:
         return Text(f"{place.mark.value}{where}", style=_STYLES[place.mark])
 
     def _by_phase(self) -> RenderableType:
-        table = _headed("phase", "waiting", "running", "passed", "not passed")
+        table = _headed("phase", *(_WORDS[mark] for mark in Mark))
         for number, phase in enumerate(self._standing.phases):
             found = Counter(self._standing.mark(place, number) for place in self._standing.places.values())
             table.add_row(phase, *(Text(str(found[mark] or ""), style=_STYLES[mark], justify="right") for mark in Mark))
-        bad = [f"{node}: {place.step}" for node, place in self._standing.places.items() if place.mark is Mark.BAD]
+        bad = [f"{node}: {place.step}" for node, place in self._standing.places.items() if place.mark in _BAD]
         more = [f"and {len(bad) - _NAMED} more"] if len(bad) > _NAMED else []
         return Group(
             table,
@@ -170,8 +189,8 @@ class LiveTable:
 
     def _counted(self) -> Text:
         found, all_ = self._standing.counts(), len(self._standing.places)
-        words = {Mark.RUNNING: "under way", Mark.WAITING: "waiting", Mark.DONE: "through", Mark.BAD: "not passed"}
-        parts = [(f"{found[mark]} {text}", _STYLES[mark]) for mark, text in words.items() if found[mark]]
+        words = _WORDS | ({Mark.DONE: "ready"} if self._standing.phases[-1:] == (_LAST,) else {})
+        parts = [(f"{found[mark]} {words[mark]}", _STYLES[mark]) for mark in Mark if found[mark]]
         line = Text(f"{all_} nodes, {_span(time.time() - self._begun)}: ")
         for place, (text, style) in enumerate(parts):
             line.append(", " if place else "").append(text, style=style)

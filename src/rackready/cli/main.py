@@ -19,7 +19,7 @@ from rackready import __version__, entry_points
 from rackready.cli import complete, os_errors, plug_ins
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
-from rackready.model.problems import RackreadyError, SiteInvalidError
+from rackready.model.problems import RackreadyError
 
 _MISUSE: tuple[type[Exception], ...] = (
     click.ClickException,
@@ -150,9 +150,15 @@ def run(arguments: list[str]) -> Ended:
         return Ended(2, by_error=True)
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
         json_wanted = "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
-        _refuse(error, json_wanted=json_wanted)
+        _refuse(_of_installation(arguments, error), json_wanted=json_wanted)
         return Ended(2, by_error=True)
     return Ended(code)
+
+
+def _of_installation(arguments: list[str], error: Exception) -> Exception:
+    """Return the error of an installation of completion with a message; any other error unchanged."""
+    asked = any(word.partition("=")[0] == "--install-completion" for word in arguments)
+    return complete.not_installed(error) if asked and isinstance(error, (OSError, RuntimeError)) else error
 
 
 def _called(arguments: list[str]) -> int:
@@ -172,7 +178,8 @@ def _known(error: Exception) -> RackreadyError:
     if isinstance(error, _MISUSE):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         context = getattr(error, "ctx", None)
-        return RackreadyError(f"{text} See `{context.command_path if context else 'rackready'} --help`.")
+        said = text if text.endswith(".") else f"{text}."
+        return _UsageError(f"{said} See `{context.command_path if context else 'rackready'} --help`.")
     if isinstance(error, OSError):
         return os_errors.told(error)
     return _DefectError(
@@ -180,8 +187,16 @@ def _known(error: Exception) -> RackreadyError:
     )
 
 
+class _UsageError(RackreadyError):
+    """A wrong call."""
+
+    code = "usage"
+
+
 class _DefectError(RackreadyError):
     """An unexpected error, shown with its traceback."""
+
+    code = "defect"
 
 
 def _refuse(error: Exception, *, json_wanted: bool) -> None:
@@ -193,11 +208,10 @@ def _refuse(error: Exception, *, json_wanted: bool) -> None:
         sys.stderr.write(f"{visible(str(known))}\n")
     if not json_wanted or getattr(error, "filename", None) == OUT:
         return
-    document: dict[str, object] = {"error": str(known)}
-    if isinstance(known, SiteInvalidError):
-        document["problems"] = [
-            {"path": item.path, "message": item.message, "hint": item.hint} for item in known.problems
-        ]
+    from rackready.model.refusal import refusal  # noqa: PLC0415 - only a refusal in JSON needs pydantic
+
+    found = refusal(known)
+    document = {"error": found.error, "code": found.code} | found.model_dump()
     with tolerant(sys.stdout):
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
 

@@ -26,11 +26,15 @@ _EXPECTED = {
 _OTHER = ("a usable file system", "Check `dmesg` for errors of its disk, then run again.")
 
 
+class SystemCallError(RackreadyError):
+    """The operating system refused a call."""
+
+
 def told(error: OSError) -> RackreadyError:
     """Return the message for an operating-system error."""
     why = error.strerror or str(error)
     if error.filename == OUT:
         step = _FREE if error.errno in _FULL else "Redirect it elsewhere, then run again."
-        return RackreadyError(f"{OUT} - Expected: an output that accepts data Actual: {why}. {step}")
+        return SystemCallError(f"{OUT} - Expected: an output that accepts data Actual: {why}. {step}")
     expected, step = _EXPECTED.get(error.errno or 0, _OTHER)
-    return RackreadyError(f"{error.filename or 'the controller'} - Expected: {expected} Actual: {why}. {step}")
+    return SystemCallError(f"{error.filename or 'the controller'} - Expected: {expected} Actual: {why}. {step}")

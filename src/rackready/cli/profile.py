@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
+from rackready.cli.deploy import Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
-from rackready.model.problems import RackreadyError
+from rackready.cli.run_log import new_run, run_log
+from rackready.model.problems import RackreadyError, quoted
 
 if TYPE_CHECKING:
     from rackready.design.learning.parts import Parts
@@ -42,7 +44,12 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
     local: Annotated[bool, typer.Option("--local", help="Read this machine (as root) instead of a node.")] = False,  # noqa: FBT002 - a flag
     wanted: Annotated[str, typer.Option("--id", help="Id of the profile; default: that of the site or product.")] = "",
     like: Annotated[
-        str, typer.Option("--like", help="Platform profile of the same model; its published figures are kept.")
+        str,
+        typer.Option(
+            "--like",
+            help="Platform profile of the same model; its published figures are kept.",
+            autocompletion=complete.platforms,
+        ),
     ] = "",
     rack_units: Annotated[
         int | None, typer.Option("--rack-units", min=1, help="Height of the chassis, if nothing else gives it.")
@@ -53,6 +60,7 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
     write: Annotated[bool, typer.Option("--write", help="Write the file; without it, print it.")] = False,  # noqa: FBT002 - a flag
     replace: Annotated[bool, typer.Option("--replace", help="With --write: replace a different file.")] = False,  # noqa: FBT002 - a flag
     env: Env = "sim",
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Read a machine and print its platform profile: GPUs, NICs with their GPUs, processors, memory, drives.
@@ -65,20 +73,23 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
             f"profile learn - Expected: a node, or --local Actual: {'both' if local else 'neither'}. Give one of them."
         )
     paths = env_paths(env)
-    learned = _learned(paths, node, like, wanted, rack_units, max_power)
+    command = f"rackready profile learn {node or '--local'} --env {env}"
+    with run_log(paths, new_run("profile"), command, verbose=verbose) as log:
+        learned = _learned(paths, node, like, wanted, rack_units, max_power)
     file = paths.inventory / "profiles/platform" / f"{learned.id}.yml"
     if learned.missing:
-        _incomplete(learned, file, output)
+        _incomplete(learned, file, log, output)
         raise typer.Exit(1)
     _require_valid(learned, file)
     if write:
         _write(file, learned.text, replace=replace)
     if output is Format.JSON:
-        print_json(_document(learned, file, written=write))
+        print_json(_document(learned, file, log, written=write))
         return
     if not write:
         sys.stdout.write(learned.text)
     _say(learned, file, env, written=write)
+    progress.print(f"log: {log}")
 
 
 def _learned(
@@ -137,7 +148,7 @@ def _parsed(where: str, text: str, trouble: str) -> Parts:
     try:
         return Parts.model_validate_json(text)
     except ValidationError as error:
-        actual = " ".join(trouble.split()) or f"{error.error_count()} values of another kind"
+        actual = quoted(" ".join(trouble.split())) or f"{error.error_count()} values of another kind"
         raise RackreadyError(
             f"{where} - Expected: what ondevice/platform_parts.py prints Actual: {actual.rstrip('.')}. "
             "Check that the node is up and accepts logins (`rackready doctor`)."
@@ -174,19 +185,20 @@ def _write(file: Path, text: str, *, replace: bool) -> None:
     files.replace(file, text.encode(), mode=0o644)
 
 
-def _incomplete(learned: Learned, file: Path, output: Format) -> None:
+def _incomplete(learned: Learned, file: Path, log: Path, output: Format) -> None:
     if output is Format.JSON:
-        print_json(_document(learned, file, written=False))
+        print_json(_document(learned, file, log, written=False))
         return
     sys.stdout.write(learned.text)
     progress.print(f"{file} was not written: values are needed that nobody gave.")
     for item in learned.missing:
         progress.print(f"  {item}")
+    progress.print(f"log: {log}")
 
 
-def _document(learned: Learned, file: Path, *, written: bool) -> dict[str, object]:
+def _document(learned: Learned, file: Path, log: Path, *, written: bool) -> dict[str, object]:
     lists: dict[str, Sequence[str]] = {"questions": learned.questions, "missing": learned.missing}
-    return {"id": learned.id, "file": file, "written": written, **lists, "text": learned.text}
+    return {"id": learned.id, "file": file, "written": written, "log": log, **lists, "text": learned.text}
 
 
 def _say(learned: Learned, file: Path, env: str, *, written: bool) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from rackready.cli.output import progress
 from rackready.design.names import listed
-from rackready.ledger.store import DETAIL, EventRow
+from rackready.ledger.store import DETAIL, FAILED, EventRow
 
-_STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim", DETAIL: "dim"}
+_STYLE = {"ok": "green", FAILED: "bold red", "error": "bold red", "warn": "yellow", "info": "dim", DETAIL: "dim"}
 SILENCE_S = 30.0
 """Time without a line after which a step is printed anyway, s: a phase may work for minutes (judgement)."""
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
+from rackready.cli.deploy import Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
+from rackready.cli.run_log import new_run, run_log
 
 
 def retire(
@@ -15,6 +17,7 @@ def retire(
     reason: Annotated[str, typer.Option("--reason", help="Reason; recorded.")],
     yes: Annotated[bool, typer.Option("--yes", help="Retire the node; without --yes, only show the steps.")] = False,  # noqa: FBT002 - a command line flag
     env: Env = "sim",
+    verbose: Verbose = False,  # noqa: FBT002 - a command line flag
     output: Output = Format.TEXT,
 ) -> None:
     """Drain a node, power it off, and record it as retired.
@@ -29,7 +32,7 @@ def retire(
     paths = env_paths(env)
     words = given_reason(reason)
     if yes:
-        _do(PhaseContext(env, paths.root, ""), node, words, output)
+        _do(PhaseContext(env, paths.root, ""), node, words, output, verbose=verbose)
         return
     lines = steps(look(PhaseContext(env, paths.root, ""), node), words)
     if output is Format.JSON:
@@ -40,7 +43,7 @@ def retire(
     console.print("nothing was changed. Add --yes to retire the node")
 
 
-def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN401 - PhaseContext, imported where it is needed
+def _do(ctx: Any, node: str, reason: str, output: Format, *, verbose: bool) -> None:  # noqa: ANN401 - PhaseContext, imported where it is needed
     from rackready.drivers.process import reap  # noqa: PLC0415
     from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.handover.retire import look, retire  # noqa: PLC0415
@@ -50,7 +53,8 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
 
     paths = env_paths(ctx.env)
     look(ctx, node)  # before the lock: a wrong name makes no ledger
-    with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
+    command, run = f"rackready retire {node} --env {ctx.env}", new_run("retire")
+    with ControllerLock(paths.lock, command, paths.database), run_log(paths, run, command, verbose=verbose) as log:
         with Ledger.open(paths.database) as ledger:
             for line in reap(ledger):
                 progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
@@ -59,7 +63,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
         result = retire(ctx, node, reason)
     good = result.outcome is Outcome.PASS
     if output is Format.JSON:
-        print_json({"name": node, "done": good, "changed": result.changed, "message": result.message})
+        print_json({"name": node, "done": good, "changed": result.changed, "message": result.message, "log": log})
     else:
         console.print(result.message)
         if good:
@@ -67,6 +71,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
                 "`rackready deploy` skips it. Remove it from the site file: `rackready fabric --env "
                 f"{ctx.env}` then clears its switch ports."
             )
+        progress.print(f"log: {log}")
     raise typer.Exit(0 if good else 1)
 
 

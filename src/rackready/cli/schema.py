@@ -1,4 +1,4 @@
-"""`rackready schema`: JSON schemas of the site file and of database.yml, for editors."""
+"""`rackready schema`: JSON schemas of the files that people write, for editors, and of refusals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from rackready.cli.output import print_json
 from rackready.design.own_profiles import KINDS
 from rackready.model.base import Model
 from rackready.model.database import Server
+from rackready.model.refusal import Refusal
 from rackready.model.site_file import json_schema
 
 
 class Written(StrEnum):
-    """A file with a schema."""
+    """A file or document with a schema."""
 
     SITE = "site"
     DATABASE = "database"
@@ -24,20 +25,26 @@ class Written(StrEnum):
     SWITCH = "switch"
     SOFTWARE = "software"
     PARTS = "parts"
+    REFUSAL = "refusal"
 
 
 def schema(
     of: Annotated[
         Written,
-        typer.Option("--of", help="File: site (site.yml), database (database.yml), or the family of a profile."),
+        typer.Option(
+            "--of",
+            help="File: site (site.yml), database (database.yml), or the family of a profile; "
+            "refusal: what --output json prints for an error.",
+        ),
     ] = Written.SITE,
 ) -> None:
-    """Print the JSON schema of the site file, of database.yml or of a profile."""
+    """Print the JSON schema of the site file, of database.yml, of a profile or of a refusal."""
     if of is Written.SITE:
         print_json(json_schema())
         return
     kinds: dict[str, type[Model]] = {str(family): kind for family, kind in KINDS.items()}
-    kind = Server if of is Written.DATABASE else kinds[of]
+    kinds |= {Written.DATABASE: Server, Written.REFUSAL: Refusal}
+    kind = kinds[of]
     print_json(kind.model_json_schema(by_alias=True))
 
 

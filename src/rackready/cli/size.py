@@ -16,7 +16,10 @@ from rackready.design.sizing.cost import Virtual
 
 app = typer.Typer(help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True)
 
-On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile; repeatable. Default: all.")]
+On = Annotated[
+    list[str],
+    typer.Option("--on", help="Server or GPU profile; repeatable. Default: all.", autocompletion=complete.machines),
+]
 Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: choose the cheapest.")]
 Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: the fewest that fit.")]
 Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism over data-parallel ranks.")]

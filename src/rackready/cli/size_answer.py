@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Wanted:
+class SizeRequest:
     """The given options. Missing ones are assumed and noted."""
 
     raw: Document
@@ -104,7 +104,7 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
     """Return servers that can serve the model, cheapest or smallest first, and those that cannot with their reason."""
     pairs = servers(on)
     money.check([platform.id for platform, _ in pairs])
-    wanted = Wanted(raw, list(assumed))
+    wanted = SizeRequest(raw, list(assumed))
     job = ServingJob(
         wanted.length("context", 8192, model),
         wanted.choice("kv", tuple(KV_BYTES), "the cache is kept in bf16 (--kv)"),
@@ -191,7 +191,7 @@ _MICRO_BATCHES = (
 )
 
 
-def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
+def _training_job(wanted: SizeRequest, model: Llm) -> TrainingJob:
     size = int(wanted.of("gradient_bytes", 4, "gradients of 4 bytes (--gradient-bytes)"))
     if size not in {2, 4}:
         raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
@@ -218,7 +218,7 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     """Return servers that can train the model, with days and cost of a run when its tokens are given."""
     pairs = servers(on)
     money.check([platform.id for platform, _ in pairs], result=bool(raw["tokens"]))
-    wanted = Wanted(raw, list(assumed))
+    wanted = SizeRequest(raw, list(assumed))
     job = _training_job(wanted, model)
     zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))
     wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")

@@ -43,7 +43,7 @@ def status(
     rows: dict[str, NodeRow] = {}
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
-    found = Watched()
+    found = SchedulerView()
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             rows = {row.name: row for row in ledger.states()}
@@ -104,7 +104,7 @@ def _utc(at: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class SchedulerView:
     """The scheduler's answer about quarantined and retired nodes.
 
     ``offered``: node -> whether it is offered to jobs, for the queried nodes. ``not_asked``: reasons for the others.
@@ -115,13 +115,13 @@ class Watched:
     not_asked: list[str] = field(default_factory=list)
 
 
-def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> Watched:
+def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> SchedulerView:
     from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH is slow to load
 
     rows = out_of_use(ledger, site)
     found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
     alarms = [alarm(rows[node], now) for node, now in found.offered.items()]
-    return Watched({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
+    return SchedulerView({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
 
 
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:

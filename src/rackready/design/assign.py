@@ -111,8 +111,8 @@ def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]
     number = _number(rack, "index")
     if number is None:
         if "index" not in rack:
-            text = f"rack {rack.get('name')} has no index, and no number in its name to derive addresses from."
-            work.found.append(Found(("racks", r), text, "Add an index.", (("racks", r, "index"),)))
+            text = f"is required and missing: the name {rack.get('name')} has no number to derive addresses from."
+            work.found.append(Found(("racks", r, "index"), text, "Add it."))
         return
     rack["index"] = number
     racks[str(rack.get("name"))] = number

@@ -103,6 +103,7 @@ def _profiles(subject: Subject) -> list[Found]:
                     loc,
                     f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.",
                     "Correct the id or add the profile.",
+                    profile=(family, wanted),
                 )
             )
         return wanted in ids

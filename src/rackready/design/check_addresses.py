@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
 from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
@@ -49,16 +49,21 @@ def check_given(subject: Subject) -> list[Found]:
     """
     site, networks = subject.site, subject.site.networks
     given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
-    out = _space(site, given)
+    out = _space(subject, given)
     wrong = {found.loc for found in out}
     given = [item for item in given if item[1] not in wrong]
     pools = [*(_pools(networks) if networks is not None else ()), *_rails(site)]
     return out + (_own(given, pools) + _nics(site, given) if pools else [])
 
 
-def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
-    """Return addresses and pools that hosts cannot use, or that are public and not listed in ``public_space``."""
-    held, out = [span(network) for network in site.public_space], []
+def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
+    """Return addresses and pools that hosts cannot use, or that are public and not listed in ``public_space``.
+
+    Public ones may be in an entry of ``public_space`` that was removed because of its shape.
+    """
+    site, out = subject.site, list[Found]()
+    held = [span(network) for network in collapse_addresses(site.public_space)]
+    unknown = subject.lost.any("public_space")
     for address, loc, who in given:
         here = (int(address), int(address))
         why = unusable(here, loopback=False)
@@ -72,7 +77,7 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
                     kind="unusable",
                 )
             )
-        elif foreign(here, held):
+        elif not unknown and foreign(here, held):
             text = _public(f"address {address} of {who}", str(address))
             out.append(Found(loc, text, _HELD, (("public_space",),), ADDRESS))
     for who, loc, pool in site_pools(site):
@@ -81,7 +86,7 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
             out.append(
                 Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
             )
-        elif foreign(span(pool), held):
+        elif not unknown and foreign(span(pool), held):
             out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD, (("public_space",),)))
     for k, space in enumerate(site.public_space):
         why = unusable(span(space), loopback=True)

@@ -248,7 +248,8 @@ def _made(site: Site, topology: Topology) -> list[Found]:
             continue
         if switches.model not in known:
             text = f"switch profile {switches.model!r} does not exist - Expected: one of {listed(known)}."
-            out.append(Found(("topology", tier, "model"), text, "Correct the id or add the profile."))
+            missing = ("switch", switches.model)
+            out.append(Found(("topology", tier, "model"), text, "Correct the id or add the profile.", profile=missing))
             continue
         layer = "infiniband" if topology.link == "infiniband" else "ethernet"
         actual = loader.switch(switches.model).layer

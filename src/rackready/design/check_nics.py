@@ -21,7 +21,8 @@ def check_nic_plans(subject: Subject) -> list[Found]:
             out += _Check(plan, loader.platform(plan.platform), ("nic_plans", k)).all()
         else:
             text = f"platform profile {plan.platform!r} does not exist - Expected: one of {listed(known)}."
-            out.append(Found(("nic_plans", k, "platform"), text, "Correct the id or add the profile."))
+            missing = ("platform", plan.platform)
+            out.append(Found(("nic_plans", k, "platform"), text, "Correct the id or add the profile.", profile=missing))
     return out
 
 

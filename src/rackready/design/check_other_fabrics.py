@@ -44,7 +44,7 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
     for key, model in (("leaf", fabric.leaf), ("spine", fabric.spine)):
         if model is not None and model not in models:
             text = f"switch profile {model!r} does not exist - Expected: one of {listed(models)}."
-            out.append(Found((*here, key), text, "Correct the id or add the profile."))
+            out.append(Found((*here, key), text, "Correct the id or add the profile.", profile=("switch", model)))
     if not subject.lost.any("racks"):
         out += members(fabric.racks, {rack.name for rack in site.racks}, (*here, "racks"), "rack")[1]
     others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)
@@ -116,8 +116,8 @@ def _racks(site: Site) -> Iterator[Found]:
             if number is None:
                 yield Found(
                     here,
-                    f"rack {rack.name} has no index, and no number in its name to derive its ports from.",
-                    "Add an index to the rack.",
+                    f"index of rack {rack.name} is required and missing: its name has no number to derive ports from.",
+                    "Add the index to the rack.",
                     kind="no index",
                 )
             elif numbers.setdefault(number, rack.name) != rack.name:

@@ -73,7 +73,9 @@ def _outlet(
             )
         ]
     if device.bmc is None:
-        text = f"{device.name} has no bmc - Expected: the Redfish service that switches its outlets."
+        text = (
+            f"bmc of {device.name} is required and missing - Expected: the Redfish service that switches its outlets."
+        )
         hint = "Add bmc to the device, or remove the outlets of the node."
         return [Found((*here, "pdu"), text, hint, (("devices", number, "bmc"),))]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):

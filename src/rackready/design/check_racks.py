@@ -217,7 +217,7 @@ def _references(site: Site, lost: Lost) -> list[Found]:
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
-        out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
+        out += members(device.serves, racks, ("devices", d, "serves"), "rack", lost.of("racks"))[1]
         place, other = devices.get(device.pair or "", (d, None))
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as its pair, but {other.name} names {other.pair or 'none'}."
@@ -244,10 +244,9 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                 if node.unit is None:
                     out.append(
                         Found(
-                            here,
-                            f"metal node {node.name} has no unit.",
-                            "Add the rack unit where it is mounted.",
-                            ((*here, "unit"),),
+                            (*here, "unit"),
+                            "is required and missing.",
+                            "Add the rack unit where the node is mounted.",
                         )
                     )
                 if node.host is not None:
@@ -264,8 +263,8 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                     Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove unit: its host has one.")
                 )
             elif node.host is None:
-                text = f"virtual node {node.name} has no host."
-                out.append(Found(here, text, "Add the metal node that it runs on.", ((*here, "host"),)))
+                step = "Add the metal node that the virtual node runs on."
+                out.append(Found((*here, "host"), "is required and missing.", step))
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(

@@ -18,7 +18,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PlanDifference:
     """``added`` and ``removed``: keys such as ``node gpu01``; ``changed``: key -> its fields. All sorted by name."""
 
     added: tuple[str, ...]
@@ -30,14 +30,14 @@ class Difference:
         return bool(self.added or self.changed or self.removed)
 
 
-def difference(applied: Mapping[str, Facts], planned: Mapping[str, Facts]) -> Difference:
+def difference(applied: Mapping[str, Facts], planned: Mapping[str, Facts]) -> PlanDifference:
     """Return the changes that turn the applied state into the planned one."""
     changed = {
         key: tuple(_fields(applied[key], planned[key]))
         for key in sorted(planned.keys() & applied.keys())
         if planned[key] != applied[key]
     }
-    return Difference(
+    return PlanDifference(
         tuple(sorted(planned.keys() - applied.keys())), changed, tuple(sorted(applied.keys() - planned.keys()))
     )
 

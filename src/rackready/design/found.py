@@ -30,6 +30,8 @@ class Found:
     """Tells findings of one check at one place apart, where the keys that they read are equal."""
     rule: str = ""
     """The check that made it."""
+    profile: tuple[str, str] | None = None
+    """See ``Problem.profile``."""
 
     @property
     def sort(self) -> str:

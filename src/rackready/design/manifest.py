@@ -25,7 +25,7 @@ _UNIT = re.compile(r"\d{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ManifestMachine:
     """One machine of the manifest. ``password`` is a secret and never appears in a message or the overlay."""
 
     line: int
@@ -39,7 +39,7 @@ class Machine:
         return f"Machine(line={self.line}, node={self.node!r}, serial={self.serial!r})"
 
 
-def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
+def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
     """Return the machines of a manifest (CSV with a header line), each with the node at its position in the site.
 
     Raises SiteInvalidError that lists every problem with its line.
@@ -108,7 +108,7 @@ _Context = tuple[Site, _Places]
 
 def _machine(
     line: int, row: Sequence[str], columns: dict[str, int], context: _Context, problems: list[Problem]
-) -> Machine | None:
+) -> ManifestMachine | None:
     where = f"line {line}"
     written = {column: row[place] if place < len(row) else "" for column, place in columns.items()}
     # Blanks at the ends of a password may be part of it.
@@ -128,7 +128,7 @@ def _machine(
         )
         problems.append(Problem(where, text, "Correct the position in the manifest, or the serial in the site file."))
         return None
-    return Machine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
+    return ManifestMachine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
 
 
 def _mac(where: str, written: str, problems: list[Problem]) -> str:
@@ -173,7 +173,7 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
     return node
 
 
-def _twice(machines: Sequence[Machine]) -> list[Problem]:
+def _twice(machines: Sequence[ManifestMachine]) -> list[Problem]:
     out = []
     for noun in ("serial", "mac", "node"):
         first: dict[str, int] = {}
@@ -190,7 +190,7 @@ def _twice(machines: Sequence[Machine]) -> list[Problem]:
     return out
 
 
-def overlay(machines: Sequence[Machine], before: Any, secrets: str) -> dict[str, Any]:  # noqa: ANN401 - a YAML document
+def overlay(machines: Sequence[ManifestMachine], before: Any, secrets: str) -> dict[str, Any]:  # noqa: ANN401 - a YAML document
     """Return the overlay: the previous import with these machines merged over it.
 
     ``secrets``: folder of the passwords, below the project root.

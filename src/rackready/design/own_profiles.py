@@ -41,7 +41,7 @@ class Own:
 
     def follows(self, problem: Problem) -> bool:
         """Return whether a problem of the site file is only a consequence of an unusable profile."""
-        return any(f"{family} profile {wanted!r} does not exist" in problem.message for family, wanted in self.broken)
+        return problem.profile in self.broken
 
 
 def use_own(folder: Path, base: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.capacity.losses import tally
-from rackready.design.diff import Difference
+from rackready.design.diff import PlanDifference
 from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
 
 
 def summary(
-    plan: Plan, against: str | None = None, different: Difference | None = None, not_compared: str = ""
+    plan: Plan, against: str | None = None, different: PlanDifference | None = None, not_compared: str = ""
 ) -> dict[str, Any]:
     """Return the document.
 
@@ -134,7 +134,7 @@ def _power_spof(plan: Plan) -> list[str]:
     return out
 
 
-def _difference(against: str | None, different: Difference, not_compared: str) -> dict[str, Any]:
+def _difference(against: str | None, different: PlanDifference, not_compared: str) -> dict[str, Any]:
     return {
         "against": against,
         "not_compared": not_compared,

@@ -34,7 +34,7 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
     if words:
         message, hint = words
         return Problem(path, message, hint.format(lists_keys=lists_keys))
-    shown, text = item.get("input"), item["msg"].removesuffix(".")
+    shown, text = item.get("input"), item["msg"].removeprefix(_PREFIX).removesuffix(".")
     if item["type"] in _MAPPINGS:
         return Problem(path, f"Expected: a mapping Actual: {kind_of_value(shown)}.", "Correct it.")
     actual = (
@@ -42,9 +42,13 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
         if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
         else kind_of_value(shown)
     )
-    said = isinstance(shown, dict) and item["type"] in _WHOLE
-    return Problem(path, f"{text}." if said else f"{text} - Actual: {actual}.", "Correct it.")
+    said = (isinstance(shown, dict) and item["type"] in _WHOLE) or " Actual: " in text
+    mark = " Actual" if "Expected: " in text else " - Actual"
+    return Problem(path, f"{text}." if said else f"{text}{mark}: {actual}.", "Correct it.")
 
+
+_PREFIX = "Value error, "
+"""Pydantic's words before the message of a ValueError of ours."""
 
 _WHOLE = frozenset({"value_error", "union_tag_invalid"})
 """Pydantic's errors whose message already describes the mapping."""

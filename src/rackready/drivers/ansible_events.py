@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.drivers.ansible_items import KEY
+from rackready.drivers.ansible_items import CHECK, KEY, Item, check_in
 from rackready.drivers.ssh.errors import way_out
 from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
@@ -59,10 +59,11 @@ class Events:
     """Differences that tasks report, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; some tasks report none."""
     items: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     """The same, typed (``ansible_items``), each with its role and task."""
-    broken: dict[str, list[dict[str, str]]] = field(default_factory=dict)
-    """Failed tasks per node, also those that a ``rescue`` took over: role, task and message."""
+    broken: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Failed tasks per node, also those that a ``rescue`` took over: role, task and message; of a check, its values."""
     _roles: dict[str, str] = field(default_factory=dict)
-    _items: dict[str, list[str]] = field(default_factory=dict)
+    _items: dict[str, list[tuple[str, Item | None]]] = field(default_factory=dict)
+    """Failed rounds of a task with a loop, per node: the message and the check."""
 
     def line(self, text: str) -> None:
         """Handle one line of the worker; a line that is no event is kept as output."""
@@ -159,20 +160,26 @@ class Events:
             self.tell(event["host"], f"waiting: {_task(event)}", "info")
 
     def _runner_item_on_failed(self, event: dict[str, Any]) -> None:
-        self._items.setdefault(event["host"], []).append(_words(event.get("res", {})))
+        result = event.get("res", {})
+        self._items.setdefault(event["host"], []).append((_words(result), check_in(result)))
 
     def _runner_on_failed(self, event: dict[str, Any]) -> None:
         node = event["host"]
         items = self._items.pop(node, [])
         if event.get("ignore_errors") or event.get("res", {}).get("_ansible_ignore_errors"):
             return
-        words = "; ".join(dict.fromkeys(items)) if items else _words(event.get("res", {}))
+        result = event.get("res", {})
+        words = "; ".join(dict.fromkeys(said for said, _ in items)) if items else _words(result)
+        checks = [check for _, check in items] if items else [check_in(result)]
+        check = checks[0] if all(checks) else None
         if any(mark in words for mark in _SUDO) and (told := self.at_sudo(node)):
             self._no_login(node, told)
             return
-        self.failures[node] = f'{node}: {self.phase}: task "{_task(event)}" failed - {self._explained(words)}'
+        self.failures[node] = (
+            f'{node}: {self.phase}: task "{_task(event)}" failed - {words if check else self._explained(words)}'
+        )
         where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
-        self.broken.setdefault(node, []).append({**where, "message": words})
+        self.broken.setdefault(node, []).append({**where, "message": words, **({CHECK: check} if check else {})})
         self.tell(node, self.failures[node], "error")
 
     def _no_login(self, node: str, told: str) -> None:
@@ -203,8 +210,6 @@ class Events:
         self.stats = {kind: dict(value) for kind, value in event.items() if isinstance(value, dict)}
 
     def _explained(self, words: str) -> str:
-        if words.startswith("Expected: "):
-            return words
         if _FULL in words:
             return f"Expected: room on the node's disk Actual: {_FULL}. Free disk space on the node, then run again."
         return f"Expected: the task succeeds Actual: {words.rstrip('.')}. See {self.log}."
@@ -233,7 +238,7 @@ def _words(result: dict[str, Any]) -> str:
         return "the result is kept secret (no_log)"
     message = " ".join(str(result.get("msg") or "").split())
     generic = message in _GENERIC or message.startswith("MODULE FAILURE")
-    if message.startswith("Expected: ") or (not generic and _FULL not in message):
+    if check_in(result) or (not generic and _FULL not in message):
         return message
     for key in ("stderr", "stdout", "exception"):
         lines = [line.strip() for line in str(result.get(key) or "").splitlines() if line.strip()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,9 @@ Item = dict[str, str]
 KEY = "drift"
 """Key under which our own modules, and the reports of roles in a dry run, return their items."""
 
-_CHECK = re.compile(r"^Expected: (?P<expected>.*?) Actual: (?P<actual>.*?)(?:[.] (?P<step>.*))?$", re.DOTALL)
+CHECK = "check"
+"""Key under which a failed check of ours returns ``expected``, ``actual`` and ``next_step`` (plugins/action)."""
+
 _AT_BOOT = frozenset({"enabled", "enabled-runtime", "static", "indirect", "alias", "generated"})
 """States of a unit file for which `systemctl is-enabled` exits with 0 (systemctl(1))."""
 _RUNS = frozenset({"active", "activating", "reloading"})
@@ -36,15 +37,20 @@ def items_of(task: str, result: Mapping[str, Any]) -> list[Item]:
     return _files(result) or [_item("task", task, "nothing to change", "it would change something")]
 
 
-def check_of(task: str, message: str) -> Item | None:
-    """Return the item for a role's own check that failed, None when the message is no comparison.
-
-    It has a ``next_step`` of its own, where the message names one: to run the role again may not help.
-    """
-    found = _CHECK.match(message)
-    if found is None:
+def check_in(result: Mapping[str, Any]) -> Item | None:
+    """Return what a failed check of ours returned, None for any other failure: a foreign role has only a message."""
+    found = result.get(CHECK)
+    if not isinstance(found, Mapping) or not {"expected", "actual"} <= found.keys():
         return None
-    return _item("check", task, found["expected"], found["actual"].rstrip(".")) | {"next_step": found["step"] or ""}
+    return {key: str(found.get(key) or "") for key in ("expected", "actual", "next_step")}
+
+
+def check_of(task: str, check: Item) -> Item:
+    """Return the item for a failed check.
+
+    It has a ``next_step`` of its own, where the check names one: to run the role again may not help.
+    """
+    return _item("check", task, check["expected"], check["actual"]) | {"next_step": check["next_step"]}
 
 
 def _unit(result: Mapping[str, Any]) -> list[Item]:

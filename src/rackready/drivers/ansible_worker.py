@@ -132,6 +132,8 @@ def _print(event: dict[str, Any]) -> None:
         if kind == "runner_on_ok":
             items = ansible_items.items_of(str(data.get("task", "")), data["res"])
             line["res"] |= {ansible_items.KEY: items} if items else {}
+        elif check := ansible_items.check_in(data["res"]):
+            line["res"] |= {ansible_items.CHECK: check}
     _say(line)
 
 

@@ -14,7 +14,7 @@ from rackready.drivers.ssh.pins import fingerprint, pin, pinned
 from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.paths import EnvPaths
@@ -33,7 +33,7 @@ class HostKeyRefusedError(RackreadyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """One host of a site: ``kind`` is node, switch, scheduler or jump host."""
 
     kind: str
@@ -68,7 +68,7 @@ class Shown:
     no key may be accepted.
     """
 
-    place: Place
+    place: KeyPlace
     pinned: str = ""
     shown: str = ""
     serial: str = ""
@@ -90,21 +90,21 @@ class Shown:
             "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and "
             "accept it at a terminal."
         )
-        return f"{self.place.name}: its BMC - Expected: {expected} Actual: {self.bmc.rstrip('.')}. {step}"
+        return f"{self.place.name}: its BMC - Expected: {expected} Actual: {quoted(self.bmc).rstrip('.')}. {step}"
 
 
-def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) -> list[Place]:
+def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) -> list[KeyPlace]:
     """Return the hosts of these names; without names, every host of the site but those to leave out.
 
     Raises HostKeyRefusedError for a name that the site does not have.
     """
     pins = paths.known_hosts
-    found = [Place("node", node_target(site, node.name, pins), node) for node in site.nodes()]
-    found += [Place("switch", switch_target(switch, pins)) for switch in site.switches]
+    found = [KeyPlace("node", node_target(site, node.name, pins), node) for node in site.nodes()]
+    found += [KeyPlace("switch", switch_target(switch, pins)) for switch in site.switches]
     if isinstance(site.handover, SlurmHandover):
-        found.append(Place(SCHEDULER, slurm_target(site.handover, pins)))
+        found.append(KeyPlace(SCHEDULER, slurm_target(site.handover, pins)))
     if (jump := jump_target(site, pins)) is not None:
-        found.append(Place("jump host", jump))
+        found.append(KeyPlace("jump host", jump))
     known = {place.name: place for place in reversed(found)}  # a node of that name goes before the others
     if unknown := [name for name in wanted if name not in known]:
         message = (
@@ -120,13 +120,13 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
     )
 
 
-def look(hosts: Sequence[Place]) -> list[Shown]:
+def look(hosts: Sequence[KeyPlace]) -> list[Shown]:
     """Return the key that each host shows, in the same order, without a login and without writing anything."""
     with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(hosts))), thread_name_prefix="hostkey") as pool:
         return list(pool.map(_look, hosts))
 
 
-def _look(place: Place) -> Shown:
+def _look(place: KeyPlace) -> Shown:
     before = place.pinned()
     try:
         found = Shown(place, before, shown_key(place.target, expected=before))

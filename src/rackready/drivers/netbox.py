@@ -11,7 +11,7 @@ import pynetbox
 import requests
 from pynetbox.core.query import Request
 
-from rackready.design.netbox.compare import Known, Step, index
+from rackready.design.netbox.compare import Known, NetboxStep, index
 from rackready.design.netbox.items import KINDS, Key
 from rackready.model.problems import RackreadyError
 
@@ -55,7 +55,7 @@ class Netbox:
         )
         return list(request.get())
 
-    def write(self, steps: Sequence[Step], known: Known) -> int:
+    def write(self, steps: Sequence[NetboxStep], known: Known) -> int:
         """Create and update objects one by one, in order, and return how many.
 
         Objects that were written before an error stay: the next run continues from there.
@@ -96,7 +96,7 @@ class Netbox:
         return NetboxError(text.replace(self._token, "***") if self._token else text)
 
 
-def _body(step: Step, ids: dict[tuple[str, Key], int]) -> dict[str, Any]:
+def _body(step: NetboxStep, ids: dict[tuple[str, Key], int]) -> dict[str, Any]:
     """Return the request's body: all fields of a new object, the different fields of another one."""
     item = step.item
     wanted = set(item.fields) | set(item.refs) if step.create else set(step.changes)

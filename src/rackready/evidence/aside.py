@@ -48,7 +48,7 @@ append_only(_aside)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class DamagedOutput:
     """A raw output that is gone or damaged.
 
     ``path``: where it should be; ``gate`` and ``target``: of the record that was judged from it, when known.
@@ -69,7 +69,9 @@ class Lost:
         )
 
 
-def put_aside(ledger: Ledger, damaged: Sequence[Damaged | Lost], campaign: str) -> list[Damaged | Lost]:
+def put_aside(
+    ledger: Ledger, damaged: Sequence[Damaged | DamagedOutput], campaign: str
+) -> list[Damaged | DamagedOutput]:
     """Keep damaged evidence, and return the items that were not set aside before. Raises LedgerError.
 
     The bytes of a record go into the database. A file is moved out of the way, so that a new measurement can store the
@@ -84,13 +86,13 @@ def put_aside(ledger: Ledger, damaged: Sequence[Damaged | Lost], campaign: str) 
     fresh = [
         item
         for item in damaged
-        if (_name(item), item.text()) not in known or (isinstance(item, Lost) and item.path.exists())
+        if (_name(item), item.text()) not in known or (isinstance(item, DamagedOutput) and item.path.exists())
     ]
     for item in fresh:
         row = _row(item, campaign)
         with ledger.write() as connection:
             connection.execute(sa.insert(_aside).values(**row))
-        if isinstance(item, Lost) and row["file"]:
+        if isinstance(item, DamagedOutput) and row["file"]:
             Path(row["file"]).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             item.path.replace(row["file"])
     return fresh
@@ -114,11 +116,11 @@ def proof(ledger: Ledger, id_: str) -> bytes | None:
     return None if found is None else bytes(found)
 
 
-def _name(item: Damaged | Lost) -> str:
+def _name(item: Damaged | DamagedOutput) -> str:
     return item.id if isinstance(item, Damaged) else item.digest
 
 
-def _row(item: Damaged | Lost, campaign: str) -> dict[str, Any]:
+def _row(item: Damaged | DamagedOutput, campaign: str) -> dict[str, Any]:
     now = time.time_ns()
     found, file = (item.found, "") if isinstance(item, Damaged) else (_bytes(item.path), _place(item, now))
     return {
@@ -144,6 +146,6 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _place(item: Lost, now: int) -> str:
+def _place(item: DamagedOutput, now: int) -> str:
     there = item.path.exists() or item.path.is_symlink()
     return str(item.path.parent.parent.parent / FOLDER / f"{item.path.name}.{now}") if there else ""

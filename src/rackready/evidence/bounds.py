@@ -27,7 +27,7 @@ def label(criterion: Mapping[str, Any]) -> str:
 
 
 @dataclass(slots=True)
-class Bound:
+class ShownBound:
     """A bound of a metric over all units: one value, or a range where it was derived for each unit."""
 
     label: str
@@ -39,12 +39,12 @@ class Bound:
     """The first few different ones, then a note that there are others."""
 
     @classmethod
-    def of(cls, criterion: Mapping[str, Any]) -> Bound:
+    def of(cls, criterion: Mapping[str, Any]) -> ShownBound:
         """Return the bound of one record."""
         value = float(criterion["bound"])
         return cls(label(criterion), criterion["op"], value, value, criterion["unit"], [criterion["source"]])
 
-    def take(self, other: Bound) -> None:
+    def take(self, other: ShownBound) -> None:
         """Add the same bound as it was applied to other units."""
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         for source in other.sources:

@@ -14,7 +14,33 @@ from pydantic import ValidationError
 
 from rackready import __version__
 from rackready.model.evidence import EvidenceRecord
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.finding_kinds import ErrorKind, FailKind
+from rackready.model.outcome import Outcome, Verdict
+
+_BY = "reading of the evidence"
+_AGAIN = "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
+DAMAGED = ErrorKind(
+    "evidence-damaged",
+    "evidence of {gate} is damaged (record {record})",
+    meaning="The stored record is not as it was written, so it proves nothing.",
+    next_step=_AGAIN,
+    by=_BY,
+)
+DAMAGED_FAIL = FailKind(
+    "evidence-damaged-fail",
+    "evidence of {gate} is damaged (record {record})",
+    meaning="The stored record of a fail is not as it was written. The fail stands: damage does not undo it.",
+    next_step="A fail was recorded and stands: when the node is repaired, `rackready repair {target} --reason '...'`.",
+    runbook="docs/runbooks/quarantined-node.md",
+    by=_BY,
+)
+OUTPUT_LOST = ErrorKind(
+    "evidence-output-lost",
+    "evidence of {gate} lost a raw output (record {record})",
+    meaning="An output that the gate judged is gone or changed, so nobody can judge it again.",
+    next_step=_AGAIN,
+    by=_BY,
+)
 
 _SHORT = 12
 """Digits of a digest in messages."""
@@ -60,26 +86,13 @@ class Damaged:
 
     def stand_in(self) -> EvidenceRecord:
         """Return a record in its place: an error, or the fail that it was. It belongs to no hardware."""
-        return stand_in(
-            self,
-            f"evidence of {self.gate} is damaged (record {self.id})",
-            self.expected,
-            self.actual,
-            fail=self.was_fail(),
-        )
+        kind = DAMAGED_FAIL if self.was_fail() else DAMAGED
+        return stand_in(self, kind, self.expected, self.actual)
 
 
-def stand_in(
-    of: Damaged | EvidenceRecord, what: str, expected: str, actual: str, *, fail: bool = False
-) -> EvidenceRecord:
-    """Return an error in the place of evidence that cannot be used, or a fail where one was recorded."""
-    again = "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
-    repaired = (
-        f"A fail was recorded and stands: when the node is repaired, `rackready repair {of.target} --reason '...'`."
-    )
-    finding = Finding(
-        where=of.target, what=what, expected=expected, actual=actual, next_step=repaired if fail else again
-    )
+def stand_in(of: Damaged | EvidenceRecord, kind: ErrorKind | FailKind, expected: str, actual: str) -> EvidenceRecord:
+    """Return a record with this finding in the place of evidence that cannot be used."""
+    finding = kind.found(of.target, expected, actual, gate=of.gate, record=of.id, target=of.target)
     at = of.at if isinstance(of, Damaged) else of.started
     return EvidenceRecord(
         id=of.id,
@@ -88,7 +101,7 @@ def stand_in(
         target=of.target,
         nodes=[of.target],
         fingerprints=[],
-        verdict=Verdict(outcome=Outcome.FAIL if fail else Outcome.ERROR, findings=[finding]),
+        verdict=Verdict(outcome=kind.outcome, findings=[finding]),
         rackready_version=__version__,
         started=at,
         finished=at,

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median, quantiles
 from typing import Any
 
-from rackready.evidence.bounds import Bound, figure
+from rackready.evidence.bounds import ShownBound, figure
 from rackready.render import svg
 
 _WIDTH, _HEIGHT = 720.0, 88.0
@@ -51,7 +51,7 @@ class Strip:
     metric: str
     unit: str
     values: Mapping[str, float]
-    bounds: Sequence[Bound]
+    bounds: Sequence[ShownBound]
     """As they were applied."""
     kinds: Callable[[], Iterable[Hashable]] | None = None
     """Returns the kind of each unit, in the order of the values; None: by their names."""
@@ -165,7 +165,7 @@ def picture(strip: Strip) -> str:
     return svg.picture((_WIDTH, _HEIGHT), f"{strip.metric} of {len(strip.ordered)} units, {strip.unit}", parts)
 
 
-def _by_value(bounds: Iterable[Bound]) -> list[Bound]:
+def _by_value(bounds: Iterable[ShownBound]) -> list[ShownBound]:
     return sorted(bounds, key=lambda bound: (bound.low, bound.label))
 
 
@@ -179,7 +179,7 @@ def _places(values: Iterable[float], at: Callable[[float], float]) -> list[float
     return sorted({round(at(value) / step) * step for value in values})
 
 
-def _bounds(bounds: Iterable[Bound], at: Callable[[float], float]) -> list[str]:
+def _bounds(bounds: Iterable[ShownBound], at: Callable[[float], float]) -> list[str]:
     out: list[str] = []
     for place, bound in enumerate(_by_value(bounds)):
         x, style = at(bound.low), "bound reference" if bound.label == "reference" else "bound"

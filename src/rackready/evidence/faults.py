@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.evidence.seen import Seen
+from rackready.evidence.seen import NodePage
 from rackready.model.outcome import CONTINUES, Outcome
+from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
 
 MOST_GROUPS = 100
@@ -40,7 +41,7 @@ Where = tuple[str, int | None]
 
 
 @dataclass(slots=True)
-class Place:
+class FaultPlace:
     """One node with a finding, and those of its parts that show the same."""
 
     node: str
@@ -53,18 +54,18 @@ class Place:
 
 
 @dataclass(slots=True)
-class Group:
+class FaultGroup:
     """One kind of finding of one gate. ``outcome``: of its records, or the state of a node without any."""
 
     outcome: str
     gate: str
     what: str
     code: str
-    places: list[Place] = field(default_factory=list)
+    places: list[FaultPlace] = field(default_factory=list)
     nodes: int = 0
     last: str = ""
 
-    def add(self, place: Place, part: str) -> None:
+    def add(self, place: FaultPlace, part: str) -> None:
         """Add a finding; ``part``: empty for the node as a whole."""
         self.nodes += self.last != place.node
         self.last = place.node
@@ -96,7 +97,7 @@ class Group:
         )
 
 
-def _same(one: Place, other: Place) -> bool:
+def _same(one: FaultPlace, other: FaultPlace) -> bool:
     return (one.node, one.expected, one.actual, one.next_step) == (
         other.node,
         other.expected,
@@ -109,11 +110,11 @@ def _same(one: Place, other: Place) -> bool:
 class Faults:
     """Gathers the faults."""
 
-    groups: dict[Key, Group] = field(default_factory=dict)
+    groups: dict[Key, FaultGroup] = field(default_factory=dict)
     nodes: int = 0
     """Nodes that need attention."""
 
-    def node(self, found: Seen) -> None:
+    def node(self, found: NodePage) -> None:
         """Add a node, in the site's order."""
         count = self._pending(found)
         if found.outcome in CONTINUES and found.state not in ASIDE:
@@ -125,25 +126,27 @@ class Faults:
         if not count:
             self._alone(found)
 
-    def _pending(self, found: Seen) -> int:
+    def _pending(self, found: NodePage) -> int:
         """Add the passes that no bound could judge, and return how many. Those of a certified node do not matter."""
         pending = () if found.state in _PROVEN else found.pending
         for gate in pending:
             self._add(
                 (PENDING, "", "gates that no bound could judge", ""),
-                Place(found.name, "a bound that judges", "none for this platform", _JUDGE),
+                FaultPlace(found.name, "a bound that judges", "none for this platform", _JUDGE),
                 gate,
             )
         return len(pending)
 
-    def _alone(self, found: Seen) -> None:
+    def _alone(self, found: NodePage) -> None:
         """Add a node without a record against it."""
         if found.state in ASIDE:
             outcome, what = found.state, "set aside without a finding of a gate"
         else:
             outcome, what = found.outcome, "no gate has measured it"
         self._add(
-            (outcome, "", what, ""), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), ""
+            (outcome, "", what, ""),
+            FaultPlace(found.name, "", found.reason, "" if found.reason else _again(found.name)),
+            "",
         )
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
@@ -151,16 +154,16 @@ class Faults:
         if item["outcome"] in CONTINUES:
             return 0
         for finding in item["findings"]:
-            place = Place(name, finding["expected"], finding["actual"], finding["next_step"])
+            place = FaultPlace(name, finding["expected"], finding["actual"], finding["next_step"])
             self._add(
                 (item["outcome"], item["gate"], finding["what"], finding.get("code", "")),
                 place,
-                _part(name, finding["where"]),
+                _inside(name, finding),
             )
         if not item["findings"]:
             self._add(
                 (item["outcome"], item["gate"], item["title"], ""),
-                Place(name, "a result", item["note"] or item["outcome"], _again(name)),
+                FaultPlace(name, "a result", item["note"] or item["outcome"], _again(name)),
                 "",
             )
         return 1
@@ -169,18 +172,18 @@ class Faults:
         """Add the parts that no gate measured, and return 1, or 0 when there are none."""
         if coverage["outcome"] in CONTINUES:
             return 0
-        parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
+        parts = [part if (own := part_of(part, name)) is None else own for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
         for part in parts:
             self._add(
                 (coverage["outcome"], _COVERAGE, what, ""),
-                Place(name, "a measurement of every part", "none", _again(name)),
+                FaultPlace(name, "a measurement of every part", "none", _again(name)),
                 part,
             )
         return 1
 
-    def _add(self, key: Key, place: Place, part: str) -> None:
-        self.groups.setdefault(key, Group(*key)).add(place, part)
+    def _add(self, key: Key, place: FaultPlace, part: str) -> None:
+        self.groups.setdefault(key, FaultGroup(*key)).add(place, part)
 
     def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
         """Return the data of the page. ``where``: node -> rack and unit."""
@@ -192,7 +195,7 @@ class Faults:
         }
 
 
-def _shown(group: Group, where: Mapping[str, Where]) -> dict[str, Any]:
+def _shown(group: FaultGroup, where: Mapping[str, Where]) -> dict[str, Any]:
     steps = {place.next_step for place in group.places}
     alike = len({(place.expected, place.actual, place.next_step, tuple(place.parts)) for place in group.places}) == 1
     return {
@@ -209,7 +212,7 @@ def _shown(group: Group, where: Mapping[str, Where]) -> dict[str, Any]:
     }
 
 
-def _by_rack(group: Group, where: Mapping[str, Where]) -> dict[str, list[dict[str, Any]]]:
+def _by_rack(group: FaultGroup, where: Mapping[str, Where]) -> dict[str, list[dict[str, Any]]]:
     """Return the nodes of a group by rack, with their units."""
     out: dict[str, list[dict[str, Any]]] = {}
     for node in dict.fromkeys(place.node for place in group.places):
@@ -218,7 +221,7 @@ def _by_rack(group: Group, where: Mapping[str, Where]) -> dict[str, list[dict[st
     return out
 
 
-def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
+def _place(place: FaultPlace, where: Mapping[str, Where]) -> dict[str, Any]:
     rack, unit = where.get(place.node, ("", None))
     more = place.count - len(place.parts) if place.parts else 0
     about = {"rack": rack, "unit": unit, "parts": place.parts, "more": more}
@@ -231,9 +234,10 @@ def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
     }
 
 
-def _part(node: str, where: str) -> str:
-    """Return the place of a finding without the node's own name."""
-    return "" if where == node else where.removeprefix(f"{node} ").removeprefix(f"{node}/")
+def _inside(node: str, finding: Mapping[str, Any]) -> str:
+    """Return the place of a finding for readers, without the node's own name."""
+    place = stored(finding)
+    return place.inside if place.node == node else str(place)
 
 
 def _again(node: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -107,13 +106,13 @@ def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any
     cells = {pair: _pair(items, metric, unit) for pair, items in found.items()}
     left_out = 0
     if len(nodes) > MOST_COLUMNS:
-        bad = sorted({node for pair, cell in cells.items() if cell["outcome"] != "pass" for node in pair})[
+        bad = sorted({node for pair, cell in cells.items() if cell["outcome"] not in CONTINUES for node in pair})[
             :MOST_COLUMNS
         ]
         left_out, nodes = len(nodes) - len(bad), bad
     rows = [{"node": one, "cells": [cells.get((min(one, other), max(one, other))) for other in nodes]} for one in nodes]
     about: dict[str, Any] = {"metric": metric, "unit": unit, "worst": "highest" if unit in _TIMES else "lowest"}
-    outcomes = Counter(cell["outcome"] for cell in cells.values())
+    not_passed = sum(1 for cell in cells.values() if cell["outcome"] not in CONTINUES)
     values = [cell["value"] for cell in cells.values() if cell["value"] is not None]
     about["range"] = (min(values), max(values)) if values else None
     return {
@@ -123,7 +122,7 @@ def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any
         "rows": rows,
         "pairs": len(cells),
         "left_out": left_out,
-        "bad": len(cells) - outcomes["pass"],
+        "bad": not_passed,
     }
 
 
@@ -156,5 +155,5 @@ def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[st
         "value": worst_value(values, default=None),
         "unit": unit,
         "runs": len(newest),
-        "bad": sorted(target for target, item in newest.items() if item["outcome"] != "pass"),
+        "bad": sorted(target for target, item in newest.items() if item["outcome"] not in CONTINUES),
     }

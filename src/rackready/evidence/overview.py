@@ -11,9 +11,10 @@ from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.faults import ASIDE, Faults, places
 from rackready.evidence.node_report import Document
-from rackready.evidence.seen import Seen
+from rackready.evidence.seen import NodePage
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
+from rackready.ledger.store import FAILED
 from rackready.model.outcome import CONTINUES
 from rackready.model.site import Site
 
@@ -21,7 +22,7 @@ DETAILED = 128
 """Larger sites get a page with every node in its map, and details of so many nodes and runs that did not pass."""
 MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
-_WARNS = frozenset({"warn", "error"})
+_WARNS = frozenset({"warn", FAILED, "error"})
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Overview:
     states: Counter[str] = field(default_factory=Counter)
     cells: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Node -> (state, outcome)."""
-    listed: list[Seen] = field(default_factory=list)
+    listed: list[NodePage] = field(default_factory=list)
     shown: list[Document] = field(default_factory=list)
     runs: list[Document] = field(default_factory=list)
     bad_runs: int = 0
@@ -53,7 +54,7 @@ class Overview:
         """Return whether the page shows everything."""
         return self.count <= DETAILED
 
-    def node(self, found: Seen) -> None:
+    def node(self, found: NodePage) -> None:
         """Add a node."""
         self.names.append(found.name)
         self.states[found.state] += 1
@@ -138,12 +139,11 @@ class Overview:
         return [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in found]
 
     def _strips(self) -> list[dict[str, Any]]:
-        """Return the distributions by gate. Gates that some node did not pass are ``bad`` and come first."""
+        """Return the distributions by gate. Those with a value beyond a bound are ``bad`` and come first."""
         found: dict[str, dict[str, Any]] = {}
         for strip in self.units.strips(self.names):
-            group = found.setdefault(
-                strip.gate, {"gate": strip.gate, "bad": self._not_passed(strip.gate), "apart": 0, "strips": []}
-            )
+            group = found.setdefault(strip.gate, {"gate": strip.gate, "bad": False, "apart": 0, "strips": []})
+            group["bad"] = group["bad"] or bool(strip.split()[1])
             group["strips"].append(drawn := {**describe(strip), "picture": picture(strip)})
             group["apart"] += drawn["apart_count"]
         return sorted(found.values(), key=lambda group: not group["bad"])

@@ -22,7 +22,7 @@ from rackready.design.collector import without_gc
 from rackready.evidence import junit
 from rackready.evidence.node_report import Document, document
 from rackready.evidence.overview import DETAILED
-from rackready.evidence.seen import Seen, seen
+from rackready.evidence.seen import NodePage, seen
 from rackready.evidence.store import EvidenceStore
 from rackready.evidence.units import Units
 from rackready.ledger.store import Ledger, NodeRow
@@ -63,7 +63,7 @@ class Judging(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ReportPart:
     """The input of a worker when it begins."""
 
     site: Site
@@ -85,7 +85,7 @@ class Part:
     json: Path
     xml: Path
     totals: junit.Totals
-    seen: list[Seen]
+    seen: list[NodePage]
     units: Units
 
 
@@ -102,7 +102,7 @@ class Task:
 class Worker:
     """Makes parts, in a process of its own or in this one."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ReportPart) -> None:
         self._work = work
         self._ledger = Ledger.read_only(work.paths.database)
         self._store = EvidenceStore.read_only(self._ledger, work.paths.raw)
@@ -165,7 +165,7 @@ class Worker:
         task.spool.unlink()
 
 
-def parts(work: Work) -> Iterator[Part]:
+def parts(work: ReportPart) -> Iterator[Part]:
     """Yield the parts of all nodes of a site, in its order.
 
     Raises ReportError when a worker dies: without its part, nodes would be missing.
@@ -196,7 +196,7 @@ Ordered = Callable[[str, Sequence[Task]], Iterator[Any]]
 
 
 @contextmanager
-def _workers(work: Work) -> Iterator[Ordered]:
+def _workers(work: ReportPart) -> Iterator[Ordered]:
     """Yield a function that runs tasks in order: for a small site here, for a large one in a process per core."""
     if len(work.site.nodes()) <= CHUNK:
         here = Worker(work)
@@ -236,7 +236,7 @@ _worker: Worker | None = None
 """The worker of a process of the pool."""
 
 
-def _begin(work: Work) -> None:
+def _begin(work: ReportPart) -> None:
     global _worker  # noqa: PLW0603 - how a process of a pool keeps its input
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the caller ends the pool
     threading.Thread(target=_end_with_caller, daemon=True).start()

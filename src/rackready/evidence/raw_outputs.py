@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from rackready import files
-from rackready.evidence.aside import Lost, put_aside
+from rackready.evidence.aside import DamagedOutput, put_aside
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.scrub import scrub
 from rackready.ledger.store import Ledger
@@ -50,7 +50,7 @@ class RawOutputs:
         path = Path(self.path(digest))
         if why := self.fault(digest):
             try:
-                put_aside(self._ledger, [Lost(digest, path, why)] if path.exists() else [], "")
+                put_aside(self._ledger, [DamagedOutput(digest, path, why)] if path.exists() else [], "")
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 files.replace(path, zlib.compress(data, 6))
             except OSError as error:

@@ -17,9 +17,9 @@ from rackready.design.collector import without_gc
 from rackready.design.site import load_site
 from rackready.evidence import bounds, heat, junit
 from rackready.evidence.overview import Overview
-from rackready.evidence.parts import Judging, Part, ReportError, Work, parts
+from rackready.evidence.parts import Judging, Part, ReportError, ReportPart, parts
 from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
-from rackready.evidence.report_source import Source
+from rackready.evidence.report_source import ReportSource
 from rackready.evidence.seen import seen
 from rackready.model.printable import visible
 from rackready.model.site import Site
@@ -65,9 +65,9 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     reports = private_dir(paths.reports)
     html, json_file, xml = (reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
     overview = Overview(len(site.nodes()))
-    with without_gc(), Source.open(site, paths, campaign) as source, scratch(reports, name) as folder:
+    with without_gc(), ReportSource.open(site, paths, campaign) as source, scratch(reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
-        made = [_added(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
+        made = [_added(part, overview) for part in parts(ReportPart(site, paths, head["generated"], folder, judging))]
         runs = _runs(source, folder, overview)
         head |= {"summary": overview.summary(), "racks": overview.racks(site)}
         listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}
@@ -90,7 +90,7 @@ def _added(part: Part, overview: Overview) -> _Pieces:
     return _Pieces(part.json, part.xml, part.totals)
 
 
-def _runs(source: Source, folder: Path, overview: Overview) -> _Pieces:
+def _runs(source: ReportSource, folder: Path, overview: Overview) -> _Pieces:
     """Write the runs over several nodes into files, and add them to the page."""
     made = _Pieces(folder / "runs.json", folder / "runs.xml", junit.Totals())
     with (
@@ -119,7 +119,7 @@ def _junit(file: IO[bytes], head: Mapping[str, Any], made: list[_Pieces], runs: 
 
 def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
     """Return the report of a small site as one document in memory, equal to the JSON file."""
-    with Source.open(site, paths, campaign) as source:
+    with ReportSource.open(site, paths, campaign) as source:
         nodes = list(source.nodes())
         overview = _overview(nodes)
         listed = {"nodes": nodes, "runs": list(source.runs())}

@@ -25,7 +25,7 @@ MOST_RAW = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReportSource:
     """A campaign's records and their ledger. Long lists are read a few at a time."""
 
     site: Site
@@ -36,7 +36,7 @@ class Source:
 
     @classmethod
     @contextmanager
-    def open(cls, site: Site, paths: EnvPaths, campaign: str) -> Iterator[Source]:
+    def open(cls, site: Site, paths: EnvPaths, campaign: str) -> Iterator[ReportSource]:
         """Open the ledger for reading. Raises LedgerError when there is none."""
         with Ledger.read_only(paths.database) as ledger:
             yield cls(site, paths.env, campaign, ledger, EvidenceStore.read_only(ledger, paths.raw))

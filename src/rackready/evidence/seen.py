@@ -10,7 +10,7 @@ from rackready.model.outcome import CONTINUES
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodePage:
     """A node. ``whole``: its document if the page may show it; ``pending``: gates whose pass no bound could judge."""
 
     name: str
@@ -23,11 +23,11 @@ class Seen:
     whole: Document | None
 
 
-def seen(node: Document, *, small: bool) -> Seen:
+def seen(node: Document, *, small: bool) -> NodePage:
     """Return the summary of a node's document for the page."""
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
     pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]
     whole = node if small or node["outcome"] not in CONTINUES else None
-    return Seen(
+    return NodePage(
         node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole
     )

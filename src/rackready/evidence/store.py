@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rackready.evidence.aside import Lost, put_aside
-from rackready.evidence.damage import Damaged, judged, stand_in
+from rackready.evidence.aside import DamagedOutput, put_aside
+from rackready.evidence.damage import OUTPUT_LOST, Damaged, judged, stand_in
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import EMPTY, RawOutputs
 from rackready.evidence.rows import rows
@@ -89,7 +89,7 @@ class EvidenceStore:
         self._ledger = ledger
         self._outputs = RawOutputs(ledger, raw)
         self._there = False
-        self._damaged: dict[str, Damaged | Lost] = {}
+        self._damaged: dict[str, Damaged | DamagedOutput] = {}
 
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
@@ -147,16 +147,14 @@ class EvidenceStore:
         """
         digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
         lost = [
-            Lost(one, Path(self._outputs.path(one)), why, record.gate, record.target)
+            DamagedOutput(one, Path(self._outputs.path(one)), why, record.gate, record.target)
             for one in sorted(digests)
             if (why := self._outputs.fault(one, elsewhere=not self._ledger.alone))
         ]
         self._damaged |= {item.digest: item for item in lost}
-        what, expected = (
-            f"evidence of {record.gate} lost a raw output (record {record.id})",
-            "the output that it was judged from",
-        )
-        return stand_in(record, what, expected, lost[0].actual) if lost else record
+        if not lost:
+            return record
+        return stand_in(record, OUTPUT_LOST, "the output that it was judged from", lost[0].actual)
 
     def _written(self) -> bool:
         """Return whether there are tables: a store that was never written has none. Once seen, they stay."""
@@ -206,7 +204,7 @@ class EvidenceStore:
                 self._damaged[found.id] = found
             yield row, found
 
-    def put_aside(self, campaign: str) -> list[Damaged | Lost]:
+    def put_aside(self, campaign: str) -> list[Damaged | DamagedOutput]:
         """Set aside, as proof, the damaged evidence read so far, and return the items that are new.
 
         Call it only where something may be written. Raises LedgerError, and EvidenceError when a file cannot be moved.

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rackready.evidence.bounds import Bound
+from rackready.evidence.bounds import ShownBound
 from rackready.evidence.distribution import Strip, counted, kind_of
+from rackready.model.place import part_of
 
 Key = tuple[str, str, str]
 """Gate, metric, unit."""
@@ -27,10 +28,10 @@ class Pile:
     parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
     """Units outside one node (links between two, runs over several), by name."""
-    bounds: dict[tuple[str, str], Bound] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], ShownBound] = field(default_factory=dict)
     """By label and operator."""
 
-    def bind(self, bounds: Iterable[Bound]) -> None:
+    def bind(self, bounds: Iterable[ShownBound]) -> None:
         """Add bounds of this metric."""
         for bound in bounds:
             known = self.bounds.setdefault((bound.label, bound.op), bound)
@@ -56,7 +57,7 @@ class Units:
 
     def _put(self, key: Key, place: int, name: str, target: str, value: float) -> None:
         pile = self.piles.setdefault(key, Pile())
-        if not (target == name or target.startswith((f"{name}/", f"{name} "))) or "->" in target:
+        if part_of(target, name) is None:
             pile.others[target] = value
             return
         pile.values.append(value)
@@ -73,7 +74,7 @@ class Units:
 
     def _bounds(self, entry: Mapping[str, Any], keys: Iterable[Key]) -> None:
         for key in keys:
-            self.piles[key].bind(Bound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
+            self.piles[key].bind(ShownBound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
 
     def take(self, more: Units) -> None:
         """Add the piles of later nodes."""

@@ -37,7 +37,7 @@ class Inputs(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class LastPass:
     """A gate's last pass on a node."""
 
     at: datetime
@@ -52,7 +52,7 @@ class GateFacts:
     fabric: Fabric
     fleet: int
     """Number of nodes of the site, all judged by the same gate. Sets the number of launches."""
-    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
+    passed: Mapping[tuple[str, str], LastPass] = field(default_factory=dict)
     """(gate, node) -> its last pass, for gates that judge only changes since then."""
     devices: Sequence[Device] = ()
     """Devices in the racks other than nodes and switches: PDUs, power shelves, coolant distribution units."""
@@ -255,7 +255,7 @@ class Gate(ABC):
         """Return the versions of the tools that made these outputs, as far as the outputs report them."""
         return {}
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that find the faulty part of a failed run. Never repeat a failed run."""
         return []
 
@@ -270,7 +270,7 @@ class Gate(ABC):
         """
         return frozenset()
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Return each node's verdicts: those of all runs that it took part in, unless the gate overrides it."""
         out: dict[str, list[Verdict]] = {}
         for item in done:
@@ -280,7 +280,7 @@ class Gate(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedRun:
     """One run with its verdict."""
 
     run: Run

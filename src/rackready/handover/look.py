@@ -9,7 +9,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.stage_state import Kept
 from rackready.gates.engine.validate import connect, run_gates
 from rackready.gates.records.fingerprint import gather
-from rackready.gates.records.node_parts import Seen, see, with_parts
+from rackready.gates.records.node_parts import PartsReading, see, with_parts
 from rackready.handover.policy import LOOK_S, Decision, light, looks
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -24,7 +24,7 @@ _SEEN = "looked at again: {checks} checks passed; evidence under load still coun
 
 def fingerprints(
     ctx: PhaseContext, site: Site, nodes: Sequence[str]
-) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+) -> tuple[dict[str, Fingerprint | Finding], dict[str, PartsReading | Finding]]:
     """Return every node's fingerprint and its parts, or why they cannot be read.
 
     Both are read now, unless this campaign just read the parts. Parts of a node without a fingerprint are not read.

@@ -14,7 +14,7 @@ from rackready.handover.run import RELEASE, drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
@@ -56,7 +56,7 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
             elif not taken_as_free(ledger, node, answer):
                 text = (
                     f"{node}: jobs on it - Expected: known from the scheduler "
-                    f"Actual: {answer} Nothing was changed. Run again once it answers."
+                    f"Actual: {quoted(str(answer))} Nothing was changed. Run again once it answers."
                 )
                 unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:

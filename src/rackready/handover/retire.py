@@ -15,7 +15,7 @@ from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -104,7 +104,7 @@ def refusal(standing: BeforeRetirement, drained: str = "is drained") -> str:
         wait = "so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
         return f"{jobs_run(standing.node, standing.jobs, 'none')} It {drained}, {wait}"
     if standing.trouble and not standing.free:
-        asked = f"{standing.node}: jobs on it - Expected: known from the scheduler Actual: {standing.trouble}"
+        asked = f"{standing.node}: jobs on it - Expected: known from the scheduler Actual: {quoted(standing.trouble)}"
         return f"{asked} Nothing was changed. Run again once it answers."
     return ""
 

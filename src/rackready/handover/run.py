@@ -93,6 +93,7 @@ def drain_nodes(
 
         def observe(_stored: dict[str, object]) -> Observation:
             now = adapter.show(node)
+            # The reason is compared as a value: one in other words is replaced, and nothing else depends on it.
             return (
                 Observation.HAPPENED
                 if now.drained and (not now.ours or now.reason == wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.records.fingerprint import Unreached
-from rackready.gates.records.node_parts import Seen
+from rackready.gates.records.node_parts import PartsReading
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
 from rackready.handover.look import fingerprints, kept, look, to_load
@@ -15,7 +15,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.paths import EnvPaths
 
 _AGAIN = "Run `rackready deploy`: it measures again what is void, and certifies the node."
@@ -57,7 +57,7 @@ def _unread(found: Finding) -> NodeResult:
 
 
 def _verified(
-    desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult
+    desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: PartsReading | Finding, looked: NodeResult
 ) -> NodeResult:
     """Return the result of a look and the certificate together. A fail of the look comes first."""
     if looked.outcome is Outcome.FAIL:
@@ -67,7 +67,7 @@ def _verified(
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
     then = certificate.predicate.get("parts", "")
-    if isinstance(seen, Seen) and then != seen.digest:
+    if isinstance(seen, PartsReading) and then != seen.digest:
         what = "; ".join(seen.changed) or f"list of parts {seen.digest[:12]}, certified {then[:12] or 'none'}"
         return NodeResult(
             Outcome.ERROR,
@@ -76,7 +76,8 @@ def _verified(
     decision, _records = desk.decided(node, found)
     why = to_load(entries(desk.site), decision)
     if why:
-        return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: its evidence counts Actual: {why} {_AGAIN}")
+        text = f"{node}: certificate - Expected: its evidence counts Actual: {quoted(why)} {_AGAIN}"
+        return NodeResult(Outcome.ERROR, text)
     if looked.outcome is not Outcome.PASS:
         return looked
     return NodeResult(

@@ -38,7 +38,7 @@ class DriftRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PhasePass:
     """The last campaign in which a phase passed on a node."""
 
     campaign: str
@@ -71,7 +71,7 @@ def runs_of(ledger: Ledger, target: str) -> Iterator[DriftRow]:
             yield DriftRow(row.run, row.at, row.report)
 
 
-def last_passes(ledger: Ledger, nodes: Collection[str], phases: Collection[str]) -> dict[str, dict[str, Passed]]:
+def last_passes(ledger: Ledger, nodes: Collection[str], phases: Collection[str]) -> dict[str, dict[str, PhasePass]]:
     """Return node -> phase -> the last campaign in which the phase passed. A dry run is no campaign."""
     events, campaigns = schema.events, schema.campaigns
     newest = (
@@ -80,9 +80,9 @@ def last_passes(ledger: Ledger, nodes: Collection[str], phases: Collection[str])
         .where(events.c.level == "ok", events.c.phase.in_(phases))
         .group_by(events.c.node, events.c.phase)
     )
-    out: dict[str, dict[str, Passed]] = {}
+    out: dict[str, dict[str, PhasePass]] = {}
     with ledger.read() as connection:
         for row in connection.execute(sa.select(events).where(events.c.id.in_(newest))):
             if row.node in nodes:
-                out.setdefault(row.node, {})[row.phase] = Passed(row.campaign, row.at)
+                out.setdefault(row.node, {})[row.phase] = PhasePass(row.campaign, row.at)
     return out

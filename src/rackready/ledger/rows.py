@@ -9,10 +9,12 @@ from rackready.model.state import NodeState
 
 DETAIL = "detail"
 """Level of a step that goes well: a role, a change, a gate that begins or passes. Commands show it on demand."""
+FAILED = "fail"
+"""Level of the last event of a phase that failed on a node. Level error: the phase could not judge the node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One effect: ``status`` is intent (begun, its end unknown), done or failed."""
 
     token: int

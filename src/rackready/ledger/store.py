@@ -13,18 +13,19 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.backend import Backend, backend_of
 from rackready.ledger.error import LedgerError
-from rackready.ledger.rows import DETAIL, Entry, EventRow, NodeRow
+from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow
 from rackready.model.state import NodeState
 from rackready.paths import Database
 
 __all__ = [
     "CHANGE",
     "DETAIL",
+    "FAILED",
     "IMPORT",
     "UNFINISHED",
-    "Entry",
     "EventRow",
     "Ledger",
+    "LedgerEntry",
     "LedgerError",
     "NodeRow",
     "put_campaign",
@@ -95,7 +96,7 @@ class Ledger:
 
     # effects -----------------------------------------------------------------------------------------------------
 
-    def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> Entry:
+    def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> LedgerEntry:
         """Commit the intent of an effect, with what was observed before. Return the entry with its fencing token."""
         epoch = self.epoch(node)
         values: dict[str, Any] = {
@@ -110,7 +111,7 @@ class Ledger:
         }
         with self._write() as connection:
             token = _key(connection.execute(sa.insert(schema.operations).values(**values)))
-        return Entry(token=token, ended=None, **values)
+        return LedgerEntry(token=token, ended=None, **values)
 
     def done(self, token: int, result: dict[str, Any] | None = None) -> None:
         """Commit that the effect of that token has happened."""
@@ -135,7 +136,7 @@ class Ledger:
             )
             raise LedgerError(message)
 
-    def latest(self, node: str, operation: str, desired: str | None = None) -> Entry | None:
+    def latest(self, node: str, operation: str, desired: str | None = None) -> LedgerEntry | None:
         """Return the newest entry of an operation in the node's present epoch (of one desired digest, when given)."""
         table = schema.operations
         query = sa.select(table).where(
@@ -144,7 +145,7 @@ class Ledger:
         if desired is not None:
             query = query.where(table.c.desired == desired)
         rows = self._rows(query.order_by(table.c.token.desc()).limit(1))
-        return Entry(**rows[0]) if rows else None
+        return LedgerEntry(**rows[0]) if rows else None
 
     def interrupted(self, operation: str) -> frozenset[str]:
         """Return the nodes on which such an effect was begun, in any epoch, and not recorded as ended."""
@@ -156,11 +157,11 @@ class Ledger:
             )
         )
 
-    def entries(self, node: str | None = None) -> list[Entry]:
+    def entries(self, node: str | None = None) -> list[LedgerEntry]:
         """Return every entry, oldest first (of one node, when given)."""
         table = schema.operations
         query = sa.select(table).order_by(table.c.token)
-        return [Entry(**row) for row in self._rows(query if node is None else query.where(table.c.node == node))]
+        return [LedgerEntry(**row) for row in self._rows(query if node is None else query.where(table.c.node == node))]
 
     def last_change(self, node: str) -> float:
         """Return when the node was last changed, or may have been (seconds since 1970; 0.0: never in this epoch).
@@ -239,7 +240,7 @@ class Ledger:
     # progress ----------------------------------------------------------------------------------------------------
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
-        """Append one line of progress (level: detail, info, ok, warn, error)."""
+        """Append one line of progress (level: detail, info, ok, warn, fail, error)."""
         values = {
             "campaign": campaign,
             "node": node,

@@ -28,7 +28,7 @@ class DriftKind(StrEnum):
     TASK = "task"
 
 
-class Run(Model):
+class WhenSeen(Model):
     """A campaign or a drift run, and when."""
 
     run: str = Field(description="id of the campaign or of the drift run")
@@ -46,9 +46,9 @@ class DriftItem(Model):
     phase: str = Field(description="phase that puts it right; empty where none does")
     task: str = Field("", description="task of the role that would change it")
     next_step: str = ""
-    since: Run | None = Field(None, description="last campaign in which that phase passed on the node")
-    first_seen: Run | None = Field(None, description="first drift run of those in a row that found it")
-    last_without: Run | None = Field(None, description="last drift run that compared it and found no difference")
+    since: WhenSeen | None = Field(None, description="last campaign in which that phase passed on the node")
+    first_seen: WhenSeen | None = Field(None, description="first drift run of those in a row that found it")
+    last_without: WhenSeen | None = Field(None, description="last drift run that compared it and found no difference")
 
     @property
     def key(self) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from rackready.model.base import Model
+from rackready.model.place import stored, unit_of
+from rackready.model.problems import quoted
 
 
 class Outcome(StrEnum):
@@ -71,7 +73,9 @@ class Finding(Model):
         "empty when no gate made it, and in records from before "
         "there were codes",
     )
-    where: str = Field(description="node and part: 'node03 gpu2'")
+    where: str = Field(description="node and part, for readers: 'node03 gpu2', 'node03 mlx5_0 (rail 3)'")
+    node: str = Field("", description="node, switch or rack device that it is about: 'node03'")
+    part: str = Field("", description="part of it: 'gpu2'; empty when it is about the whole")
     what: str = Field(description="'NVLink down'")
     expected: str
     actual: str
@@ -81,8 +85,27 @@ class Finding(Model):
         description="further nodes that the finding concerns, e.g. the senders of a run into another node",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _place_from_words(cls, given: Any) -> Any:  # noqa: ANN401 - whatever is to be validated
+        """Return a finding in today's form: evidence from before these fields, and other packages, give words alone."""
+        if not isinstance(given, Mapping) or "node" in given or not isinstance(given.get("where"), str):
+            return given
+        place = stored(given)
+        return {**given, "where": str(place), "node": place.node, "part": place.part}
+
+    @property
+    def unit(self) -> str:
+        """Return its place as coverage names parts: 'node03/gpu2'."""
+        return unit_of(self.node, self.part)
+
+    @property
+    def inside(self) -> str:
+        """Return its place without the node, for readers: 'gpu2', 'mlx5_0 (rail 3)'; empty for the whole node."""
+        return stored({"where": self.where, "node": self.node, "part": self.part}).inside
+
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
+        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {quoted(self.actual)}. {self.next_step}"
 
 
 FLEET_PENDING = "fleet pending"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Finding, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,13 @@ class PhaseContext:
 
 PLAN = "plan"
 """In a result's data: what a dry run would do with the node, as JSON types."""
+FINDINGS = "findings"
+"""In a result's data: what was found, with codes, as JSON types; the message has the same in words."""
+
+
+def told(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON types."""
+    return [finding.model_dump(mode="json") for finding in findings]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from rackready.model.host_list import host_list, spans
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,8 +25,14 @@ class Problem:
     """The fact behind the problem. Equal in reports of one fact in other words or at other places; empty if only one
     place reports it."""
 
+    item: str = field(default="", compare=False)
+    """Name of the node, switch or other item whose entry has the problem, if it has one."""
+
     sort: str = field(default="", compare=False)
     """Equal in problems that differ only in the item that they are about."""
+
+    profile: tuple[str, str] | None = field(default=None, compare=False)
+    """Family and id of a profile that does not exist, where that is the problem."""
 
     def document(self) -> dict[str, str]:
         """Return the problem as plain data, for JSON output."""
@@ -31,8 +43,59 @@ class Problem:
         return f"{where}{self.message} {self.hint}".rstrip()
 
 
+_FOLDED_FROM = 3
+"""Number of equal problems from which one line shows them all."""
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+def folded(problems: Sequence[Problem]) -> list[str]:
+    """Return the lines of problems. The same problem of many items is one line with their places and names as ranges.
+
+    ``racks[0].nodes[0-3].platform (node[01-04]): is required and missing. Add it.``
+    """
+    groups: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault((_INDEX.sub("[]", problem.path), problem.message, problem.hint), []).append(problem)
+    lines = []
+    for (path, _, _), same in groups.items():
+        if len(same) < _FOLDED_FROM or "[]" not in path:
+            lines += [str(problem) for problem in same]
+        else:
+            lines.append(str(replace(same[0], path=_places(path, same))))
+    return lines
+
+
+def _places(path: str, same: Sequence[Problem]) -> str:
+    """Return the places of equal problems. An index is `*` where the ranges would name a place without the problem."""
+    steps = [list(map(int, column)) for column in zip(*(_INDEX.findall(item.path) for item in same), strict=True)]
+    whole = math.prod(len(set(column)) for column in steps) == len(same)
+    texts = iter(spans(column) if whole or len(set(column)) == 1 else "*" for column in steps)
+    place = re.sub(r"\[\]", lambda _: f"[{next(texts)}]", path)
+    names = [item.item for item in same]
+    return f"{place} ({host_list(names)})" if all(names) else f"{place} ({len(same)} places)"
+
+
+_NESTED = re.compile(r"(?:^| - |: |, )Expected: (?P<expected>.*?) Actual: (?P<actual>.*?)(?=\.\s|\.?$)", re.DOTALL)
+
+
+def quoted(message: str) -> str:
+    """Return a message in the form in which another message quotes it: a message has one Expected and one Actual."""
+    return _NESTED.sub(lambda found: f": {found['actual']} (expected: {found['expected']})", message).removeprefix(": ")
+
+
 class RackreadyError(Exception):
-    """An error whose text is for the operator: where, Expected, Actual, next step."""
+    """An error whose text is for the operator: where, Expected, Actual, next step.
+
+    ``code``: kind of the error in JSON, from the name of its class: ``site-invalid`` of SiteInvalidError. A private
+    class has the code of the class above it.
+    """
+
+    code: ClassVar[str] = "refused"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" not in vars(cls) and not cls.__name__.startswith("_"):
+            cls.code = re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__.removesuffix("Error")).lower()
 
 
 class SiteInvalidError(RackreadyError):
@@ -47,5 +110,5 @@ class SiteInvalidError(RackreadyError):
         self.problems = sorted(set(problems))
         count = len(self.problems)
         lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was changed."]
-        lines += [f"  {problem}" for problem in self.problems]
+        lines += [f"  {line}" for line in folded(self.problems)]
         super().__init__("\n".join(lines))

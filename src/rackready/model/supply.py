@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,6 +19,15 @@ class Figure(Model):
         min_length=5,
         description="document, issue or file that states it; 'derived: ...' with the formula when computed",
     )
+    derived: bool = Field(default=False, description="computed from other figures, not published")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derived_by_its_source(cls, given: Any) -> Any:  # noqa: ANN401 - whatever is to be validated
+        """Return a figure in today's form: profiles of before this field begin such a source with 'derived'."""
+        if not isinstance(given, Mapping) or "derived" in given:
+            return given
+        return {**given, "derived": str(given.get("source", "")).startswith("derived")}
 
 
 Inlet = Literal["C14", "C16", "C20", "C22"]

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 
 
 class NodeProblem(Exception):  # noqa: N818 - it is a finding about the node, not a programming error
-    """Something on this node is not as it must be. The text reads: Expected, Actual, next step."""
+    """Something on this node is not as it must be. The text reads: Expected, Actual, next step.
+
+    ``check``: the same as data; a module returns it beside its message, as the action rackready_check does.
+    """
 
     def __init__(self, expected: str, actual: str, next_step: str) -> None:
-        super().__init__(f"Expected: {expected} Actual: {actual.strip().rstrip('.')}. {next_step}")
+        self.check = {"expected": expected, "actual": actual.strip().rstrip("."), "next_step": next_step}
+        super().__init__(f"Expected: {expected} Actual: {self.check['actual']}. {next_step}")
+
+    def result(self) -> dict[str, object]:
+        """Return what a module that stops here returns."""
+        return {"msg": str(self), "check": self.check}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 _RUNTIMES = {
     "docker": ("/etc/docker/daemon.json",),
     "containerd": ("/etc/containerd/conf.d/99-nvidia.toml", "/etc/containerd/config.toml"),
-    "crio": ("/etc/crio/conf.d/99-nvidia.toml", "/etc/crio/crio.conf"),
+    "crio": ("/etc/crio/crio.conf.d/99-nvidia.toml", "/etc/crio/crio.conf"),
 }
 _HOST_PATH = re.compile(r"^\s*(?:- )?\"?(?:hostPath|path)\"?:\s*\"?(?P<path>/[^\s\",]+)")
 _KIND = re.compile(r"^\s*\"?kind\"?:\s*\"?nvidia\.com/gpu\"?", re.MULTILINE)

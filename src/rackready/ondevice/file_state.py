@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from .command import NodeProblem
+
 
 def digest(content: bytes) -> str:
     """Return the start of a content's SHA-256: enough to tell two contents apart."""
@@ -28,3 +30,8 @@ def text(path: Path) -> str | None:
 def item(path: str, expected: str, actual: str) -> dict[str, str]:
     """Return the typed difference of a path."""
     return {"kind": "file", "name": path, "expected": expected, "actual": actual}
+
+
+def in_the_way(place: Path) -> NodeProblem:
+    """Return the problem of a folder where a file belongs."""
+    return NodeProblem(f"{place} is a file", "it is a folder", "Remove it on the node, then run again.")

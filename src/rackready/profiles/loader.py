@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -141,9 +141,24 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
     return _parse(where, text, kind)
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses a key that is given twice: PyYAML keeps the last one without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's
+        """Return a mapping. Raises ComposerError with both lines of a duplicate key."""
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
+                text = f"key {key.value!r} is given twice, in lines {lines[key.value]} and {line}"
+                raise yaml.composer.ComposerError(None, None, text)
+        return node
+
+
 def _parse(where: str, text: str, kind: type[_P]) -> _P:
     try:
-        return kind.model_validate(yaml.safe_load(text))
+        return kind.model_validate(yaml.load(text, Loader=_StrictLoader))  # noqa: S506 - a subclass of SafeLoader
     except (ValueError, yaml.YAMLError) as error:  # pydantic's ValidationError is a ValueError
         if isinstance(error, ValidationError):
             said = "; ".join(

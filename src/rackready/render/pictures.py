@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity.limits import kilowatts, over
-from rackready.design.capacity.parts import Device, RackInput, collapse, least
+from rackready.design.capacity.parts import PoweredDevice, RackInput, collapse, least
 from rackready.design.capacity.report import NodeLoad
 from rackready.design.topology.spof import counted
 from rackready.design.topology.types import FabricPlan, TopoSwitch
@@ -80,7 +80,7 @@ def elevation(rack: RackInput, look: Look | None = None) -> str:
     return svg.picture((RACK_W + 30, height + 32 + 13 * len(foot)), title, parts)
 
 
-def _device(device: Device, bottom: float, name: str) -> list[str]:
+def _device(device: PoweredDevice, bottom: float, name: str) -> list[str]:
     """Return the box of one device."""
     height = device.model.rack_units * UNIT_H
     top = bottom - ((device.unit or 1) - 1) * UNIT_H - height

@@ -10,6 +10,7 @@ from pulumi.automation import DiagnosticEvent, EngineEvent, StepEventMetadata
 
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
+from rackready.model.problems import quoted
 from rackready.stacks.metal import NODE_TYPE, node_of
 
 _QUIET = {"same", "read", "refresh"}
@@ -94,7 +95,7 @@ class Recorder:
         if not self._done(seen):
             why = self._general[0] if self._general else "the engine reported nothing about it"
             step = "Run again; the log of the run shows more."
-            text = f"{node}: not provisioned - Expected: a result Actual: {why}. {step}"
+            text = f"{node}: not provisioned - Expected: a result Actual: {quoted(why)}. {step}"
             return NodeResult(Outcome.ERROR, text)
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)

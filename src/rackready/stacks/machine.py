@@ -66,7 +66,7 @@ def _target(args: NodeArgs, known_hosts: Path) -> SshTarget:
     return SshTarget(args.node, str(ssh.address), ssh.port, ssh.user, login, known_hosts, jump=jump)
 
 
-class Machine:
+class StackMachine:
     """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages."""
 
     def __init__(

@@ -34,7 +34,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.paths import Database, EnvPaths, project_root
 from rackready.stacks.args import NodeArgs
-from rackready.stacks.machine import Machine, MachineIncompleteError, MachineState
+from rackready.stacks.machine import MachineIncompleteError, MachineState, StackMachine
 
 T = TypeVar("T")
 Props = Mapping[str, PropertyValue]
@@ -140,7 +140,7 @@ class MetalProvider(api.Provider):
         """Stop waiting; the ledger has what was begun, and the next run continues it."""
         self._stop.set()
 
-    async def _work(self, args: NodeArgs, do: Callable[[Machine], T], inputs: Props | None = None) -> T:
+    async def _work(self, args: NodeArgs, do: Callable[[StackMachine], T], inputs: Props | None = None) -> T:
         def run() -> T:
             with Ledger.open(_database(args.env)) as ledger:
                 return do(self._machine(args, ledger))
@@ -150,7 +150,7 @@ class MetalProvider(api.Provider):
         except MachineIncompleteError as error:
             raise IncompleteError(args.node, _outputs(inputs or {}, error.state), str(error)) from error
 
-    def _machine(self, args: NodeArgs, ledger: Ledger) -> Machine:
+    def _machine(self, args: NodeArgs, ledger: Ledger) -> StackMachine:
         campaign = os.environ.get("RACKREADY_CAMPAIGN", "")
 
         def proceed() -> None:
@@ -165,7 +165,7 @@ class MetalProvider(api.Provider):
             if campaign:
                 ledger.event(campaign, args.node, "provision", text)
 
-        return Machine(args, ledger, _state_dir(args.env) / "known_hosts", proceed=proceed, say=say)
+        return StackMachine(args, ledger, _state_dir(args.env) / "known_hosts", proceed=proceed, say=say)
 
 
 def _args(properties: Props) -> NodeArgs:

@@ -30,12 +30,12 @@ from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.paths import EnvPaths, private_dir
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
 from rackready.stacks.events import Recorder
-from rackready.stacks.machine import Machine, made_by_us
+from rackready.stacks.machine import StackMachine, made_by_us
 
 _RACKS_AT_ONCE = 4
 """Engines in parallel: each takes some 150 MiB and a core while it starts."""
@@ -167,10 +167,7 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 def _stopped(node: str, failure: str) -> NodeResult:
     """Return the error of the whole stack as a node's result: nothing is known about the node itself."""
-    text = (
-        failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
-    )
-    return NodeResult(Outcome.ERROR, text)
+    return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: its stack runs Actual: {quoted(failure)}")
 
 
 def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
@@ -187,7 +184,7 @@ def _forgotten(args: NodeArgs, ledger: Ledger, paths: EnvPaths) -> NodeResult:
     if not made_by_us(ledger, args.node):
         return NodeResult(Outcome.PASS, "nothing was made")
     try:
-        Machine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
+        StackMachine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
     return NodeResult(Outcome.PASS, "powered off", changed=True)

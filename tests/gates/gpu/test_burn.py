@@ -1,6 +1,5 @@
-"""The burn: DCGM's power and stress tests, the GPUs while they are warm, and what their counters gained; and the program that watches them."""
+"""The burn: DCGM's power and stress tests, the GPUs while they are warm, and what their counters gained; and the program that watches them."""  # noqa: E501
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import json
@@ -171,9 +170,9 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
     verdict = burn(before=report, after=report)
     step = "Update the driver (580 counts them)."
     names = "nothing of hw_power_brake, hw_therm_slowdown, sw_therm_slowdown"
-    assert (
-        says(verdict)[0]
-        == f"node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, before and after Actual: {names}. {step}"
+    assert says(verdict)[0] == (
+        "node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, "
+        f"before and after Actual: {names}. {step}"
     )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 8)
 
@@ -217,22 +216,66 @@ def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
 @pytest.mark.parametrize(
     ("verdict", "where", "what", "outcome"),
     [
-        (lambda: burn(watched(busy(SMI, clock=("<sm_clock>1755 MHz<", "<sm_clock>1200 MHz<")))), "node01 gpu2", "SM clock under load", Outcome.FAIL),
-        (lambda: burn(watched(busy(SMI, hot=("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>Active<")))), "node01 gpu2", (
-            "clocks reduced: software thermal slowdown"
-        ), Outcome.FAIL),
-        (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
-        (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
-        (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", (
-            "clocks reduced under load: power brake"
-        ), Outcome.FAIL),
-        (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
+        (
+            lambda: burn(watched(busy(SMI, clock=("<sm_clock>1755 MHz<", "<sm_clock>1200 MHz<")))),
+            "node01 gpu2",
+            "SM clock under load",
+            Outcome.FAIL,
+        ),
+        (
+            lambda: burn(
+                watched(
+                    busy(
+                        SMI,
+                        hot=(
+                            "<clocks_event_reason_sw_thermal_slowdown>Not Active<",
+                            "<clocks_event_reason_sw_thermal_slowdown>Active<",
+                        ),
+                    )
+                )
+            ),
+            "node01 gpu2",
+            ("clocks reduced: software thermal slowdown"),
+            Outcome.FAIL,
+        ),
+        (
+            lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")),
+            "node01 gpu2",
+            "corrected ECC errors under load",
+            Outcome.FAIL,
+        ),
+        (
+            lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")),
+            "node01 gpu2",
+            "uncorrected ECC errors under load",
+            Outcome.FAIL,
+        ),
+        (
+            lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")),
+            "node01 gpu2",
+            ("clocks reduced under load: power brake"),
+            Outcome.FAIL,
+        ),
+        (
+            lambda: burn(
+                before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"),
+                after=third("<sram_correctable>0<", "<sram_correctable>2<"),
+            ),
+            "node01 gpu2",
+            "counters went back under load",
+            Outcome.ERROR,
+        ),
         (lambda: burn(watched("", loaded=0)), "node01", "GPUs not seen under load", Outcome.ERROR),
         (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
-        (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
+        (
+            lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")),
+            "node01 burn",
+            "DCGM diagnostic did not run",
+            Outcome.ERROR,
+        ),
     ],
     ids=["clock", "thermal", "corrected", "uncorrected", "brake", "reset", "idle", "no watch", "no engine"],
-)  # fmt: skip
+)
 def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: str, outcome: Outcome) -> None:
     found = verdict()
     assert (where, what) in {(finding.where, finding.what) for finding in found.findings}
@@ -301,9 +344,15 @@ def test_errors_are_rated_by_the_time_that_the_load_took() -> None:
 )
 def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: Outcome) -> None:
     verdict = burn(watched(drawing(watts)))
-    most = "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio; 700 W, NVIDIA H100 SXM datasheet, TDP up to 700 W"
+    most = (
+        "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio; "
+        "700 W, NVIDIA H100 SXM datasheet, TDP up to 700 W"
+    )
     step = "Check the node's GPU profile, and update the driver."
-    said = f"node01 gpu2: power under load is implausible - Expected: at most 840 W ({most}) Actual: {float(watts[:-2]):g} W. {step}"
+    said = (
+        f"node01 gpu2: power under load is implausible - Expected: at most 840 W ({most}) Actual: "
+        f"{float(watts[:-2]):g} W. {step}"
+    )
     assert (verdict.outcome, says(verdict)) == (outcome, [] if outcome is Outcome.PASS else [said])
     assert ("node01/gpu2" in verdict.measured) is (outcome is Outcome.PASS)
     assert ("ceiling", 840.0) in {(criterion.label, criterion.bound) for criterion in verdict.criteria}
@@ -312,7 +361,7 @@ def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: O
 def watch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]
 ) -> dict[str, Any]:
-    """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""
+    """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""  # noqa: E501
     clock, seen = iter(range(0, 6000, 31)), iter(running)
     monkeypatch.setattr(under_load, "ask", iter(reports).__next__)
     monkeypatch.setattr(under_load, "lives", lambda program: program == "dcgmi" and next(seen))
@@ -336,7 +385,7 @@ def test_the_watch_keeps_the_last_report_under_load(
 def test_the_watch_keeps_the_most_that_each_gpu_drew_while_all_were_busy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last load may ask for less power than the one before; a report in which not every GPU is busy tells nothing."""
+    """The last load may ask for less power than the one before; a report in which not every GPU is busy tells nothing."""  # noqa: E501
     stress = busy(SMI).replace("692.00 W", "310.00 W")
     one_rests = busy(SMI).replace("692.00 W", "699.00 W").replace("<gpu_util>100 %<", "<gpu_util>10 %<", 1)
     found = watch(monkeypatch, capsys, [one_rests, busy(SMI), stress, SMI], [True, True, True, False])

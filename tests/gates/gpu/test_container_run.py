@@ -2,9 +2,7 @@
 
 What podman and docker say is theirs: podman 4.4 (NVIDIA/nvidia-container-toolkit issue 146), podman 5 (podman issue 22500, NVIDIA/nvidia-container-runtime
 issue 190), docker (NVIDIA/nvidia-docker issue 1668, NVIDIA/nvidia-container-toolkit issue 434).
-"""
-
-# ruff: noqa: E501 - a row of a table is one exact message
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,11 +36,21 @@ REFRESH = (
 HAND = f"Run its command line by hand on the node (`rackready gate show {GATE}`)."
 FETCH = f"Check that the node reaches the registry of image {IMAGE}, or has the image. {HAND}"
 NOT_STARTED = "node01: the container did not start, or ended with an error - Expected: exit code 0 Actual: exit code"
-NO_HOST = f'initializing source docker://{IMAGE}: pinging container registry registry.example: Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host'
+NO_HOST = (
+    f"initializing source docker://{IMAGE}: pinging container registry registry.example: Get "
+    '"https://registry.example/v2/": dial tcp: lookup registry.example: no such host'
+)
 CDI = "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"
 HOOK = 'could not select device driver "" with capabilities: [[gpu]]'
-RUNC = 'failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "nvidia-smi": executable file not found in $PATH: unknown'
-CRUN = "crun: executable file `nvidia-smi` not found in $PATH: No such file or directory: OCI runtime attempted to invoke a command that was not found"
+RUNC = (
+    "failed to create task for container: failed to create shim task: OCI runtime create "
+    'failed: runc create failed: unable to start container process: exec: "nvidia-smi": '
+    "executable file not found in $PATH: unknown"
+)
+CRUN = (
+    "crun: executable file `nvidia-smi` not found in $PATH: No such file or directory: OCI "
+    "runtime attempted to invoke a command that was not found"
+)
 SMI = "nvidia-smi, put there by the Container Toolkit"
 GLIBC = (
     "The toolkit adds nvidia-smi to images with glibc: name such an image, and see gate node/gpu/sanity/containers "
@@ -65,16 +73,30 @@ DOCKERS = {**INPUTS, "runtime": "docker"}
 
 CASES = [
     Case("sees all", answered(Said(GPUS)), Outcome.PASS, inputs=INPUTS),
-    Case("numbers them otherwise", answered(Said("".join(f"{7 - gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS)))), Outcome.PASS, inputs=INPUTS),
+    Case(
+        "numbers them otherwise",
+        answered(Said("".join(f"{7 - gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS)))),
+        Outcome.PASS,
+        inputs=INPUTS,
+    ),
     Case("docker", answered(Said(GPUS), runtime=DOCKER), Outcome.PASS, inputs=DOCKERS),
-    Case("one fewer", answered(Said(without(5))), Outcome.FAIL, (f"node01 gpu5: not seen in a container - Expected: {UUIDS[5]} Actual: 7 GPUs without it. {REFRESH}",), INPUTS),
+    Case(
+        "one fewer",
+        answered(Said(without(5))),
+        Outcome.FAIL,
+        ((f"node01 gpu5: not seen in a container - Expected: {UUIDS[5]} Actual: 7 GPUs without it. {REFRESH}"),),
+        INPUTS,
+    ),
     Case(
         "another in its place",
         answered(Said(OTHER)),
         Outcome.FAIL,
         (
             f"node01 gpu3: not seen in a container - Expected: {UUIDS[3]} Actual: 8 GPUs without it. {REFRESH}",
-            f"node01: a container sees other GPUs than the driver has - Expected: those of the host Actual: also GPU-00000000-0000-0000-0000-000000000000. {REFRESH}",
+            (
+                "node01: a container sees other GPUs than the driver has - Expected: those of the host "
+                f"Actual: also GPU-00000000-0000-0000-0000-000000000000. {REFRESH}"
+            ),
         ),
         INPUTS,
     ),
@@ -85,56 +107,186 @@ CASES = [
         ("node01: GPUs of the driver - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing.",),
         INPUTS,
     ),
-    Case("no GPU inside", answered(Said("No devices were found\n", exit_code=6)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No devices were found. {REFRESH}",), INPUTS),
-    Case("stale library", answered(Said(DRIVER, exit_code=18)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 18: Failed to initialize NVML: Driver/library version mismatch. {REFRESH}",), INPUTS),
-    Case("CDI without them", answered(Said("", f"Error: {CDI}\n", 126)), Outcome.FAIL, (f"node01: podman gives a container no GPUs - Expected: a container with all GPUs Actual: exit code 126: {CDI}. See gate node/gpu/sanity/containers. {REFRESH}",), INPUTS),
+    Case(
+        "no GPU inside",
+        answered(Said("No devices were found\n", exit_code=6)),
+        Outcome.FAIL,
+        (
+            (
+                "node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No "
+                f"devices were found. {REFRESH}"
+            ),
+        ),
+        INPUTS,
+    ),
+    Case(
+        "stale library",
+        answered(Said(DRIVER, exit_code=18)),
+        Outcome.FAIL,
+        (
+            (
+                "node01: no GPUs in the container - Expected: those of the host Actual: exit code 18: "
+                f"Failed to initialize NVML: Driver/library version mismatch. {REFRESH}"
+            ),
+        ),
+        INPUTS,
+    ),
+    Case(
+        "CDI without them",
+        answered(Said("", f"Error: {CDI}\n", 126)),
+        Outcome.FAIL,
+        (
+            (
+                "node01: podman gives a container no GPUs - Expected: a container with all GPUs Actual: "
+                f"exit code 126: {CDI}. See gate node/gpu/sanity/containers. {REFRESH}"
+            ),
+        ),
+        INPUTS,
+    ),
     Case(
         "docker without the toolkit",
-        answered(Said("", f"docker: Error response from daemon: {HOOK}.\n\nRun 'docker run --help' for more information\n", 125), runtime=DOCKER),
+        answered(
+            Said(
+                "",
+                (f"docker: Error response from daemon: {HOOK}.\n\nRun 'docker run --help' for more information\n"),
+                125,
+            ),
+            runtime=DOCKER,
+        ),
         Outcome.FAIL,
-        (f"node01: docker gives a container no GPUs - Expected: a container with all GPUs Actual: exit code 125: {HOOK}. Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers.",),
+        (
+            (
+                "node01: docker gives a container no GPUs - Expected: a container with all GPUs Actual: "
+                f"exit code 125: {HOOK}. Configure docker (`nvidia-ctk runtime configure "
+                "--runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+            ),
+        ),
         DOCKERS,
     ),
-    Case("image not to be had", answered(Said("", f"Trying to pull {IMAGE}...\nError: {NO_HOST}\n", 125)), Outcome.ERROR, (f"{NOT_STARTED} 125: {NO_HOST}. {FETCH}",), INPUTS),
-    Case("no nvidia-smi, crun", answered(Said("", f"Error: {CRUN}\n", 127)), Outcome.ERROR, (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {CRUN}. {GLIBC}",), INPUTS),
+    Case(
+        "image not to be had",
+        answered(Said("", f"Trying to pull {IMAGE}...\nError: {NO_HOST}\n", 125)),
+        Outcome.ERROR,
+        (f"{NOT_STARTED} 125: {NO_HOST}. {FETCH}",),
+        INPUTS,
+    ),
+    Case(
+        "no nvidia-smi, crun",
+        answered(Said("", f"Error: {CRUN}\n", 127)),
+        Outcome.ERROR,
+        ((f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {CRUN}. {GLIBC}"),),
+        INPUTS,
+    ),
     Case(
         "no nvidia-smi, runc",
-        answered(Said("", f"docker: Error response from daemon: {RUNC}.\n\nRun 'docker run --help' for more information\n", 127), runtime=DOCKER),
+        answered(
+            Said(
+                "",
+                (f"docker: Error response from daemon: {RUNC}.\n\nRun 'docker run --help' for more information\n"),
+                127,
+            ),
+            runtime=DOCKER,
+        ),
         Outcome.ERROR,
         (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {RUNC}. {GLIBC}",),
         DOCKERS,
     ),
-    Case("empty", answered(Said("")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: empty output. {HAND}",), INPUTS),
-    Case("garbage", answered(Said("\x00{]<gpu>\n")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: no GPU's index and UUID: '\\x00{{]<gpu>'. {HAND}",), INPUTS),
-    Case("twice", answered(Said(GPUS + GPUS)), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: a GPU twice: '0, {UUIDS[0]}'. {HAND}",), INPUTS),
-    Case("killed with its whole text", answered(Said(GPUS, exit_code=137)), Outcome.ERROR, (f"{NOT_STARTED} 137: 7, {UUIDS[7]}. {FETCH}",), INPUTS),
+    Case(
+        "empty",
+        answered(Said("")),
+        Outcome.ERROR,
+        (
+            (
+                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
+                f"Actual: empty output. {HAND}"
+            ),
+        ),
+        INPUTS,
+    ),
+    Case(
+        "garbage",
+        answered(Said("\x00{]<gpu>\n")),
+        Outcome.ERROR,
+        (
+            (
+                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
+                f"Actual: no GPU's index and UUID: '\\x00{{]<gpu>'. {HAND}"
+            ),
+        ),
+        INPUTS,
+    ),
+    Case(
+        "twice",
+        answered(Said(GPUS + GPUS)),
+        Outcome.ERROR,
+        (
+            (
+                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
+                f"Actual: a GPU twice: '0, {UUIDS[0]}'. {HAND}"
+            ),
+        ),
+        INPUTS,
+    ),
+    Case(
+        "killed with its whole text",
+        answered(Said(GPUS, exit_code=137)),
+        Outcome.ERROR,
+        (f"{NOT_STARTED} 137: 7, {UUIDS[7]}. {FETCH}",),
+        INPUTS,
+    ),
     Case(
         "does not end",
         answered(Said("", exit_code=None, timed_out=True)),
         Outcome.ERROR,
-        ("node01: container did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",),
+        (
+            (
+                "node01: container did not end - Expected: an end within its time limit Actual: still "
+                "running after 1 s, killed. Look for Xid errors in the kernel log (`journalctl -k -g "
+                "Xid`), then run the gate again."
+            ),
+        ),
         INPUTS,
     ),
     Case(
         "no runtime",
         {"host": Said(GPUS), "runtime": Said("", "bash: line 1: podman: command not found\n", 127)},
         Outcome.ERROR,
-        ((
-            "node01: no podman on the node - Expected: `podman --version` answers Actual: exit code 127: bash: "
-            "line 1: podman: command not found. Install podman, or name the runtime that the nodes have (input "
-            "`runtime`). If they have none, skip the gate (site.yml gates.skip)."
-        ),),
+        (
+            (
+                "node01: no podman on the node - Expected: `podman --version` answers Actual: exit code 127: bash: "
+                "line 1: podman: command not found. Install podman, or name the runtime that the nodes have (input "
+                "`runtime`). If they have none, skip the gate (site.yml gates.skip)."
+            ),
+        ),
         INPUTS,
     ),
     Case(
         "no driver on the host",
         {"host": Said("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", exit_code=9)},
         Outcome.ERROR,
-        (f"node01: nvidia-smi on the host unreadable - Expected: index and UUID of every GPU Actual: no GPU's index and UUID: \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\" (exit code 9: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.). {INVENTORY}",),
+        (
+            (
+                "node01: nvidia-smi on the host unreadable - Expected: index and UUID of every GPU "
+                "Actual: no GPU's index and UUID: \"NVIDIA-SMI has failed because it couldn't "
+                'communicate with the NVIDIA driver." (exit code 9: NVIDIA-SMI has failed because it '
+                f"couldn't communicate with the NVIDIA driver.). {INVENTORY}"
+            ),
+        ),
         INPUTS,
     ),
-    Case("the host contradicts itself", {"host": Said(GPUS, "killed", 137)}, Outcome.ERROR, ("node01: nvidia-smi on the host contradicts itself - Expected: exit code 0 with a list Actual: exit code 137: killed. Run nvidia-smi by hand on the node.",), INPUTS),
-]  # fmt: skip
+    Case(
+        "the host contradicts itself",
+        {"host": Said(GPUS, "killed", 137)},
+        Outcome.ERROR,
+        (
+            (
+                "node01: nvidia-smi on the host contradicts itself - Expected: exit code 0 with a list "
+                "Actual: exit code 137: killed. Run nvidia-smi by hand on the node."
+            ),
+        ),
+        INPUTS,
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -160,11 +312,18 @@ def test_only_what_was_seen_counts_as_measured() -> None:
     [
         (
             "podman",
-            f"podman run --rm --device nvidia.com/gpu=all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility {IMAGE} nvidia-smi --query-gpu=index,uuid --format=csv,noheader",
+            (
+                "podman run --rm --device nvidia.com/gpu=all --env "
+                f"NVIDIA_DRIVER_CAPABILITIES=compute,utility {IMAGE} nvidia-smi --query-gpu=index,uuid "
+                "--format=csv,noheader"
+            ),
         ),
         (
             "docker",
-            f"docker run --rm --gpus all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility {IMAGE} nvidia-smi --query-gpu=index,uuid --format=csv,noheader",
+            (
+                f"docker run --rm --gpus all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility {IMAGE} "
+                "nvidia-smi --query-gpu=index,uuid --format=csv,noheader"
+            ),
         ),
     ],
 )

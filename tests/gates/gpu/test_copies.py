@@ -1,6 +1,5 @@
 """nvbandwidth: copies of each GPU against its link, its siblings and what is published, and the replays meanwhile."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import json
@@ -59,15 +58,50 @@ def test_copies_of_a_healthy_node_pass_as_json_and_as_text() -> None:
 @pytest.mark.parametrize(
     ("change", "where", "what", "outcome"),
     [
-        (set_cell("host_to_device_memcpy_ce", 0, 3, "27.60"), "node01 gpu3", "host_to_device_memcpy_ce is slow", Outcome.FAIL),
-        (set_cell("device_to_host_memcpy_ce", 0, 3, "48.10"), "node01 gpu3", "device_to_host_memcpy_ce behind its siblings", Outcome.FAIL),
-        (set_cell("device_local_copy", 0, 3, "1100.0"), "node01 gpu3", "device_local_copy behind its siblings", Outcome.FAIL),
-        (set_cell("host_to_device_memcpy_ce", 0, 3, "112.0"), "node01 gpu3", "host_to_device_memcpy_ce is implausible", Outcome.ERROR),
-        (set_cell("host_to_device_memcpy_ce", 0, 3, "N/A"), "node01", "nvbandwidth test host_to_device_memcpy_ce has no number", Outcome.ERROR),
-        (lambda tests: tests["device_local_copy"].update(status="Waived"), "node01", "nvbandwidth test device_local_copy did not run", Outcome.ERROR),
-        (lambda tests: tests["device_local_copy"].update(status="Fine"), "node01", "nvbandwidth unreadable", Outcome.ERROR),
+        (
+            set_cell("host_to_device_memcpy_ce", 0, 3, "27.60"),
+            "node01 gpu3",
+            "host_to_device_memcpy_ce is slow",
+            Outcome.FAIL,
+        ),
+        (
+            set_cell("device_to_host_memcpy_ce", 0, 3, "48.10"),
+            "node01 gpu3",
+            "device_to_host_memcpy_ce behind its siblings",
+            Outcome.FAIL,
+        ),
+        (
+            set_cell("device_local_copy", 0, 3, "1100.0"),
+            "node01 gpu3",
+            "device_local_copy behind its siblings",
+            Outcome.FAIL,
+        ),
+        (
+            set_cell("host_to_device_memcpy_ce", 0, 3, "112.0"),
+            "node01 gpu3",
+            "host_to_device_memcpy_ce is implausible",
+            Outcome.ERROR,
+        ),
+        (
+            set_cell("host_to_device_memcpy_ce", 0, 3, "N/A"),
+            "node01",
+            "nvbandwidth test host_to_device_memcpy_ce has no number",
+            Outcome.ERROR,
+        ),
+        (
+            lambda tests: tests["device_local_copy"].update(status="Waived"),
+            "node01",
+            "nvbandwidth test device_local_copy did not run",
+            Outcome.ERROR,
+        ),
+        (
+            lambda tests: tests["device_local_copy"].update(status="Fine"),
+            "node01",
+            "nvbandwidth unreadable",
+            Outcome.ERROR,
+        ),
     ],
-)  # fmt: skip
+)
 def test_copies_that_are_slow_or_missing(
     change: Callable[[dict[str, dict[str, Any]]], object], where: str, what: str, outcome: Outcome
 ) -> None:
@@ -83,15 +117,33 @@ MEDIAN = "(0.85 of the median of all pairs: behind NVSwitches all are alike)"
 @pytest.mark.parametrize(
     ("cell", "outcome", "finding"),
     [
-        ("12.00", Outcome.FAIL, f"device_to_device_memcpy_read_ce is slow between two GPUs - Expected: at least {{least}} GB/s {MEDIAN} Actual: 12.0 GB/s. {{look}}"),
-        ("N/A", Outcome.ERROR, (
-            "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Run "
-            "`nvidia-smi topo -p2p r`, then run the gate again."
-        )),
-        ("446.00", Outcome.ERROR, "device_to_device_memcpy_read_ce is implausible between two GPUs - Expected: at most {most} GB/s (the median of all pairs / 0.85) Actual: 446.0 GB/s. Run the gate again."),
+        (
+            "12.00",
+            Outcome.FAIL,
+            (
+                f"device_to_device_memcpy_read_ce is slow between two GPUs - Expected: at least {{least}} "
+                f"GB/s {MEDIAN} Actual: 12.0 GB/s. {{look}}"
+            ),
+        ),
+        (
+            "N/A",
+            Outcome.ERROR,
+            (
+                "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Run "
+                "`nvidia-smi topo -p2p r`, then run the gate again."
+            ),
+        ),
+        (
+            "446.00",
+            Outcome.ERROR,
+            (
+                "device_to_device_memcpy_read_ce is implausible between two GPUs - Expected: at most "
+                "{most} GB/s (the median of all pairs / 0.85) Actual: 446.0 GB/s. Run the gate again."
+            ),
+        ),
     ],
     ids=["slow", "without a number", "implausible"],
-)  # fmt: skip
+)
 def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome, finding: str) -> None:
     test = next(
         one for one in json.loads(JSON)["nvbandwidth"]["testcases"] if one["name"] == "device_to_device_memcpy_read_ce"
@@ -100,7 +152,10 @@ def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome,
     typical = statistics.median(float(value) for row in test["bandwidth_matrix"] for value in row if value != "N/A")
     verdict = copies(set_cell("device_to_device_memcpy_read_ce", 3, 5, cell))
     assert says(verdict) == [
-        f"node01 gpu3 and gpu5: {finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"
+        (
+            "node01 gpu3 and gpu5: "
+            f"{finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"
+        )
     ]
     assert verdict.outcome is outcome
     assert not {"node01/gpu3", "node01/gpu5"} & set(verdict.measured)
@@ -127,12 +182,36 @@ ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data
 @pytest.mark.parametrize(
     ("test", "factor", "finding", "outcome"),
     [
-        ("device_to_device_memcpy_read_ce", 0.05, f"device_to_device_memcpy_read_ce is slow - Expected: at least 335.0 GB/s ({AZURE}) Actual: 18.6 GB/s. {LOOK}", Outcome.FAIL),
-        ("device_to_device_memcpy_read_ce", 20, "device_to_device_memcpy_read_ce is implausible - Expected: at most 450 GB/s Actual: 7437.0 GB/s. Check the node's GPU profile.", Outcome.ERROR),
-        ("device_local_copy", 0.05, f"device_local_copy is slow - Expected: at least 837.5 GB/s (derived: 0.5 x 3350 GB/s / 2, as a copy reads and writes each byte; {ASKED}) Actual: 69.4 GB/s. {LOOK}", Outcome.FAIL),
+        (
+            "device_to_device_memcpy_read_ce",
+            0.05,
+            (
+                f"device_to_device_memcpy_read_ce is slow - Expected: at least 335.0 GB/s ({AZURE}) "
+                f"Actual: 18.6 GB/s. {LOOK}"
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            "device_to_device_memcpy_read_ce",
+            20,
+            (
+                "device_to_device_memcpy_read_ce is implausible - Expected: at most 450 GB/s Actual: "
+                "7437.0 GB/s. Check the node's GPU profile."
+            ),
+            Outcome.ERROR,
+        ),
+        (
+            "device_local_copy",
+            0.05,
+            (
+                "device_local_copy is slow - Expected: at least 837.5 GB/s (derived: 0.5 x 3350 GB/s / "
+                f"2, as a copy reads and writes each byte; {ASKED}) Actual: 69.4 GB/s. {LOOK}"
+            ),
+            Outcome.FAIL,
+        ),
     ],
     ids=["peers slow", "peers implausible", "own memory slow"],
-)  # fmt: skip
+)
 def test_copies_that_are_equally_wrong_on_all_gpus(test: str, factor: float, finding: str, outcome: Outcome) -> None:
     verdict = copies(scaled(test, factor))
     assert says(verdict)[0] == f"node01 gpu0: {finding}"
@@ -181,7 +260,10 @@ def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Ou
 def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
     verdict = copies(replays=replays, seconds=seconds)
     step = "The driver was reloaded in between, or the outputs were captured without their time: run the gate again."
-    wanted = f"node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of the copies Actual: {actual}. {step}"
+    wanted = (
+        "node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of "
+        f"the copies Actual: {actual}. {step}"
+    )
     assert says(verdict) == [wanted]
     assert verdict.outcome is Outcome.ERROR
 
@@ -225,12 +307,15 @@ def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
 
 
 def test_the_devices_that_nvbandwidth_lists_are_read_from_json_and_text() -> None:
-    wanted = tuple(nvbandwidth.Device("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
+    wanted = tuple(nvbandwidth.ListedGpu("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
     assert nvbandwidth.parse(listed()).devices == nvbandwidth.parse(TABLE).devices == wanted
     assert says(copies(out=listed())) == []
 
 
-MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+MODEL = (
+    "Correct the node's platform in site.yml or the profile that is named here, or replace "
+    "the GPU; MIG instances are parts of GPUs: switch MIG off."
+)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +323,10 @@ MODEL = "Correct the node's platform in site.yml or the profile that is named he
     [
         (
             lambda lines: lines.__setitem__(slice(None), [line.replace("H100 80GB HBM3", "H200") for line in lines]),
-            f"nvbandwidth ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200 (8 on node01). {MODEL}",
+            (
+                "nvbandwidth ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: "
+                f"NVIDIA H200 (8 on node01). {MODEL}"
+            ),
         ),
         (
             lambda lines: lines.pop(),
@@ -258,8 +346,10 @@ MODEL = "Correct the node's platform in site.yml or the profile that is named he
         (
             lambda lines: lines.__setitem__(7, lines[7].replace("df", "e1")),
             (
-                f"nvbandwidth ran on other GPUs than nvidia-smi reports - Expected: {', '.join(f'0000:{bus}:00' for bus in PCI)} "
-                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs from one node. On a node: run the gate again."
+                "nvbandwidth ran on other GPUs than nvidia-smi reports - Expected: "
+                f"{', '.join(f'0000:{bus}:00' for bus in PCI)} "
+                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs from "
+                "one node. On a node: run the gate again."
             ),
         ),
     ],
@@ -274,16 +364,43 @@ def test_copies_on_other_gpus_are_no_measurement(change: Callable[[list[str]], o
     ("out", "said"),
     [
         (TABLE.replace("H100 80GB HBM3", "H200"), None),
-        (f"{TABLE}[CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered in expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300\n", "nvbandwidth says: [CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered in expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300"),
-        (f"{TABLE}NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10\n", "nvbandwidth says: NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10"),
-        (f"{TABLE} Invalid value when checking the pattern at 0x7f3c00000000\n", "nvbandwidth says: Invalid value when checking the pattern at 0x7f3c00000000"),
+        (
+            (
+                f"{TABLE}[CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered in "
+                "expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300\n"
+            ),
+            (
+                "nvbandwidth says: [CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered "
+                "in expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300"
+            ),
+        ),
+        (
+            (f"{TABLE}NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10\n"),
+            ("nvbandwidth says: NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10"),
+        ),
+        (
+            f"{TABLE} Invalid value when checking the pattern at 0x7f3c00000000\n",
+            "nvbandwidth says: Invalid value when checking the pattern at 0x7f3c00000000",
+        ),
         (f"{TABLE}{TABLE}", "2 tables: the output of one command is wanted"),
         (f"{TABLE}{JSON}", "a table and JSON: the output of one command is wanted"),
         (f"{JSON}{JSON}", "two JSON documents, the second at line {line}: the output of one command is wanted"),
-        (f"[CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x\n{JSON}", "nvbandwidth says: [CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x"),
+        (
+            f"[CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x\n{JSON}",
+            "nvbandwidth says: [CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x",
+        ),
     ],
-    ids=["another model", "CUDA", "NVML", "pattern", "two tables", "table and JSON", "two documents", "words before JSON"],
-)  # fmt: skip
+    ids=[
+        "another model",
+        "CUDA",
+        "NVML",
+        "pattern",
+        "two tables",
+        "table and JSON",
+        "two documents",
+        "words before JSON",
+    ],
+)
 def test_words_of_an_error_and_a_second_output_are_no_pass(out: str, said: str | None) -> None:
     verdict = copies(out=out)
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
@@ -298,7 +415,8 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
     verdict = judge(COPY, outputs, {"launches": 2})
     wanted = (
         "node01: launches 1 and 2 of nvbandwidth have the same figures - Expected: figures that differ "
-        "Actual: the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce. Give the output of each launch. On a node: run the gate again."
+        "Actual: the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce. Give the output "
+        "of each launch. On a node: run the gate again."
     )
     assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
 
@@ -306,16 +424,34 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (SMI, SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:00:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
-        (later(SMI), SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:05:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
-        (SMI, later(SMI, "yesterday"), (
-            "time of nvidia-smi's report missing - Expected: a timestamp before and after the load Actual: before "
-            "2026-11-22 06:00:00, after nothing."
-        )),
+        (
+            SMI,
+            SMI,
+            (
+                "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 "
+                "06:00:00, the time of the report before it Actual: 2026-11-22 06:00:00."
+            ),
+        ),
+        (
+            later(SMI),
+            SMI,
+            (
+                "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 "
+                "06:05:00, the time of the report before it Actual: 2026-11-22 06:00:00."
+            ),
+        ),
+        (
+            SMI,
+            later(SMI, "yesterday"),
+            (
+                "time of nvidia-smi's report missing - Expected: a timestamp before and after the load Actual: before "
+                "2026-11-22 06:00:00, after nothing."
+            ),
+        ),
         (SMI, later(SMI).replace("<uuid>GPU-", "<uuid>GPU-9"), None),
     ],
     ids=["the same file", "the other way round", "no time", "another node"],
-)  # fmt: skip
+)
 def test_counters_before_and_after_are_of_one_node_in_this_order(before: str, after: str, said: str | None) -> None:
     verdict = judge(COPY, {"before": before, "copy-0": JSON, "after": after}, {"launches": 1})
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 1)

@@ -1,7 +1,5 @@
 """DCGM's health watches: what they say, for which GPUs, and only after their minute."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
-
 from __future__ import annotations
 
 import json
@@ -71,12 +69,49 @@ def incident(word: str) -> dict[str, Any]:
     ("set_", "check", "message", "outcome"),
     [
         (SET, HEALTH, None, Outcome.PASS),
-        (SET, incident("Failure"), "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
-        (SET, {"body": {"Overall Health": {"value": "Warning"}}}, "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
-        (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is unknown (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
-        ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        (
+            SET,
+            incident("Failure"),
+            (
+                "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 "
+                "volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready "
+                "gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            SET,
+            {"body": {"Overall Health": {"value": "Warning"}}},
+            (
+                "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read "
+                "`dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: "
+                "docs/runbooks/gpu.md."
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            SET,
+            {"body": {"Overall Health": {"value": "Splendid"}}},
+            (
+                "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health "
+                "'Splendid' is unknown (exit code 0). Check `systemctl status nvidia-dcgm`, set the "
+                "watches (`dcgmi health -s a`), then run the gate again."
+            ),
+            Outcome.ERROR,
+        ),
+        (
+            "Error: Unable to set health watches.\n",
+            HEALTH,
+            (
+                "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor "
+                "systems set successfully Actual: Error: Unable to set health watches. (exit code 0). "
+                "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run "
+                "the gate again."
+            ),
+            Outcome.ERROR,
+        ),
     ],
-)  # fmt: skip
+)
 def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outcome: Outcome) -> None:
     verdict = judge(set_, seen_by_dcgm(8), check)
     assert says(verdict) == ([message] if message else [])
@@ -100,14 +135,37 @@ def overall(actual: str) -> str:
         ("Healthy", "Failure", None, [UNNAMED, overall("Healthy")]),
         ("Healthy", "Failure", "Healthy", [UNNAMED, overall("Healthy")]),
         ("Failure", "Failure", None, [UNNAMED]),
-        ("Failure", "Healthy", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: Failure Actual: Healthy. {WATCHES}"]),
+        (
+            "Failure",
+            "Healthy",
+            "Failure",
+            [
+                ECC,
+                (
+                    "node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: "
+                    f"Failure Actual: Healthy. {WATCHES}"
+                ),
+            ],
+        ),
         ("Warning", "Failure", "Failure", [ECC, overall("Warning")]),
         ("Failure", "Failure", "Failure", [ECC]),
-        ("Warning", "Warning", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: Failure Actual: Warning. {WATCHES}", overall("Warning")]),
+        (
+            "Warning",
+            "Warning",
+            "Failure",
+            [
+                ECC,
+                (
+                    "node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: "
+                    f"Failure Actual: Warning. {WATCHES}"
+                ),
+                overall("Warning"),
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, messages: list[str]) -> None:
-    """Dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""
+    """Dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""  # noqa: E501
     errors = {"Memory system": {"value": system, "overflow": ["a double-bit error"]}} if system else {}
     gpu = {"children": {"3": {"value": word, "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": overall_}, "GPU": gpu}, "header": []})
@@ -119,37 +177,58 @@ def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None
 def test_dcgm_lists_no_entity_that_is_healthy(errors: dict[str, Any]) -> None:
     gpu = {"children": {"3": {"value": "Healthy", "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": "Healthy"}, "GPU": gpu}, "header": []})
-    message = f"node01 gpu3: DCGM contradicts itself - Expected: only entities with incidents Actual: an entity that is Healthy. {WATCHES}"
+    message = (
+        "node01 gpu3: DCGM contradicts itself - Expected: only entities with incidents Actual: "
+        f"an entity that is Healthy. {WATCHES}"
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(
     ("seen", "message", "outcome"),
     [
-        (seen_by_dcgm(7), (
-            "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory. The host "
-            "engine sees the GPUs that the driver had when it started: restart nvidia-dcgm after a repair."
-        ), Outcome.FAIL),
+        (
+            seen_by_dcgm(7),
+            (
+                "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory. The host "
+                "engine sees the GPUs that the driver had when it started: restart nvidia-dcgm after a repair."
+            ),
+            Outcome.FAIL,
+        ),
         (seen_by_dcgm(8, 0), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 0. {NSCQ}", Outcome.FAIL),
         (seen_by_dcgm(8, 3), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 3. {NSCQ}", Outcome.FAIL),
-        ("", "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        (
+            "",
+            (
+                "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found "
+                "Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches "
+                "(`dcgmi health -s a`), then run the gate again."
+            ),
+            Outcome.ERROR,
+        ),
     ],
     ids=["one is missing", "no switches", "a switch is missing", "nothing said"],
-)  # fmt: skip
+)
 def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, outcome: Outcome) -> None:
-    """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""
+    """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""  # noqa: E501
     verdict = judge(SET, seen, HEALTH)
     assert says(verdict) == [message]
     assert (verdict.outcome, verdict.measured) == (outcome, [])
 
 
-OTHER_MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+OTHER_MODEL = (
+    "Correct the node's platform in site.yml or the profile that is named here, or replace "
+    "the GPU; MIG instances are parts of GPUs: switch MIG off."
+)
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_watches_of_another_model_are_none_of_this_platforms_gpus(gpus: int) -> None:
     verdict = judge(SET, seen_by_dcgm(gpus, model="Tesla T4"), HEALTH)
-    wanted = f"node01: DCGM watches GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: Tesla T4 ({gpus} on node01). {OTHER_MODEL}"
+    wanted = (
+        "node01: DCGM watches GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: "
+        f"Tesla T4 ({gpus} on node01). {OTHER_MODEL}"
+    )
     assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
 
 
@@ -189,7 +268,8 @@ def test_switches_are_a_group_of_their_own() -> None:
     )
     assert says(verdict) == [
         (
-            "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected fatal errors on NvSwitch 2.. "
+            "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected "
+            "fatal errors on NvSwitch 2.. "
             "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
         )
     ]
@@ -201,7 +281,8 @@ def test_switches_are_a_group_of_their_own() -> None:
     )
     assert says(refused) == [
         (
-            "node01: DCGM health watches of its switches could not be set - Expected: Health monitor systems set successfully "
+            "node01: DCGM health watches of its switches could not be set - Expected: Health monitor "
+            "systems set successfully "
             "Actual: Error: Unable to set health watches. Return: The Group is not found (exit code 0). "
             "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
         )
@@ -224,7 +305,10 @@ def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(
 
 def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
     """DCGM 4 lists Grace behind the NVSwitches, in rows like a GPU's (dcgmi/Query.cpp, HelperDisplayDiscoveredCpus)."""
-    row = "| {0}      | Name: Grace                                                          |\n|        | Serial number : 0x0000000{0}                                           |\n"
+    row = (
+        "| {0}      | Name: Grace                                                          |\n|  "
+        "      | Serial number : 0x0000000{0}                                           |\n"
+    )
     processors = (
         f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
     )
@@ -245,7 +329,7 @@ def test_dcgms_watches_have_their_minute_before_they_are_asked(
     ago_s: int,
     waits_s: int,
 ) -> None:
-    """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
+    """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""  # noqa: E501
     commands = {command.key: command for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
     set_, check = commands["set-gpus"], commands["check-gpus"]
     assert set_.stage < check.stage

@@ -1,7 +1,5 @@
 """Matrix multiplication by PyTorch: speed against siblings, and results against the GPU's own and its siblings'."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
-
 from __future__ import annotations
 
 import json
@@ -81,15 +79,54 @@ WRONG = (
 @pytest.mark.parametrize(
     ("change", "says", "outcome"),
     [
-        (row("bf16", 2, differ=3), f"node01 gpu2: bf16 products differ from run to run - Expected: the same result each time Actual: 3 of its comparisons differ. {WRONG}", Outcome.FAIL),
-        (row("tf32", 2, digest=78), f"node01 gpu2: tf32 product differs from its siblings' - Expected: digest 77, as most have Actual: another. {WRONG}", Outcome.FAIL),
+        (
+            row("bf16", 2, differ=3),
+            (
+                "node01 gpu2: bf16 products differ from run to run - Expected: the same result each time "
+                f"Actual: 3 of its comparisons differ. {WRONG}"
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            row("tf32", 2, digest=78),
+            (
+                "node01 gpu2: tf32 product differs from its siblings' - Expected: digest 77, as most "
+                f"have Actual: another. {WRONG}"
+            ),
+            Outcome.FAIL,
+        ),
         (row("fp8", 2, readings=[1.31e6 * 0.95] * 30), "node01 gpu2: gemm_fp8 behind its siblings", Outcome.FAIL),
-        (row("bf16", 2, readings=[2e6] * 30), "node01 gpu2: gemm_bf16 is implausible - Expected: at most 9.894e+05 GFLOPS", Outcome.ERROR),
-        (row("bf16", 2, readings=[]), "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision Actual: gpu2 has no steady load (exit code 0)", Outcome.ERROR),
-        (lambda found: found["loads"].pop("fp8"), "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision Actual: 'fp8' (exit code 0)", Outcome.ERROR),
-        (lambda found: found["loads"]["bf16"].pop(), "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision Actual: 7 GPUs instead of 8 (exit code 0)", Outcome.ERROR),
+        (
+            row("bf16", 2, readings=[2e6] * 30),
+            "node01 gpu2: gemm_bf16 is implausible - Expected: at most 9.894e+05 GFLOPS",
+            Outcome.ERROR,
+        ),
+        (
+            row("bf16", 2, readings=[]),
+            (
+                "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision "
+                "Actual: gpu2 has no steady load (exit code 0)"
+            ),
+            Outcome.ERROR,
+        ),
+        (
+            lambda found: found["loads"].pop("fp8"),
+            (
+                "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision "
+                "Actual: 'fp8' (exit code 0)"
+            ),
+            Outcome.ERROR,
+        ),
+        (
+            lambda found: found["loads"]["bf16"].pop(),
+            (
+                "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision "
+                "Actual: 7 GPUs instead of 8 (exit code 0)"
+            ),
+            Outcome.ERROR,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_slow_or_wrong_is_named(change: Callable[[Document], object], says: str, outcome: Outcome) -> None:
     verdict = judge(change)
     assert str(verdict.findings[0]).startswith(says)
@@ -176,7 +213,10 @@ def test_one_output_for_all_launches_is_one_launch() -> None:
     verdict = made.evaluate(known, run, outputs)
     step = "Give the output of each launch. On a node: run the gate again."
     assert [str(finding) for finding in verdict.findings] == [
-        f"node01: launches 1 and 2 of the GEMM have the same figures - Expected: figures that differ Actual: the same of bf16 on gpu0, bf16 on gpu1. {step}"
+        (
+            "node01: launches 1 and 2 of the GEMM have the same figures - Expected: figures that "
+            f"differ Actual: the same of bf16 on gpu0, bf16 on gpu1. {step}"
+        )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
@@ -236,7 +276,7 @@ class Matrix:
     "answer", [lambda result: result, lambda result: (result, "largest value")], ids=["2.5 and newer", "2.1 to 2.4"]
 )
 def test_fp8_is_asked_for_as_pytorch_wants_it(answer: Callable[[str], object]) -> None:
-    """Left by rows, right by columns, two scales of one float32: PyTorch's _scaled_mm, which returned a pair until 2.4."""
+    """Left by rows, right by columns, two scales of one float32: PyTorch's _scaled_mm, which returned a pair until 2.4."""  # noqa: E501
     calls: list[tuple[object, ...]] = []
 
     def scaled_mm(left: Matrix, right: Matrix, *, scale_a: object, scale_b: object, out_dtype: object) -> object:

@@ -1,6 +1,5 @@
 """Gates of links and neighbours: NVLink, affinity, containers; word for word."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import copy
@@ -27,9 +26,9 @@ NVLINK_STEP = (
     "docs/runbooks/nvlink-down.md."
 )
 BLACKWELL = {
-    "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",
-    "Rx General Errors": "0", "Local link integrity Errors": "0", "Tx discards": "0", "Link recovery successful events": "0",
-    "Link recovery failed events": "0", "Total link recovery events": "0", "Effective Errors": "0", "Effective BER": "15e-255", "Symbol Errors": "0",
+    "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",  # noqa: E501
+    "Rx General Errors": "0", "Local link integrity Errors": "0", "Tx discards": "0", "Link recovery successful events": "0",  # noqa: E501
+    "Link recovery failed events": "0", "Total link recovery events": "0", "Effective Errors": "0", "Effective BER": "15e-255", "Symbol Errors": "0",  # noqa: E501
     "Symbol BER": "15e-255", "FEC Errors - 0": "36140749276", "FEC Errors - 1": "40",
 }  # fmt: skip
 
@@ -81,7 +80,7 @@ HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
         (
             {"Replay Errors": "3"},
             [
-                f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"
+                f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"  # noqa: E501
             ],
             Outcome.FAIL,
         ),
@@ -89,7 +88,7 @@ HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
         (
             {"Replay Errors": "many"},
             [
-                "node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."
+                "node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."  # noqa: E501
             ],
             Outcome.ERROR,
         ),
@@ -141,7 +140,7 @@ def test_links_that_are_down_or_slow_are_named() -> None:
     verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
     assert [str(finding) for finding in verdict.findings] == [
         f"node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 4). {NVLINK_STEP}",
-        "node01 gpu5 nvlink0: NVLink speed - Expected: 26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed) Actual: 19.922 GB/s. "
+        "node01 gpu5 nvlink0: NVLink speed - Expected: 26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed) Actual: 19.922 GB/s. "  # noqa: E501
         + NVLINK_STEP,
     ]
 
@@ -190,7 +189,7 @@ def test_counters_that_nvml_does_not_give_are_an_error_of_their_gpu() -> None:
         {"status": status, "errors": refused(errors, 2, "NVML: Unable to get error counters: Unknown Error")},
     )
     step = "Run `nvidia-smi nvlink -e` by hand."
-    wanted = f"node01 gpu2: NVLink error counters not reported - Expected: its links Actual: NVML: Unable to get error counters: Unknown Error. {step}"
+    wanted = f"node01 gpu2: NVLink error counters not reported - Expected: its links Actual: NVML: Unable to get error counters: Unknown Error. {step}"  # noqa: E501
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
         [wanted],
         Outcome.ERROR,
@@ -202,7 +201,7 @@ def test_links_beside_a_refusal_to_give_them_are_an_error() -> None:
     status = links(8, lambda _gpu, _link: "26.562 GB/s").replace("\t Link 3: 26.562 GB/s", f"NVML: {ALL_INACTIVE}", 1)
     verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
     said = "GPU 0 has links, and NVML's refusal to give them (exit code 0)"
-    wanted = f"node01: nvidia-smi nvlink -s unreadable - Expected: GPUs and their links Actual: {said}. Run `nvidia-smi nvlink -s` by hand on the node."
+    wanted = f"node01: nvidia-smi nvlink -s unreadable - Expected: GPUs and their links Actual: {said}. Run `nvidia-smi nvlink -s` by hand on the node."  # noqa: E501
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
 
 
@@ -230,7 +229,7 @@ MORE = (
         (
             7,
             8,
-            f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}",
+            f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}",  # noqa: E501
         ),
         (2, 1, f"Expected: 1 (GPU 0) Actual: 2 (GPU 0, GPU 1). {MORE}"),
     ],
@@ -300,8 +299,8 @@ def test_links_of_another_model_are_not_judged() -> None:
             "errors": counters(8, HOPPER, {}, "NVIDIA H800"),
         },
     )
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
-    wanted = f"node01: nvidia-smi nvlink reports GPUs of another model - Expected: {H100} Actual: NVIDIA H800 (8 on node01). {step}"
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."  # noqa: E501
+    wanted = f"node01: nvidia-smi nvlink reports GPUs of another model - Expected: {H100} Actual: NVIDIA H800 (8 on node01). {step}"  # noqa: E501
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
         [wanted],
         Outcome.ERROR,
@@ -318,7 +317,7 @@ def test_a_link_that_counts_no_faults_is_an_error(of: dict[str, str], said: str)
         f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, of, {})}
     )
     wanted = (
-        f"node01 gpu0 nvlink0: NVLink faults not counted - Expected: a counter of faults on every active link Actual: {said}. "
+        f"node01 gpu0 nvlink0: NVLink faults not counted - Expected: a counter of faults on every active link Actual: {said}. "  # noqa: E501
         "Run `nvidia-smi nvlink -e` by hand; update the driver."
     )
     assert (str(verdict.findings[0]), verdict.outcome, verdict.measured) == (wanted, Outcome.ERROR, [])
@@ -360,7 +359,7 @@ def test_affinity_of_a_platform_that_declares_nothing_is_an_error(
         "shows them. Where the server has no compute NICs, declare the gate's skip with that reason (site.yml "
         "gates.skip)."
     )
-    wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"
+    wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"  # noqa: E501
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
         [wanted],
         Outcome.ERROR,
@@ -382,8 +381,8 @@ def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
         "is in the wrong slot: docs/runbooks/nic.md."
     )
     assert [str(finding) for finding in verdict.findings] == [
-        f"node01 gpu2: NIC of rail 3 - Expected: mlx5_4 at PIX or PXB Actual: mlx5_4 at NODE; beside it: mlx5_5. {step}",
-        f"node01 gpu3: NIC of rail 4 - Expected: mlx5_5 at PIX or PXB Actual: mlx5_5 at NODE; beside it: mlx5_4. {step}",
+        f"node01 gpu2: NIC of rail 3 - Expected: mlx5_4 at PIX or PXB Actual: mlx5_4 at NODE; beside it: mlx5_5. {step}",  # noqa: E501
+        f"node01 gpu3: NIC of rail 4 - Expected: mlx5_5 at PIX or PXB Actual: mlx5_5 at NODE; beside it: mlx5_4. {step}",  # noqa: E501
     ]
 
 
@@ -430,11 +429,11 @@ REFRESH = (
     ("changed", "says", "outcome"),
     [
         ({}, None, Outcome.PASS),
-        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),
-        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),
-        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names missing files - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
-        ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),
-        ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),
+        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),  # noqa: E501
+        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),  # noqa: E501
+        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names missing files - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),  # noqa: E501
+        ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),  # noqa: E501
+        ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),  # noqa: E501
         ({"toolkit": {"missing": "not installed"}}, (
             "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package "
             "nvidia-container-toolkit-base: run install again."

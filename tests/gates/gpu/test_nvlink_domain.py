@@ -1,6 +1,5 @@
-"""The gate of an NVLink domain that spans servers (NVL72): one cluster and clique, a healthy fabric, IMEX between all nodes; word for word."""
+"""The gate of an NVLink domain that spans servers (NVL72): one cluster and clique, a healthy fabric, IMEX between all nodes; word for word."""  # noqa: E501
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import copy
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Done, Output
+from rackready.gates.base import FinishedRun, Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
@@ -84,19 +83,61 @@ def test_a_healthy_domain_passes() -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ({"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<", 1)}, f"node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"),
-        ({"smi-node02": OTHER.replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1)}, f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"),
-        ({"smi-node02": OTHER.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)}, "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."),
+        (
+            {"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<", 1)},
+            (
+                "node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID "
+                "00000001-0000-0000-0000-000000000001, clique 2 Actual: "
+                f"00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"
+            ),
+        ),
+        (
+            {
+                "smi-node02": OTHER.replace(
+                    "00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1
+                )
+            },
+            (
+                "node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: "
+                f"00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"
+            ),
+        ),
+        (
+            {"smi-node02": OTHER.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)},
+            (
+                "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the "
+                "NVLink switch trays (NMX-C configured, all trays up) before the compute trays: "
+                "docs/runbooks/nvlink-down.md."
+            ),
+        ),
         ({"imex-node01": imex(status="DEGRADED")}, f"node01: IMEX domain - Expected: UP Actual: DEGRADED. {IMEX_STEP}"),
-        ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
-        ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
-        ({"imex-node01": lonely("0", "1")}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.2: none. {IMEX_STEP}"),
-        ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, (
-            "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. Run install again: IMEX "
-            "must be exactly the driver's version."
-        )),
+        (
+            {"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)},
+            f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}",
+        ),
+        (
+            {"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)},
+            (
+                "node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: "
+                f"198.19.0.1: DISCONNECTED. {IMEX_STEP}"
+            ),
+        ),
+        (
+            {"imex-node01": lonely("0", "1")},
+            (
+                "node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: "
+                f"198.19.0.2: none. {IMEX_STEP}"
+            ),
+        ),
+        (
+            {"imex-node01": imex().replace("580.173.02", "580.95.05", 1)},
+            (
+                "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. Run install again: IMEX "
+                "must be exactly the driver's version."
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
     verdict = domain(texts)
     assert [str(finding) for finding in verdict.findings] == [says]
@@ -113,7 +154,10 @@ def test_a_member_that_is_not_there_is_counted_and_named(short: str) -> None:
     verdict = domain({"imex-node01": short})
     assert [str(finding) for finding in verdict.findings] == [
         f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}",
-        f"node01: members of the IMEX domain are not the nodes of rack - Expected: node01, node02 Actual: none is node02. {IMEX_STEP}",
+        (
+            "node01: members of the IMEX domain are not the nodes of rack - Expected: node01, node02 "
+            f"Actual: none is node02. {IMEX_STEP}"
+        ),
     ]
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01"])
 
@@ -168,13 +212,20 @@ def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
     others[2] = others[2].replace("<cliqueId>2<", "<cliqueId>3<")
     verdict = domain({"smi-node02": "<gpu id=".join([first, *others])})
     assert [str(finding) for finding in verdict.findings] == [
-        f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}",
-        f"node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}",
+        (
+            "node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: "
+            f"00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"
+        ),
+        (
+            "node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID "
+            "00000001-0000-0000-0000-000000000001, clique 2 Actual: "
+            f"00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"
+        ),
     ]
     assert verdict.blamed == ["node02"]
 
 
-def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_without_such_a_domain_have_nothing_to_judge() -> (
+def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_without_such_a_domain_have_nothing_to_judge() -> (  # noqa: E501
     None
 ):
     known = facts("gb200_nvl72", 3)
@@ -182,7 +233,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 3})
     (run,) = found.plan(known, list(known.nodes))
     bad = Verdict(outcome=Outcome.FAIL, blamed=["node02"])
-    by_node = found.attribute(known, [Done(run, bad)])
+    by_node = found.attribute(known, [FinishedRun(run, bad)])
     assert {
         node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()
     } == {
@@ -190,7 +241,10 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
             Outcome.NOT_RUN,
             None,
             [
-                f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink domain did not pass. Repair that first."
+                (
+                    f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink "
+                    "domain did not pass. Repair that first."
+                )
             ],
         )
         for node in ("node01", "node03")
@@ -198,7 +252,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
         "node02": (Outcome.FAIL, None, []),
         "node04": (Outcome.PASS, "its NVLinks end inside the server: nothing to judge", []),
     }
-    all_of_them = found.attribute(known, [Done(run, Verdict(outcome=Outcome.ERROR))])
+    all_of_them = found.attribute(known, [FinishedRun(run, Verdict(outcome=Outcome.ERROR))])
     assert [all_of_them[node][0].outcome for node in run.nodes] == [Outcome.ERROR] * 3
 
 
@@ -223,7 +277,10 @@ def test_a_gpu_without_a_health_mask_is_an_error() -> None:
     mask = TRAY.split("<health>", 1)[1].split("</health>", 1)[0]
     verdict = domain({"smi-node02": OTHER.replace(mask, "", 1)})
     step = "Update the driver."
-    wanted = f"node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink domain Actual: nothing. {step}"
+    wanted = (
+        "node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink "
+        f"domain Actual: nothing. {step}"
+    )
     assert [str(finding) for finding in verdict.findings] == [wanted]
     assert verdict.outcome is Outcome.ERROR
     assert "node02/gpu0" not in verdict.measured

@@ -1,6 +1,5 @@
-"""Gates that load the GPUs: matrix multiplication against siblings, copies, burn, compute integrity, and DCGM's levels."""
+"""Gates that load the GPUs: matrix multiplication against siblings, copies, burn, compute integrity, and DCGM's levels."""  # noqa: E501
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import json
@@ -85,7 +84,7 @@ def test_gemm_names_the_gpu_that_is_slow(percent: float) -> None:
 
 
 def test_the_launches_that_the_site_needs_find_three_percent_and_raise_no_alarm() -> None:
-    """1,000 nodes of 8 GPUs with 1 % of noise a launch: the GPU 3 % slow is found in most, and no healthy one is blamed more than once in a hundred sites."""
+    """1,000 nodes of 8 GPUs with 1 % of noise a launch: the GPU 3 % slow is found in most, and no healthy one is blamed more than once in a hundred sites."""  # noqa: E501
     random.seed(20261122)
     units = 8 * 1000
     count = launches(units, sigma=0.01, effect=0.03)
@@ -106,13 +105,43 @@ def test_two_gpus_are_no_siblings() -> None:
 @pytest.mark.parametrize(
     ("out", "code", "words", "outcome"),
     [
-        (slowed(0, -80), 0, "node01 gpu0: gemm_fp16 is implausible - Expected: at most 9.894e+05 GFLOPS", Outcome.ERROR),
-        (FP16.replace("GPU 3, TestField 1004 test PASSED.", "GPU 3, TestField 1004 test FAILED."), 255, "node01 gpu3: fp16 load failed - Expected: PASSED Actual: FAILED.", Outcome.FAIL),
-        ("\n".join(line for line in FP16.splitlines() if not line.startswith("Worker 4:")), 0, "node01 gpu4: no steady load - Expected: at least 5 readings above 0 after 2 s Actual: 0 readings.", Outcome.ERROR),
-        ("Error: Unable to initialize DCGM. Return: -6.\n", 255, "node01: dcgmproftester unreadable - Expected: a reading per GPU and second Actual: no readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit code 255). Install package datacenter-gpu-manager-4-cuda13 if it is missing, and check that no other work holds the GPUs; then run the gate again.", Outcome.ERROR),
-        (FP16, 255, "node01: dcgmproftester contradicts itself - Expected: exit code 0 with readings Actual: exit code 255.", Outcome.ERROR),
+        (
+            slowed(0, -80),
+            0,
+            "node01 gpu0: gemm_fp16 is implausible - Expected: at most 9.894e+05 GFLOPS",
+            Outcome.ERROR,
+        ),
+        (
+            FP16.replace("GPU 3, TestField 1004 test PASSED.", "GPU 3, TestField 1004 test FAILED."),
+            255,
+            "node01 gpu3: fp16 load failed - Expected: PASSED Actual: FAILED.",
+            Outcome.FAIL,
+        ),
+        (
+            "\n".join(line for line in FP16.splitlines() if not line.startswith("Worker 4:")),
+            0,
+            ("node01 gpu4: no steady load - Expected: at least 5 readings above 0 after 2 s Actual: 0 readings."),
+            Outcome.ERROR,
+        ),
+        (
+            "Error: Unable to initialize DCGM. Return: -6.\n",
+            255,
+            (
+                "node01: dcgmproftester unreadable - Expected: a reading per GPU and second Actual: no "
+                "readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit "
+                "code 255). Install package datacenter-gpu-manager-4-cuda13 if it is missing, and check "
+                "that no other work holds the GPUs; then run the gate again."
+            ),
+            Outcome.ERROR,
+        ),
+        (
+            FP16,
+            255,
+            ("node01: dcgmproftester contradicts itself - Expected: exit code 0 with readings Actual: exit code 255."),
+            Outcome.ERROR,
+        ),
     ],
-)  # fmt: skip
+)
 def test_gemm_that_is_no_measurement(out: str, code: int, words: str, outcome: Outcome) -> None:
     verdict = judge(GEMM, {"fp16-0": out}, ONE, codes={"fp16-0": code})
     assert any(line.startswith(words) for line in says(verdict)), says(verdict)
@@ -136,9 +165,9 @@ def everywhere(share: float, of: str = FP16) -> str:
 def test_gemm_finds_eight_gpus_that_are_equally_slow() -> None:
     verdict = judge(GEMM, {"fp16-0": everywhere(0.5)}, ONE)
     source = f"derived: 0.6 x 794.5 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM"
-    assert (
-        says(verdict)[0]
-        == f"node01 gpu0: gemm_fp16 is slow - Expected: at least 4.767e+05 GFLOPS ({source}) Actual: 3.4e+05 GFLOPS. {BETTER}"
+    assert says(verdict)[0] == (
+        f"node01 gpu0: gemm_fp16 is slow - Expected: at least 4.767e+05 GFLOPS ({source}) Actual: "
+        f"3.4e+05 GFLOPS. {BETTER}"
     )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 8)
 

@@ -1,6 +1,5 @@
-"""Gates that judge `nvidia-smi -q -x`: ECC, row remap, InfoROM, recovery action, clocks, settings, fabric; element by element, word for word."""
+"""Gates that judge `nvidia-smi -q -x`: ECC, row remap, InfoROM, recovery action, clocks, settings, fabric; element by element, word for word."""  # noqa: E501
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ LOCAL = (
     "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; the fabric manager must be the "
     "driver's version: docs/runbooks/nvlink-down.md."
 )
-REMOTE = "Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."
+REMOTE = "Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."  # noqa: E501
 DECLARE = (
     "Set it (`nvidia-smi -pl 700`). If the site lowered the limit on purpose, declare it under the gate's input "
     "`power_limit_w`."
@@ -94,7 +93,7 @@ ROWS = [
     Row(
         "ecc",
         ("<pending_ecc>Enabled<", "<pending_ecc>Disabled<"),
-        "ECC mode after the next reboot - Expected: Enabled Actual: Disabled. Set it (`nvidia-smi -e 1`), then reboot the node.",
+        "ECC mode after the next reboot - Expected: Enabled Actual: Disabled. Set it (`nvidia-smi -e 1`), then reboot the node.",  # noqa: E501
     ),
     Row(
         "ecc",
@@ -109,7 +108,7 @@ ROWS = [
     Row(
         "ecc",
         ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>Yes<"),
-        f"lifetime SRAM errors above the vendor's threshold - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",
+        f"lifetime SRAM errors above the vendor's threshold - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",  # noqa: E501
     ),
     Row(
         "ecc",
@@ -119,7 +118,7 @@ ROWS = [
     Row(
         "ecc",
         ("<dram_correctable>0<", "<dram_correctable>51<"),
-        f"corrected DRAM errors since the driver was loaded - Expected: at most 50 (gate input) Actual: 51. Watch their rate under load. {REPLACE}",
+        f"corrected DRAM errors since the driver was loaded - Expected: at most 50 (gate input) Actual: 51. Watch their rate under load. {REPLACE}",  # noqa: E501
         inputs={"corrected_limit": 50},
     ),
     Row(
@@ -158,13 +157,13 @@ ROWS = [
     Row(
         "inforom",
         ("<img_version>G520.0200.00.05<", "<img_version>N/A<"),
-        f"InfoROM version not reported - Expected: a value Actual: nothing. Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}",
+        f"InfoROM version not reported - Expected: a value Actual: nothing. Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}",  # noqa: E501
         Outcome.ERROR,
     ),
     Row(
         "recovery-action",
         ("<gpu_recovery_action>None<", "<gpu_recovery_action>Reset<"),
-        f"GPU recovery action - Expected: None Actual: Reset. Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}",
+        f"GPU recovery action - Expected: None Actual: Reset. Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}",  # noqa: E501
     ),
     Row(
         "recovery-action",
@@ -186,12 +185,12 @@ ROWS = [
     Row(
         "clocks",
         event("hw_power_brake_slowdown"),
-        f"clocks reduced: power brake - Expected: Not Active Actual: Active. Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}",
+        f"clocks reduced: power brake - Expected: Not Active Actual: Active. Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}",  # noqa: E501
     ),
     Row(
         "clocks",
         ("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>N/A<"),
-        f"clock event reason sw_thermal_slowdown not reported - Expected: Active or Not Active Actual: nothing. {UPDATE}",
+        f"clock event reason sw_thermal_slowdown not reported - Expected: Active or Not Active Actual: nothing. {UPDATE}",  # noqa: E501
         Outcome.ERROR,
     ),
     Row(
@@ -224,7 +223,7 @@ ROWS = [
     Row(
         "settings",
         ("<current_power_limit>700.00 W<", "<current_power_limit>high<"),
-        "nvidia-smi unreadable - Expected: numbers where numbers belong Actual: gpu_power_readings/current_power_limit of 00000000:43:00.0 is 'high', which is no number. Run `nvidia-smi -q -x` by hand.",
+        "nvidia-smi unreadable - Expected: numbers where numbers belong Actual: gpu_power_readings/current_power_limit of 00000000:43:00.0 is 'high', which is no number. Run `nvidia-smi -q -x` by hand.",  # noqa: E501
         Outcome.ERROR,
     ),
     Row(
@@ -278,7 +277,7 @@ def test_one_element_of_one_gpu(row: Row) -> None:
 
 
 def test_normal_reasons_are_no_fault() -> None:
-    """A power cap in force is what every GPU at full load shows; idle is what it shows otherwise (a mask of both is no throttling)."""
+    """A power cap in force is what every GPU at full load shows; idle is what it shows otherwise (a mask of both is no throttling)."""  # noqa: E501
     report = changed(1, event("sw_power_cap"), event("sync_boost"), event("applications_clocks_setting"))
     assert judge(f"{S}clocks", report).outcome is Outcome.PASS
 
@@ -330,8 +329,8 @@ def test_a_corrupt_inforom_is_named_by_its_warning_and_exit_code() -> None:
     verdict = judge(f"{S}inforom", report, exit_code=14)
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01 gpu3: InfoROM corrupt - Expected: a valid InfoROM Actual: nvidia-smi: infoROM is corrupted at 00000000:61:00.0. "
-            f"Power the node off and on; if that does not help, have the vendor replace the board or reflash its InfoROM: {RUNBOOK}"
+            "node01 gpu3: InfoROM corrupt - Expected: a valid InfoROM Actual: nvidia-smi: infoROM is corrupted at 00000000:61:00.0. "  # noqa: E501
+            f"Power the node off and on; if that does not help, have the vendor replace the board or reflash its InfoROM: {RUNBOOK}"  # noqa: E501
         )
     ]
     assert "node01/gpu3" not in verdict.measured
@@ -341,7 +340,7 @@ def test_a_corrupt_inforom_is_named_by_its_warning_and_exit_code() -> None:
 
 @pytest.mark.parametrize("name", GATES)
 def test_a_lost_gpu_fails_every_gate(name: str) -> None:
-    said = "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+    said = "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n"  # noqa: E501
     verdict = judge(name, said, exit_code=15)
     assert verdict.outcome is Outcome.FAIL
     assert str(verdict.findings[0]).startswith(
@@ -361,7 +360,7 @@ def test_a_lost_gpu_fails_every_gate(name: str) -> None:
 )
 def test_a_report_of_another_model_is_judged_by_no_gate(name: str, report: str, said: str) -> None:
     verdict = judge(name, report)
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."  # noqa: E501
     wanted = (
         f"node01: nvidia-smi reports GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: {said}. {step}"
     )
@@ -424,7 +423,7 @@ def test_where_a_report_has_its_lines_says_nothing() -> None:
 
 
 def test_a_driver_that_does_not_answer_is_an_error() -> None:
-    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"
+    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"  # noqa: E501
     verdict = judge(f"{S}ecc", said, exit_code=9)
     assert verdict.outcome is Outcome.ERROR
     assert verdict.findings[0].what == "nvidia-smi cannot reach the driver"
@@ -446,7 +445,7 @@ def test_a_platform_without_switches_has_no_fabric_to_judge() -> None:
 
 
 def test_gpus_before_hopper_tell_nothing_of_the_fabric() -> None:
-    """As captured of an A100 (driver 570); one that tells nothing beside siblings that do is an error, as on any other server."""
+    """As captured of an A100 (driver 570); one that tells nothing beside siblings that do is an error, as on any other server."""  # noqa: E501
     a100 = HEALTHY.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
     mute = a100.replace("<state>Completed</state>", "<state>N/A</state>").replace(
         "<status>Success</status>", "<status>N/A</status>"

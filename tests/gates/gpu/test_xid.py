@@ -1,6 +1,5 @@
 """Xids and SXids of a kernel log against the vendor's catalogue, word for word."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import re
@@ -45,7 +44,8 @@ CASES = [
                 "RESTART_BM: power the node off and on; if it happens again: CONTACT_SUPPORT: docs/runbooks/gpu.md."
             ),
             (
-                "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot Required, 1 time at Sat Nov 21 09:12:44 2026. "
+                "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot "
+                "Required, 1 time at Sat Nov 21 09:12:44 2026. "
                 "Drain and reboot the node: docs/runbooks/gpu.md."
             ),
         ),
@@ -69,8 +69,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 94 (Contained memory error) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: pid=1234, name=python3, "
-                "Contained ECC error. Vendor's action RESTART_APP: restart the application, and reset the GPU when convenient: docs/runbooks/gpu.md."
+                "node01 gpu1: Xid 94 (Contained memory error) - Expected: none since boot Actual: 1 time "
+                "at 2026-11-21T07:00:00+0000: pid=1234, name=python3, "
+                "Contained ECC error. Vendor's action RESTART_APP: restart the application, and reset "
+                "the GPU when convenient: docs/runbooks/gpu.md."
             ),
         ),
     ),
@@ -80,7 +82,8 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 251 (not in the vendor's catalogue) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: something new. "
+                "node01 gpu1: Xid 251 (not in the vendor's catalogue) - Expected: none since boot "
+                "Actual: 1 time at 2026-11-21T07:00:00+0000: something new. "
                 "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report: docs/runbooks/gpu.md."
             ),
         ),
@@ -91,8 +94,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 167 (PCIE_FATAL_TIMEOUT) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: PCIe fatal timeout. "
-                "The vendor's catalogue names no action: open a support case with nvidia-bug-report: docs/runbooks/gpu.md."
+                "node01 gpu1: Xid 167 (PCIE_FATAL_TIMEOUT) - Expected: none since boot Actual: 1 time at "
+                "2026-11-21T07:00:00+0000: PCIe fatal timeout. "
+                "The vendor's catalogue names no action: open a support case with nvidia-bug-report: "
+                "docs/runbooks/gpu.md."
             ),
         ),
     ),
@@ -139,8 +144,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log does not reach back to the boot - Expected: the line with which the kernel starts or the driver is loaded ('NVRM: loading NVIDIA "
-                "UNIX') Actual: 3 lines without it. Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again."
+                "node01: kernel log does not reach back to the boot - Expected: the line with which the "
+                "kernel starts or the driver is loaded ('NVRM: loading NVIDIA "
+                "UNIX') Actual: 3 lines without it. Enlarge the journal (journald.conf SystemMaxUse, "
+                "RuntimeMaxUse), reboot, then run the gate again."
             ),
         ),
     ),
@@ -150,7 +157,8 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log unreadable - Expected: the kernel's messages since boot Actual: no line of a kernel log, but '-- No entries --' (exit code 0). "
+                "node01: kernel log unreadable - Expected: the kernel's messages since boot Actual: no "
+                "line of a kernel log, but '-- No entries --' (exit code 0). "
                 "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
             ),
         ),
@@ -187,7 +195,10 @@ CASES = [
         {"log": xid(79, "GPU has fallen off the bus.")},
         Outcome.ERROR,
         (
-            "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if that does not help, report a bug.",
+            (
+                "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run "
+                "the gate again; if that does not help, report a bug."
+            ),
         ),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
@@ -229,8 +240,10 @@ def test_verdict(case: Case) -> None:
 def test_harmless_events_are_noted_with_the_vendors_action() -> None:
     assert judge(GATE, CASES[0]).note == (
         "node01 gpu2: Xid 31 (GPU memory page fault) 1 time at 2026-11-21T05:30:15+0000, vendor's action RESTART_APP; "
-        "node01 gpu2: Xid 45 (Preemptive cleanup, due to previous errors) 1 time at 2026-11-21T05:30:16+0000, vendor's action WORKFLOW_XID_45; "
-        "node01 nvswitch3: SXid 22013 (Minion Link DLREQ interrupt) 3 times, last at 2026-11-21T04:10:52+0000, non-fatal"
+        "node01 gpu2: Xid 45 (Preemptive cleanup, due to previous errors) 1 time at "
+        "2026-11-21T05:30:16+0000, vendor's action WORKFLOW_XID_45; "
+        "node01 nvswitch3: SXid 22013 (Minion Link DLREQ interrupt) 3 times, last at "
+        "2026-11-21T04:10:52+0000, non-fatal"
     )
 
 
@@ -286,7 +299,10 @@ def test_the_last_recovery_action_counts() -> None:
 )
 def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: str) -> None:
     said = xid(154, f"GPU recovery action changed from 0x0 (None) to 0x{code} ({word})")
-    finding = f"node01 gpu1: Xid 154 (GPU recovery action changed) - Expected: None Actual: {word}, 1 time at 2026-11-21T07:00:00+0000. {step}"
+    finding = (
+        f"node01 gpu1: Xid 154 (GPU recovery action changed) - Expected: None Actual: {word}, 1 "
+        f"time at 2026-11-21T07:00:00+0000. {step}"
+    )
     check(GATE, Case(word, {"log": said}, Outcome.FAIL, (finding,)))
     assert recovery.ACTIONS[word] == step
 
@@ -294,7 +310,10 @@ def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: str
 def test_a_recovery_action_of_another_word_is_an_error() -> None:
     said = xid(154, "GPU recovery action changed from 0x0 (None) to 0x9 (Exorcise)")
     step = "Read the vendor's catalogue, run `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
-    finding = f"node01 gpu1: Xid 154: unknown recovery action - Expected: None Actual: Exorcise, 1 time at 2026-11-21T07:00:00+0000. {step}"
+    finding = (
+        "node01 gpu1: Xid 154: unknown recovery action - Expected: None Actual: Exorcise, 1 time "
+        f"at 2026-11-21T07:00:00+0000. {step}"
+    )
     check(GATE, Case("another word", {"log": said}, Outcome.ERROR, (finding,)))
 
 
@@ -307,16 +326,28 @@ GONE = (
 @pytest.mark.parametrize(
     ("lines", "where", "said"),
     [
-        (["NVRM: GPU 0000:43:00.0: GPU has fallen off the bus."], "node01 gpu1", "1 time at 2026-11-21T07:00:00+0000: GPU 0000:43:00.0: GPU has fallen off the bus"),
         (
-            ["NVRM: The NVIDIA GPU 0000:43:00.0", "NVRM: (PCI ID: 10de:2330) installed in this system has", "NVRM: fallen off the bus and is not responding to commands."],
+            ["NVRM: GPU 0000:43:00.0: GPU has fallen off the bus."],
+            "node01 gpu1",
+            "1 time at 2026-11-21T07:00:00+0000: GPU 0000:43:00.0: GPU has fallen off the bus",
+        ),
+        (
+            [
+                "NVRM: The NVIDIA GPU 0000:43:00.0",
+                "NVRM: (PCI ID: 10de:2330) installed in this system has",
+                "NVRM: fallen off the bus and is not responding to commands.",
+            ],
             "node01 gpu1",
             "1 time at 2026-11-21T07:00:00+0000: fallen off the bus and is not responding to commands",
         ),
-        (["NVRM: fallen off the bus and is not responding to commands."] * 2, "node01", "2 times, last at 2026-11-21T07:00:00+0000: fallen off the bus and is not responding to commands"),
+        (
+            ["NVRM: fallen off the bus and is not responding to commands."] * 2,
+            "node01",
+            ("2 times, last at 2026-11-21T07:00:00+0000: fallen off the bus and is not responding to commands"),
+        ),
     ],
     ids=["one line", "three lines", "no GPU named"],
-)  # fmt: skip
+)
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], where: str, said: str) -> None:
     log = Said(f"{NOISE}{''.join(f'2026-11-21T07:00:00+0000 node01 kernel: {line}{chr(10)}' for line in lines)}")
     if where == "node01":
@@ -345,8 +376,10 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], wher
 )
 def test_an_excerpt_of_a_log_is_an_error(log: str, actual: str) -> None:
     finding = (
-        "node01: kernel log is an excerpt - Expected: the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it "
-        f"Actual: {actual}. Give the whole log, not parts of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
+        "node01: kernel log is an excerpt - Expected: the driver's first line ('NVRM: loading "
+        "NVIDIA UNIX') and what came after it "
+        f"Actual: {actual}. Give the whole log, not parts of it. On a node: check that the driver "
+        "is loaded (`lsmod`), then run the gate again."
     )
     check(GATE, Case("excerpt", {"log": Said(log)}, Outcome.ERROR, (finding,)))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.model.outcome import Outcome
 from rackready_sim.faults import host, optics
@@ -61,7 +61,7 @@ def test_the_gate_of_firmware_blames_only_the_node_that_drifted(
     nodes["node01"].inject("bios-version")
     verdict = judged("group/host/validation/firmware", nodes)
     found, known = gate("group/host/validation/firmware"), facts(*nodes)
-    by_node = found.attribute(known, [Done(found.plan(known, list(nodes))[0], verdict)])
+    by_node = found.attribute(known, [FinishedRun(found.plan(known, list(nodes))[0], verdict)])
     assert {name: items[0].outcome for name, items in by_node.items()} == {
         "node01": Outcome.FAIL,
         "node02": Outcome.PASS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.host.machine import Node, facts
@@ -111,7 +111,7 @@ def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], 
         outputs[command.key] = replace(
             one.answer(command), **({"failure": "no answer"} if command.node == lost else {})
         )
-    by_node = made.attribute(known, [Done(run, made.evaluate(known, run, outputs))])
+    by_node = made.attribute(known, [FinishedRun(run, made.evaluate(known, run, outputs))])
     return {name: items[0] for name, items in by_node.items()}
 
 

@@ -199,8 +199,8 @@ TEXTS = [
         "chronyc",
         {"stdout": "C0000202,192.0.2.2,3\n"},
         (
-            "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields, "
-            "Expected: 14 (chronyc -c tracking). "
+            "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields "
+            "instead of 14 (chronyc -c tracking). "
             "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
         ),
     ),

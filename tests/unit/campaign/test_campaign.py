@@ -224,6 +224,13 @@ def test_the_plan_of_a_dry_run_is_in_the_document_and_only_there(tmp_path: Path)
     assert (shown[0]["plan"], "plan" in shown[1]) == ({"step": "look"}, False)
 
 
+def test_what_the_last_phase_found_is_in_the_document_with_its_code(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "s.sqlite")
+    result = {"outcome": "fail", "message": "m", "changed": False, "phase": "fabric", "findings": [{"code": "c"}]}
+    (shown,) = document("c1", summarise(ledger, ["node01"], {"node01": result}), seconds=1.0, resumed=False)["nodes"]
+    assert shown["findings"] == [{"code": "c"}]
+
+
 def test_a_node_drained_by_an_earlier_wave_that_the_campaign_never_came_to_is_said(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "s.sqlite")
     ledger.set_state("node02", NodeState.CERTIFIED, "drained: fabric is about to change: its ports on leaf01")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from rackready.campaign import drained_phase, fabric
 from rackready.campaign.drained_phase import Results, run_drained
-from rackready.campaign.fabric import ports_changed, run_fabric_drained
+from rackready.campaign.fabric import run_fabric_drained
+from rackready.design.pinned import site_of
+from rackready.design.switches import switch_config
+from rackready.drivers.switch.configure import PORTS
+from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,7 +138,13 @@ def test_a_dry_run_drains_nobody(monkeypatch: pytest.MonkeyPatch, ctx: PhaseCont
     assert world.drained == {}
 
 
-PORTS = {"swp1", "swp2", "swp3", "swp4"}
+ALL_PORTS = frozenset({"swp1", "swp2", "swp3", "swp4"})
+
+
+def ports_of(diff: str, ports: Collection[str]) -> set[str]:
+    """The ports that NVUE's driver sees changed by the commands of a difference."""
+    driver = CumulusNvue("leaf01", None)  # type: ignore[arg-type] # it asks the switch nothing
+    return driver.touched([line.lstrip("+- ") for line in diff.splitlines()], ports)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +155,16 @@ PORTS = {"swp1", "swp2", "swp3", "swp4"}
         ("+ nv set interface swp1-3 link state up", {"swp1", "swp2", "swp3"}),
         ("+ nv set interface swp1,swp4 link state up", {"swp1", "swp4"}),
         ("+ nv set interface swp2 link mtu 9216\n+ nv set interface swp3 type swp", {"swp2", "swp3"}),
-        ("+ nv set qos roce mode lossless", PORTS),
-        ("+ nv set bridge domain br_default vlan 901", PORTS),
-        ("+ nv set interface swp60 type swp", PORTS),
+        ("+ nv set qos roce mode lossless", ALL_PORTS),
+        ("+ nv set bridge domain br_default vlan 901", ALL_PORTS),
+        ("+ nv set interface swp60 type swp", ALL_PORTS),
         ("- nv unset interface swp13", set()),
         ("- nv unset interface swp2 bridge", {"swp2"}),
-        ("- nv unset qos roce", PORTS),
+        ("- nv unset qos roce", ALL_PORTS),
     ],
 )
 def test_which_ports_a_difference_is_about(diff: str, ports: set[str]) -> None:
-    assert ports_changed(diff, PORTS) == ports
+    assert ports_of(diff, ALL_PORTS) == ports
 
 
 class Fabric(World):
@@ -163,10 +175,12 @@ class Fabric(World):
     def switches(self, ctx: PhaseContext, names: list[str]) -> Results:
         if not ctx.check:
             self.done += names
-        return {
-            name: NodeResult(Outcome.PASS, changed=bool(self.diffs.get(name)), data={"diff": self.diffs.get(name, "")})
-            for name in names
-        }
+        return {name: self._preview(name, self.diffs.get(name, ""), site_of(ctx)) for name in names}
+
+    @staticmethod
+    def _preview(name: str, diff: str, site: Site) -> NodeResult:
+        ports = ports_of(diff, {port.name for port in switch_config(site, name).ports})
+        return NodeResult(Outcome.PASS, changed=bool(diff), data={"diff": "in any words", PORTS: sorted(ports)})
 
     def playbook(
         self, ctx: PhaseContext, _playbook: str, nodes: list[str], _more: dict[str, list[str]] | None = None

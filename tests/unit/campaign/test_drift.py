@@ -11,7 +11,7 @@ import pytest
 
 from rackready.campaign.drift import keys, roles, run, since, switches
 from rackready.campaign.drift.applied import PHASES, Applied, applied, roles_of, tuned
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.run import drift_run
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
@@ -22,7 +22,7 @@ from rackready.ledger.drift import append_runs, runs_of
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -101,9 +101,9 @@ def play(monkeypatch: pytest.MonkeyPatch, **results: NodeResult) -> dict[str, An
 
 def compared(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site, result: NodeResult
-) -> tuple[Found, dict[str, Any]]:
+) -> tuple[DriftReading, dict[str, Any]]:
     asked = play(monkeypatch, node01=result)
-    found = {"node01": Found()}
+    found = {"node01": DriftReading()}
     roles.compare_roles(ctx(paths), site, {"node01": Applied(("install", "optimize"))}, found)
     return found["node01"], asked
 
@@ -129,7 +129,8 @@ def test_roles_run_in_check_mode_and_name_their_phase(
 def test_a_failed_check_of_a_role_is_an_item_and_its_later_tasks_are_named_as_not_compared(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site
 ) -> None:
-    broken = [{"role": "base", "task": "preflight | Check the disk", "message": "Expected: 9 MiB Actual: 1 MiB. Free."}]
+    check = {"expected": "9 MiB", "actual": "1 MiB", "next_step": "Free."}
+    broken = [{"role": "base", "task": "preflight | Check the disk", "message": "in any words", "check": check}]
     found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
     (one,) = found.items
     assert (one.kind, one.expected, one.actual, one.next_step) == (DriftKind.CHECK, "9 MiB", "1 MiB", "Free.")
@@ -142,10 +143,11 @@ def test_a_failed_check_of_a_role_is_an_item_and_its_later_tasks_are_named_as_no
 def test_a_role_that_broke_otherwise_was_not_asked(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site
 ) -> None:
-    broken = [{"role": "base", "task": "limits | Apply", "message": "MODULE FAILURE: see stdout"}]
-    found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
-    assert found.items == []
-    assert found.not_asked == ["role base stopped at task limits | Apply: MODULE FAILURE: see stdout"]
+    for words in ("MODULE FAILURE: see stdout", "Expected: what a foreign role wants Actual: something else."):
+        broken = [{"role": "base", "task": "limits | Apply", "message": words}]
+        found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
+        assert found.items == []
+        assert found.not_asked == [f"role base stopped at task limits | Apply: {words}"]
 
 
 def test_a_node_that_ansible_could_not_reach_was_not_asked(
@@ -166,7 +168,7 @@ def test_host_keys_are_compared_without_a_login(monkeypatch: pytest.MonkeyPatch,
         return shown[target.name]
 
     monkeypatch.setattr(keys, "shown_key", look)
-    found = {name: Found() for name in ("node01", "node02", "node03", "node04")}
+    found = {name: DriftReading() for name in ("node01", "node02", "node03", "node04")}
     assert keys.compare_keys(site, paths, found) == ["node01"]
     (changed,) = found["node02"].items
     assert (changed.kind, changed.name) == (DriftKind.HOST_KEY, "SSH host key")
@@ -175,11 +177,11 @@ def test_host_keys_are_compared_without_a_login(monkeypatch: pytest.MonkeyPatch,
     assert found["node02"].not_asked[0].endswith("no login was tried: nothing else was compared")
     assert "SSH host key not pinned" in found["node03"].not_asked[0]
     assert "no answer" in found["node04"].not_asked[0]
-    assert found["node01"] == Found()
+    assert found["node01"] == DriftReading()
 
 
 def test_a_switch_that_was_never_configured_is_not_asked(paths: EnvPaths, site: Site, ledger: Ledger) -> None:
-    found = {"leaf01": Found()}
+    found = {"leaf01": DriftReading()}
     switches.compare_switches(site, paths, ledger, found)
     assert found["leaf01"].not_asked == ["leaf01: rackready did not configure it yet. Run `rackready fabric`."]
 
@@ -195,7 +197,7 @@ def test_an_item_names_the_last_campaign_and_the_first_drift_run(ledger: Ledger)
     ):
         row = report.model_copy(update={"asked": asked, "items": items})
         append_runs(ledger, f"d{number}", float(number), "", [row.model_dump(mode="json")])
-    now = Run(run="d5", at="now")
+    now = WhenSeen(run="d5", at="now")
     old, new, part = since.with_history(
         ledger, "node01", ["node01"], [item(), item("other"), item("BIOS", phase="")], now
     )
@@ -218,7 +220,7 @@ class World:
         monkeypatch.setattr(run, "compare_readings", lambda *_: None)
         monkeypatch.setattr(run, "compare_switches", lambda *_: None)
 
-    def roles(self, ctx: PhaseContext, _site: Site, done: dict[str, Applied], found: dict[str, Found]) -> None:
+    def roles(self, ctx: PhaseContext, _site: Site, done: dict[str, Applied], found: dict[str, DriftReading]) -> None:
         assert ctx.check
         self.asked += list(done)
         for node in done:
@@ -242,7 +244,7 @@ def test_a_run_is_recorded_and_its_exit_code_tells(
     (one,) = found.reports[0].items
     assert one.next_step == "`rackready deploy --env sim --limit node01` puts it right."
     assert (one.first_seen, one.last_without and one.last_without.run) == (
-        Run(run="drift-2", at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.at))),
+        WhenSeen(run="drift-2", at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.at))),
         "drift-1",
     )
     assert [row.run for row in runs_of(ledger, "node01")] == ["drift-2", "drift-1"]

@@ -12,11 +12,11 @@ import pytest
 
 from rackready.campaign.drift import readings
 from rackready.campaign.drift.applied import PHASES, Applied
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.readings import Compared, compare_readings
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import Done, Gate, Run
+from rackready.gates.base import FinishedRun, Gate, Run
 from rackready.gates.gpu.ecc import ECC_MODE, ECC_UNCORRECTED
 from rackready.gates.gpu.settings import COMPUTE_MODE, PERSISTENCE, POWER_LIMIT
 from rackready.handover.certificate import issue
@@ -51,13 +51,13 @@ class World:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
 
-    def gate(self, gate: Gate, nodes: list[str]) -> list[Done]:
+    def gate(self, gate: Gate, nodes: list[str]) -> list[FinishedRun]:
         self.ran.append(gate.id)
         verdict = self.verdicts.get(gate.id, Verdict(outcome=Outcome.PASS))
-        return [Done(Run(id="r", target="node01", nodes=tuple(nodes), commands=()), verdict)]
+        return [FinishedRun(Run(id="r", target="node01", nodes=tuple(nodes), commands=()), verdict)]
 
-    def ask(self, *phases: str) -> Found:
-        found = {"node01": Found()}
+    def ask(self, *phases: str) -> DriftReading:
+        found = {"node01": DriftReading()}
         compare_readings(self.around, {"node01": Applied(phases or PHASES)}, found)
         return found["node01"]
 
@@ -100,7 +100,7 @@ def rows(items: list[DriftItem]) -> list[tuple[str, str, str, str]]:
 
 def test_a_node_as_it_was_has_no_item_and_nothing_is_recorded(world: World) -> None:
     certified(world)
-    assert world.ask() == Found(boot_id="b1")
+    assert world.ask() == DriftReading(boot_id="b1")
     assert "node/host/sanity/kernel-settings" in world.ran
     assert "group/host/validation/firmware" not in world.ran, "without a baseline it compares nodes with each other"
     assert not {gate for gate in world.ran if "/performance/" in gate or "/stress/" in gate}
@@ -179,5 +179,5 @@ def test_a_gate_that_could_not_judge_was_not_asked(world: World) -> None:
 
 
 def test_a_node_without_a_driver_is_not_read(world: World) -> None:
-    assert world.ask("fabric") == Found()
+    assert world.ask("fabric") == DriftReading()
     assert world.ran == []

@@ -18,7 +18,7 @@ from rackready.design.site import load_site
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.records.node_parts import Seen
+from rackready.gates.records.node_parts import PartsReading
 from rackready.handover import look as looking
 from rackready.handover.certify import entries
 from rackready.handover.policy import looks
@@ -115,7 +115,7 @@ class Rack:
 
     def seen_now(
         self, _ctx: object, site: object, nodes: list[str]
-    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, PartsReading | Finding]]:
         unsaid = Finding(
             where="x",
             what="parts that were seen before cannot be read",
@@ -124,7 +124,7 @@ class Rack:
             next_step="Look.",
         )
         return self.fingerprints(site, None, nodes), {
-            node: unsaid if node in self.hidden else Seen("d") for node in nodes if node not in self.unread
+            node: unsaid if node in self.hidden else PartsReading("d") for node in nodes if node not in self.unread
         }
 
     def gates(

@@ -11,9 +11,9 @@ from rackready.campaign.evidence_plan import (
     LOOKED_BEFORE,
     MEASURED,
     EvidencePlan,
+    EvidenceReadings,
+    EvidenceStep,
     NodeEvidence,
-    Seen,
-    Step,
     plan,
     possible_partners,
     told,
@@ -48,18 +48,18 @@ def refuse(node: str) -> NodeEvidence:
 
 
 def planned(*evidence: NodeEvidence, busy: tuple[str, ...] = (), **more: object) -> EvidencePlan:
-    return plan(replace(Seen(evidence, min_nodes=NEEDS, busy=frozenset(busy)), **more))  # type: ignore[arg-type]
+    return plan(replace(EvidenceReadings(evidence, min_nodes=NEEDS, busy=frozenset(busy)), **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("item", "step", "outcome", "message"),
     [
-        (keep("n1"), Step.KEEP, Outcome.PASS, LOOKED_BEFORE),
-        (look("n1"), Step.LOOK, Outcome.PASS, "would be looked at again; its evidence under load still counts"),
-        (measure("n1", ALONE), Step.MEASURE, Outcome.NOT_RUN, "would be measured under load: n1: too old"),
+        (keep("n1"), EvidenceStep.KEEP, Outcome.PASS, LOOKED_BEFORE),
+        (look("n1"), EvidenceStep.LOOK, Outcome.PASS, "would be looked at again; its evidence under load still counts"),
+        (measure("n1", ALONE), EvidenceStep.MEASURE, Outcome.NOT_RUN, "would be measured under load: n1: too old"),
         (
             refuse("n1"),
-            Step.REFUSE,
+            EvidenceStep.REFUSE,
             Outcome.FAIL,
             (
                 "n1 gpu2: NVLink down (a fail on record is not measured again: once it is repaired, run "
@@ -69,7 +69,7 @@ def planned(*evidence: NodeEvidence, busy: tuple[str, ...] = (), **more: object)
     ],
 )
 def test_the_evidence_of_a_node_decides_its_step(
-    item: NodeEvidence, step: Step, outcome: Outcome, message: str
+    item: NodeEvidence, step: EvidenceStep, outcome: Outcome, message: str
 ) -> None:
     found = planned(item)
     assert found.nodes["n1"][0] is step
@@ -85,7 +85,7 @@ def test_a_node_that_cannot_be_asked_is_left_alone(more: dict[str, object], mess
     evidence = [measure("n1", ALONE)] if "unknown" in more else []
     found = planned(*evidence, **more)
     ((node, (step, why)),) = found.nodes.items()
-    assert (step, why, found.drain, found.after({}).measure) == (Step.LEAVE, message, {}, {})
+    assert (step, why, found.drain, found.after({}).measure) == (EvidenceStep.LEAVE, message, {}, {})
     assert found.settled()[node].message == message
 
 

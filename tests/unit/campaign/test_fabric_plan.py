@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.fabric_plan import FabricPlan, Seen, Work, plan, told
+from rackready.campaign.fabric_plan import FabricPhasePlan, FabricReadings, FabricWork, plan, told
 from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -28,9 +28,9 @@ def planned(
     switches: Results | None = None,
     ports: dict[str, list[str]] | None = None,
     nics: Results | None = None,
-) -> FabricPlan:
+) -> FabricPhasePlan:
     looked = dict.fromkeys((node for node in asked if node in busy), PASS) | (nics or {})
-    seen = Seen(
+    seen = FabricReadings(
         asked,
         frozenset({*ours, *asked}),
         BEHIND,
@@ -43,7 +43,7 @@ def planned(
     return plan(seen)
 
 
-def short(work: Work) -> tuple[list[str], list[str], list[str], list[str]]:
+def short(work: FabricWork) -> tuple[list[str], list[str], list[str], list[str]]:
     return work.run, sorted(work.same), sorted(work.left), work.elsewhere
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign import reboot
-from rackready.campaign.reboot import REBOOT, Nodes, Reason, Results, Seen, parsed, run_with_reboot
+from rackready.campaign.reboot import REBOOT, BootReading, Nodes, Reason, Results, parsed, run_with_reboot
 from rackready.drivers.process import Interrupted
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -40,10 +40,10 @@ class Rack(Nodes):
         if not self.in_vain:
             self.reasons.pop(node, None)
 
-    def look(self, node: str) -> Seen:
+    def look(self, node: str) -> BootReading:
         if node in self.down:
-            return Seen(failure="no answer")
-        return Seen(f"boot-{self.boots[node]}", self.reasons.get(node, ()))
+            return BootReading(failure="no answer")
+        return BootReading(f"boot-{self.boots[node]}", self.reasons.get(node, ()))
 
     def reboot(self, node: str) -> None:
         self.done.append(node)
@@ -259,4 +259,4 @@ def test_an_unread_node_is_an_error(world: World) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "other"}', '{"format": "rackready/reboot-reasons/v1"}'])
 def test_something_else_than_the_document_is_no_answer(text: str) -> None:
-    assert parsed(text) == Seen(failure="no document about its boot")
+    assert parsed(text) == BootReading(failure="no document about its boot")

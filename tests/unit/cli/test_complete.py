@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rackready.cli import main
+
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("ansible", "pulumi", "dbos", "sqlalchemy", "paramiko", "netmiko", "rackready.gates.engine.registry")
 """What completion must not import: a person waits for it."""
@@ -28,6 +30,8 @@ def checkout(tmp_path: Path) -> Path:
             f"{text}\ntemplates: {{racks: {{t: {{nodes: [{{name: '{{rack}}-n[1-2]'}}]}}}}}}\n", encoding="utf-8"
         )
     (tmp_path / "inventories/empty").mkdir()
+    (tmp_path / "inventories/lab/profiles/platform").mkdir(parents=True)
+    (tmp_path / "inventories/lab/profiles/platform/lab_box.yml").touch()
     return tmp_path
 
 
@@ -78,8 +82,28 @@ def offered(checkout: Path, line: str) -> list[str]:
         ("rackready repair --env prod ", ["a1-n1", "a1-n2", "a2-n1", "a2-n2"]),
         (
             "rackready deploy --env lab --limit node01,node02,n",
-            ["node01,node02,node01", "node01,node02,node02", "node01,node02,node03"],
+            ["node01,node02,node03"],
         ),
+        ("rackready deploy --env lab --limit node01,", ["node01,node02", "node01,node03"]),
+        (
+            "rackready gate evaluate node/gpu/stress/burn --set ",
+            ["skips=", "power_s=", "stress_s=", "least_clock_mhz="],
+        ),
+        (
+            "rackready gate evaluate node/gpu/stress/burn --set power_s=9 --set ",
+            ["skips=", "stress_s=", "least_clock_mhz="],
+        ),
+        ("rackready gate evaluate node/gpu/stress/burn --set p", ["power_s="]),
+        ("rackready gate evaluate --set p", []),
+        ("rackready gate show node/gpu/stress/burn --profile h100", ["h100_nvl", "h100_pcie", "h100_sxm"]),
+        ("rackready gate evaluate --env lab --profile lab_", ["lab_box"]),
+        ("rackready gate run --local --profile dgx_h", ["dgx_h100", "dgx_h200"]),
+        ("rackready gate run --set qu", ["quick"]),
+        ("rackready evidence export-kit out --set qu", ["quick"]),
+        ("rackready profile learn --local --like dgx_h1", ["dgx_h100"]),
+        ("rackready size serve --on l40", ["l40s"]),
+        ("rackready help handover", ["handover"]),
+        ("rackready help racks.nodes.bmc.p", ["racks.nodes.bmc.port", "racks.nodes.bmc.password"]),
         ("rackready help exit", ["exit-codes"]),
         ("rackready repair --env nowhere n", []),
         ("rackready repair --env empty n", []),
@@ -138,3 +162,29 @@ def test_the_shell_can_be_told(checkout: Path) -> None:
     shown = ask(checkout, _RACKREADY_COMPLETE="source_bash")
     assert shown.returncode == 0
     assert "_RACKREADY_COMPLETE=complete_bash" in shown.stdout
+
+
+@pytest.mark.parametrize("home", ["/dev/null", None])
+def test_a_home_folder_that_cannot_be_used_is_named(
+    home: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without HOME, a user whom the system does not know has no home folder."""
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    if home is None:
+        monkeypatch.delenv("HOME", raising=False)
+    else:
+        monkeypatch.setenv("HOME", home)
+        monkeypatch.setattr(Path, "home", lambda: Path(home))
+    assert main.run(["--install-completion", "bash"]).code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"--install-completion - Expected: a home folder that can be written to Actual: HOME={home or 'not set'}, "
+    )
+    assert said.endswith(
+        "Set HOME, or add the output of `rackready --show-completion` to a file that your shell reads.\n"
+    )
+    assert "Traceback" not in said

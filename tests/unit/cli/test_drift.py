@@ -10,10 +10,10 @@ import pytest
 
 from rackready.campaign.drift import run as drift
 from rackready.campaign.drift.run import DriftRun
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 Call = Callable[..., tuple[int, str, str]]
-FIRST = Run(run="drift-1", at="2026-11-25T10:00:00Z")
+FIRST = WhenSeen(run="drift-1", at="2026-11-25T10:00:00Z")
 ITEM = DriftItem(
     kind=DriftKind.PACKAGE,
     name="libnccl2",
@@ -22,7 +22,7 @@ ITEM = DriftItem(
     source="role cuda_toolkit",
     phase="install",
     next_step="`rackready deploy --env sim --limit node01` puts it right.",
-    since=Run(run="sim-7", at="2026-11-24T10:00:00Z"),
+    since=WhenSeen(run="sim-7", at="2026-11-24T10:00:00Z"),
     first_seen=FIRST,
 )
 BIOS = ITEM.model_copy(
@@ -37,7 +37,7 @@ def report(name: str, *items: DriftItem, **more: Any) -> DriftReport:
 
 def answer(monkeypatch: pytest.MonkeyPatch, *reports: DriftReport, left_out: tuple[str, ...] = ()) -> None:
     found = DriftRun("drift-2", 1_795_000_000.0, 1.5, reports, left_out)
-    monkeypatch.setattr(drift, "drift_run", lambda *_: found)
+    monkeypatch.setattr(drift, "drift_run", lambda *_, **_options: found)
 
 
 def test_no_drift_is_0(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,7 @@ def test_json_has_every_field_typed(call: Call, monkeypatch: pytest.MonkeyPatch)
     answer(monkeypatch, report("node01", ITEM), report("leaf01", target="switch", compared=["fabric"]))
     code, out, _ = call("drift", "--output", "json")
     document = json.loads(out)
+    assert document.pop("log").endswith("/.rackready/sim/logs/drift-2/rackready.log")
     assert code == 1
     assert {key: value for key, value in document.items() if key not in {"nodes", "switches"}} == {
         "env": "sim",

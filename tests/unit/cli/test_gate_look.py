@@ -126,6 +126,22 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         assert words in out
 
 
+def test_explain_joins_the_lines_of_a_paragraph_and_says_nothing_twice(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", "node/gpu/sanity/ecc", "--profile", "dgx_h100")
+    title = "ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its lifetime."
+    assert out.count(title) == 1
+    assert "``" not in out
+    assert "  input enabled = true: ECC must be on" in out
+    document = json.loads(
+        call("gate", "explain", "node/gpu/sanity/ecc", "--profile", "dgx_h100", "--output", "json")[1]
+    )
+    rules = next(part for text in document["how"] for part in text.split("\n\n") if part.startswith("Rules: "))
+    assert "\n" not in rules
+    assert rules.endswith("limits as DCGM has them.")
+    shown = out[out.index("Rules: ") :].partition("\n\n")[0]
+    assert (" ".join(shown.split()), max(map(len, shown.splitlines())) <= 120) == (rules, True)
+
+
 def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", INVENTORY, "--profile", "dgx_h100")
     lines = out.splitlines()
@@ -400,7 +416,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
 ) -> None:
     none = (
         f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was changed.\n  no such file. "
-        "Start one from inventories/example/site.yml.\n"
+        "Name an environment with --env: sim.\n"
     )
     outside = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,20 @@ def test_nodes_out_of_production_are_measured(world: World) -> None:
     assert (world.asked, world.measured) == (["node02"], ["node02"])
 
 
+@pytest.mark.parametrize("verbose", [(), ("-v",)])
+def test_a_run_has_a_log_that_v_shows(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], verbose: tuple[str, ...]
+) -> None:
+    assert call(LOADS, "--node", "node02", *verbose, "--output", "json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["log"] == f"{tmp_path}/.rackready/sim/logs/{document['campaign']}/rackready.log"
+    line = f"rackready gate run {LOADS} --env sim: begins"
+    assert line in Path(document["log"]).read_text(encoding="utf-8")
+    assert (f"cli: {line}" in said.err) is bool(verbose)
+    assert world.measured == ["node02"]
+
+
 def test_a_gate_that_only_looks_runs_everywhere(world: World) -> None:
     world.busy, world.unknown = {"node01"}, {"node02"}
     assert call("node/gpu/sanity/inventory") == 0
@@ -108,3 +123,21 @@ def test_a_gate_of_the_site_that_does_not_exist_is_refused_before_anything_is_do
         "Correct it." in " ".join((said.out + said.err).replace("\u2502", " ").split())
     )
     assert world.measured == []
+
+
+@pytest.mark.usefixtures("world")
+def test_a_set_shows_its_gates_and_every_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gates = {"node/gpu/sanity/ecc": "pass", "node/gpu/sanity/xid": "fail", "node/host/sanity/clock": "error"}
+    found = ["node01 gpu3: XID 79", "node01: chronyc is not installed"]
+    result = NodeResult(Outcome.FAIL, found[0], data={"gates": gates, "findings": found})
+    monkeypatch.setattr(validate, "run_gates", lambda *_, **__: {"node01": result})
+    assert call("node/gpu/sanity/ecc", "node/gpu/sanity/xid", "node/host/sanity/clock", "--node", "node01") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "node01: fail (1 pass, 1 fail, 1 error)",
+        "  fail    node/gpu/sanity/xid",
+        "  error   node/host/sanity/clock",
+        "  node01 gpu3: XID 79",
+        "  node01: chronyc is not installed",
+    ]

@@ -126,3 +126,36 @@ def test_an_installation_without_documents_says_so(
     topics.cache_clear()
     code, _, err = outside("help", "epoch")
     assert (code, "docs/ - Expected: beside the package" in err, "Install rackready again." in err) == (2, True, True)
+
+
+def test_a_link_shows_its_words_and_its_target() -> None:
+    text = "See [the plan](../howto/plan.md#power), [there](#here), [NVIDIA](https://nvidia.example/x) and [`a`](a)."
+    assert documents._plain(text, "reference/glossary.md") == (
+        "See the plan (docs/howto/plan.md#power), there, NVIDIA (https://nvidia.example/x) and `a` (docs/reference/a)."
+    )
+
+
+def test_links_of_pages_name_files_that_exist() -> None:
+    text = "\n".join(topic.text() for topic in topics() if topic.kind in {"page", "term", "runbook", "finding"})
+    found = set(re.findall(r"\((docs/[^)#]+)", text))
+    assert len(found) > 5
+    assert [name for name in found if not (ROOT / name).exists()] == []
+
+
+def test_a_paragraph_is_one_line_and_code_stays() -> None:
+    text = "Short\nlines.\n\n- item\n  goes on\n- next\n\n```sh\na\nb\n```\n| x |\n| y |\n\nEnd\nhere."
+    assert documents._joined(text).split("\n")[:-1] == [
+        "Short lines.",
+        "",
+        "- item goes on",
+        "- next",
+        "",
+        "```sh",
+        "a",
+        "b",
+        "```",
+        "| x |",
+        "| y |",
+        "",
+        "End here.",
+    ]

@@ -44,3 +44,10 @@ def test_other_phases_know_no_again(asked: list[dict[str, Any]], command: str, p
     assert call(command) == 0
     assert asked[0]["phases"] == phases
     assert call(command, "--again") == 2
+
+
+def test_certificate_verify_has_no_dry_run_and_shows_every_step(asked: list[dict[str, Any]]) -> None:
+    """A look is what it records and judges: without one there is nothing to show."""
+    assert call("certificate", "verify", "-v") == 0
+    assert (asked[0]["check"], asked[0]["verbose"]) == (False, True)
+    assert call("certificate", "verify", "--check") == 2

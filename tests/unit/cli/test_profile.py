@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rackready.cli import profile
+from rackready.model.problems import RackreadyError
 from tests.unit.design.learning.machines import two_gpus
 
 Call = Callable[..., tuple[int, str, str]]
@@ -64,6 +65,15 @@ def test_a_value_that_nobody_gives_is_not_invented(call: Call, tmp_path: Path, m
     assert not written(tmp_path).exists()
 
 
+def test_what_was_asked_is_in_a_log(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, two_gpus())
+    code, out, err = call(*LEARN, "-v", "--output", "json")
+    log = Path(json.loads(out)["log"])
+    assert (code, log.name, log.is_relative_to(tmp_path / ".rackready/sim/logs")) == (1, "rackready.log", True)
+    assert "rackready profile learn --local --env sim: begins" in log.read_text(encoding="utf-8")
+    assert "cli: rackready profile learn --local --env sim: begins" in err
+
+
 def test_json_holds_the_text_the_questions_and_what_is_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, two_gpus())
     code, out, _ = call(*LEARN, "--output", "json")
@@ -93,6 +103,17 @@ def test_an_unknown_node_is_refused(call: Call) -> None:
     code, _, err = call("profile", "learn", "node77", "--env", "sim")
     assert code == 2
     assert "profile learn node77 - Expected: a node of " in err
+
+
+def test_a_refused_login_is_quoted_without_an_expected_of_its_own() -> None:
+    refused = "node01: login as root - Expected: accepted Actual: refused. Check access.user."
+    with pytest.raises(RackreadyError) as caught:
+        profile._parsed("node01", "", refused)
+    assert str(caught.value) == (
+        "node01 - Expected: what ondevice/platform_parts.py prints "
+        "Actual: node01: login as root: refused (expected: accepted). Check access.user. "
+        "Check that the node is up and accepts logins (`rackready doctor`)."
+    )
 
 
 def test_a_machine_without_an_answer_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,12 @@ def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:
 def test_a_refusal_is_one_json_document_when_json_is_wanted(size: Size) -> None:
     code, out, _ = size("serve", "--config", L8, "--kv", "int4", "--output", "json")
     assert code == 2
-    assert json.loads(out) == {
-        "error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."
-    }
+    found = json.loads(out)
+    assert found["error"] == "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."
+    assert (found["code"], found["where"], found["expected"], found["actual"], found["next_step"]) == (
+        "refused",
+        "--kv int4",
+        "one of bf16, fp16, fp8, int8",
+        "int4",
+        "Choose one of them.",
+    )

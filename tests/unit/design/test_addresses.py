@@ -219,7 +219,7 @@ REFUSED = [
                 }
             ]
         },
-        "racks[0]: rack middle has no index, and no number in its name to derive addresses from. Add an index.",
+        "racks[0].index: is required and missing: the name middle has no number to derive addresses from. Add it.",
     ),
     (
         {"racks": [{**rack(1), "su": 1}, {**rack(62), "su": 1}]},

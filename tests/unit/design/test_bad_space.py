@@ -102,13 +102,23 @@ def test_space_is_refused(name: str, mistake: Change, text: str) -> None:
     ("name", "own", "held"),
     [
         (B200, change("networks.storage.pool", "8.8.0.0/16"), ["8.8.0.0/15"]),
+        (B200, change("networks.storage.pool", "8.8.0.0/16"), ["8.8.0.0/17", "8.8.128.0/17"]),
         (B200, change("networks.storage.pool", "100.64.0.0/16"), []),
         (LAB, change("racks.0.nodes.0.bmc.address", {"first": "127.0.0.11"}), []),
     ],
-    ids=["declared", "shared", "a tunnel's end"],
+    ids=["declared", "declared in two parts", "shared", "a tunnel's end"],
 )
 def test_space_of_the_site_is_taken(name: str, own: Change, held: list[str]) -> None:
     document = example(name)
     own(document)
     document["public_space"] = held
     parse(document)
+
+
+def test_an_address_may_be_in_space_that_is_written_wrongly() -> None:
+    document = example(B200)
+    change("networks.storage.pool", "8.8.0.0/16")(document)
+    document["public_space"] = ["8.8.0.0/16x", "9.0.0.0/8"]
+    assert refusals(document) == [
+        "public_space[0]: Input is not a valid IPv4 network - Actual: '8.8.0.0/16x'. Correct it."
+    ]

@@ -84,7 +84,7 @@ def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
 @pytest.mark.parametrize("key", ["by", "reason"])
 def test_what_nobody_sees_is_no_name_and_no_reason(key: str, words: str, expected: str) -> None:
     assert refusals({**GOOD, key: words}) == [
-        f"gates.disabled[0].{key}: Value error, Expected: {expected} - Actual: {words!r}. Correct it."
+        f"gates.disabled[0].{key}: Expected: {expected} Actual: {words!r}. Correct it."
     ]
 
 

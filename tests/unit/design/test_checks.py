@@ -120,7 +120,7 @@ PLACES: list[tuple[str, Change, str]] = [
     (
         MIXED,
         change("racks.0.nodes.0.unit", None),
-        "racks[0].nodes[0]: metal node train-1 has no unit. Add the rack unit where it is mounted.",
+        "racks[0].nodes[0].unit: is required and missing. Add the rack unit where the node is mounted.",
     ),
     (
         MIXED,
@@ -130,7 +130,7 @@ PLACES: list[tuple[str, Change, str]] = [
     (
         MIXED,
         change("racks.1.nodes.1.host", None),
-        "racks[1].nodes[1]: virtual node vm-a03 has no host. Add the metal node that it runs on.",
+        "racks[1].nodes[1].host: is required and missing. Add the metal node that the virtual node runs on.",
     ),
     (
         MIXED,
@@ -244,7 +244,7 @@ NETWORKS: list[tuple[str, Change, str]] = [
     (
         B200,
         change("networks.underlay.links", "numbered"),
-        "networks.underlay: Value error, links: numbered needs a pool. Correct it.",
+        "networks.underlay: links: numbered needs a pool. Correct it.",
     ),
     (
         B200,

@@ -250,17 +250,14 @@ ADDRESSES: list[tuple[str, Change, str]] = [
         B200,
         change("templates.racks.gpu.cooling", {"kind": "air", "liquid_share": 0.5, "max_liquid_kw": 40}),
         (
-            "templates.racks.gpu.cooling: Value error, kind: air has no liquid_share and no max_liquid_kw - "
+            "templates.racks.gpu.cooling: kind: air has no liquid_share and no max_liquid_kw - "
             "Expected: kind: hybrid, or none of them"
         ),
     ),
     (
         B200,
         change("templates.racks.gpu.cooling", {"kind": "liquid", "max_air_kw": 10}),
-        (
-            "templates.racks.gpu.cooling: Value error, kind: liquid has no max_air_kw - "
-            "Expected: kind: hybrid, or none of them"
-        ),
+        ("templates.racks.gpu.cooling: kind: liquid has no max_air_kw - Expected: kind: hybrid, or none of them"),
     ),
 ]
 

@@ -178,3 +178,12 @@ def test_a_port_that_the_server_does_not_have_is_no_crash_of_the_plan() -> None:
     with pytest.raises(SiteInvalidError) as caught:
         parse(document)
     assert [problem.path for problem in with_plan(caught.value).problems] == ["nic_plans[0].unused[0].name", "plan"]
+
+
+def test_a_device_may_serve_a_rack_that_was_removed() -> None:
+    document = example("gb200-nvl72-8-racks")
+    document["racks"].append({"name": "r09", "template": 7, "nodes": "none"})
+    document["devices"][0]["serves"] = ["r[01-09]"]
+    found = refusals(document)
+    assert found
+    assert not [text for text in found if text.startswith("devices")], found

@@ -396,16 +396,16 @@ def test_switches_without_a_slot_are_a_problem() -> None:
             "oob",
             {"uplinks": 0},
             (
-                "other_fabrics[2]: Value error, uplinks - Expected: uplinks with spine or uplink_to, and none without "
+                "other_fabrics[2]: uplinks - Expected: uplinks with spine or uplink_to, and none without "
                 "Actual: one of them alone"
             ),
         ),
         (
             "storage",
             {"uplinks": 31},
-            "other_fabrics[1]: Value error, uplinks: 31 over 2 spines - Expected: a number that 2 divides Actual: 31",
+            "other_fabrics[1]: uplinks: 31 over 2 spines - Expected: a number that 2 divides Actual: 31",
         ),
-        ("oob", {"peer_links": 1}, "other_fabrics[2]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1"),
+        ("oob", {"peer_links": 1}, "other_fabrics[2]: peer_links - Expected: leafs: 2 Actual: leafs: 1"),
     ],
 )
 def test_slips_are_named(name: str, fields: dict[str, Any], expected: str) -> None:

@@ -92,7 +92,8 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
         "no-bmc",
         change("devices.1.bmc", None),
         [
-            f"{HERE}[{k}].pdu: pdu2 has no bmc - Expected: the Redfish service that switches its outlets. "
+            f"{HERE}[{k}].pdu: bmc of pdu2 is required and missing - "
+            "Expected: the Redfish service that switches its outlets. "
             "Add bmc to the device, or remove the outlets of the node."
             for k in range(3, 6)
         ],

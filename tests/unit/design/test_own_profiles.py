@@ -13,13 +13,15 @@ import pytest
 import yaml
 
 from rackready.cli.doctor_profiles import site_profiles
+from rackready.cli.doctor_scene import Scene
 from rackready.design.facts import desired_digest, node_facts
+from rackready.design.own_profiles import Own
 from rackready.design.pinned import digest, edited, pin, pinned_file, read_pinned, site_of
 from rackready.design.plan import plan_site
 from rackready.design.site import load_site
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
-from rackready.model.problems import SiteInvalidError
+from rackready.model.problems import Problem, SiteInvalidError
 from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
 
@@ -148,15 +150,34 @@ def test_consequences_of_a_broken_profile_are_not_reported(paths: EnvPaths) -> N
     assert refused(paths) == ["inventories/lab/profiles/gpu/h100_lab.yml: power: is required and missing. Add it."]
 
 
+def test_a_consequence_is_one_whatever_its_words_are() -> None:
+    broken = Own(broken=frozenset({("platform", "lab_box")}))
+    assert broken.follows(Problem("racks", "in other words", profile=("platform", "lab_box")))
+    text = "platform profile 'lab_box' does not exist - Expected: one of dgx_h100."
+    assert not broken.follows(Problem("racks", text)), "words alone decide nothing"
+    assert not broken.follows(Problem("racks", text, profile=("switch", "lab_box")))
+
+
 def test_doctor_names_them_and_what_they_hide(paths: EnvPaths) -> None:
-    site = load_site("lab", root=paths.root)
-    assert site_profiles(site) == (Outcome.PASS, "none: all profiles are packaged")
+    scene = Scene(paths, None)
+    assert site_profiles(scene) == (Outcome.PASS, "none: all profiles are packaged")
     own(paths, "platform", "dgx_h100", rack_units=7)
     own(paths, "platform", "lab_box", like="dgx_h100")
-    assert site_profiles(load_site("lab", root=paths.root)) == (
+    assert site_profiles(scene) == (
         Outcome.PASS,
         "2 in profiles/: platform/dgx_h100, platform/lab_box; they replace packaged profiles: platform/dgx_h100",
     )
+
+
+def test_doctor_shows_the_errors_of_a_wrong_profile(paths: EnvPaths) -> None:
+    own(paths, "platform", "lab_box", like="dgx_h100", rack_units=..., gpus="eight")
+    outcome, text = site_profiles(Scene(paths, None))
+    assert outcome is Outcome.FAIL
+    file = "inventories/lab/profiles/platform/lab_box.yml"
+    assert [line.partition(" - ")[0] for line in text.splitlines()] == [
+        f"{file}: gpus: Input should be a valid integer, unable to parse string as an integer",
+        f"{file}: rack_units: is required and missing. Add it.",
+    ]
 
 
 def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPaths) -> None:

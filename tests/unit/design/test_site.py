@@ -164,7 +164,7 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.0.bmc.password", {}),
-        "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env. Correct it.",
+        "racks[0].nodes[0].bmc.password: give exactly one of file and env. Correct it.",
     ),
     (
         change("handover.kind", "lsf"),
@@ -265,9 +265,38 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         load_site("x", site_file=site, root=tmp_path)
 
 
-def test_absent_site_file_names_the_example(tmp_path: Path) -> None:
-    with pytest.raises(SiteInvalidError, match=r"no such file\. Start one from inventories/example/site\.yml\."):
-        load_site("x", root=tmp_path)
+@pytest.mark.parametrize(
+    ("env", "known", "text"),
+    [
+        (
+            "x",
+            (),
+            "no such file. {root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one.",
+        ),
+        (
+            "x",
+            ("example",),
+            "no such file. To begin, run `cp -r inventories/example inventories/x` and edit its site.yml.",
+        ),
+        (
+            "sim",
+            ("example", "lab", "prod"),
+            (
+                "no such file. Without --env and ENV, the environment is sim. "
+                "Name an environment with --env: lab, prod; "
+                "or run `cp -r inventories/example inventories/sim` and edit its site.yml."
+            ),
+        ),
+        ("x", ("prod",), "no such file. Name an environment with --env: prod."),
+    ],
+)
+def test_an_absent_site_file_names_the_next_step(env: str, known: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    for name in known:
+        (tmp_path / "inventories" / name).mkdir(parents=True)
+        (tmp_path / "inventories" / name / "site.yml").touch()
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site(env, root=tmp_path)
+    assert [str(problem) for problem in caught.value.problems] == [text.format(root=tmp_path)]
 
 
 def test_overlay_merges_named_lists_by_name(raw: dict[str, Any]) -> None:
@@ -297,11 +326,8 @@ def test_overlay_file_is_read_by_the_loader(tmp_path: Path, raw: dict[str, Any])
 @pytest.mark.parametrize("user", ["carol:s3cret@", "carol@", ":s3@cret@"])
 def test_credentials_in_the_mirror_s_url_are_refused_and_not_shown(raw: dict[str, Any], user: str) -> None:
     raw["software"]["mirror"]["url"] = f"http://{user}192.0.2.2:8080/a"
-    words = (
-        "Value error, has a user or password - Expected: a URL without credentials: put them in apt's auth.conf on "
-        "the nodes"
-    )
-    assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'http://***@192.0.2.2:8080/a'. Correct it."]
+    words = "has a user or password - Expected: a URL without credentials: put them in apt's auth.conf on the nodes"
+    assert refusals(raw) == [f"software.mirror.url: {words} Actual: 'http://***@192.0.2.2:8080/a'. Correct it."]
     raw["software"]["mirror"]["url"] = f"ftp://{user}192.0.2.2"
     words = r"String should match pattern '^(https?|file)://\S+$'"
     assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'ftp://***@192.0.2.2'. Correct it."]

@@ -139,7 +139,7 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
         (
             "other_fabrics.1.leafs",
             1,
-            "other_fabrics[1]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1. Correct it.",
+            "other_fabrics[1]: peer_links - Expected: leafs: 2 Actual: leafs: 1. Correct it.",
         ),
         (
             "other_fabrics.0.rate",

@@ -47,6 +47,7 @@ def judge(*lines: str, nodes: list[str] | None = None) -> tuple[Events, list[tup
 
 
 BOTH = {"node01": 1, "node02": 1}
+CHECK = {"expected": "GPUs", "actual": "none", "next_step": "Look."}
 
 
 def test_unchanged_and_changed_nodes_pass_with_their_counts() -> None:
@@ -123,13 +124,41 @@ def test_a_failed_task_that_a_rescue_took_over_is_kept_and_so_are_later_differen
 def test_failed_task_names_node_phase_task_and_reason() -> None:
     words = "Expected: package lists signed by the mirror's key Actual: EXPKEYSIG 1234 rackready. Renew it."
     events, told = judge(
-        event("runner_on_failed", "node02", msg=words), stats(ok=BOTH, failures={"node02": 1}, processed=BOTH)
+        event("runner_on_failed", "node02", msg=words, check=CHECK),
+        stats(ok=BOTH, failures={"node02": 1}, processed=BOTH),
     )
     assert events.result("node01").outcome is Outcome.PASS
     bad = events.result("node02")
     assert bad.outcome is Outcome.FAIL
     assert bad.message == f'node02: install: task "nvidia_driver : install | Install exact version" failed - {words}'
     assert told[-1] == ("node02", bad.message, "error")
+
+
+@pytest.mark.parametrize("words", ["Expected: GPUs Actual: none. Look.", "GPUs are wanted, none is there. Look."])
+def test_a_check_is_told_from_other_failures_by_its_data_and_not_by_its_words(words: str) -> None:
+    events, _ = judge(
+        event("runner_on_failed", "node01", msg=words, check=CHECK),
+        event("runner_on_failed", "node02", msg=words),
+        stats(failures=BOTH, processed=BOTH),
+    )
+    ours, foreign = events.result("node01"), events.result("node02")
+    assert ours.message.endswith(f"failed - {words}")
+    assert ours.data["broken"][0]["check"] == CHECK
+    assert foreign.message.endswith(
+        f"failed - Expected: the task succeeds Actual: {words.rstrip('.')}. See /logs/install.log."
+    )
+    assert "check" not in foreign.data["broken"][0]
+
+
+def test_a_check_with_a_loop_keeps_the_values_of_its_first_bad_round() -> None:
+    rounds = [
+        event("runner_item_on_failed", "node01", msg=f"round {one}", check=CHECK | {"actual": one}) for one in "ab"
+    ]
+    last = event("runner_on_failed", "node01", msg="One or more items failed")
+    events, _ = judge(*rounds, last, stats(failures={"node01": 1}, processed=BOTH))
+    result = events.result("node01")
+    assert result.message.endswith("failed - round a; round b")
+    assert result.data["broken"][0]["check"]["actual"] == "a"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +236,7 @@ def test_module_s_own_words_about_a_full_disk_win_over_ansible_s_exception() -> 
         "Expected: room on the node's disk for the packages Actual: No space left on device (/var/cache/apt has 0 "
         "MiB free of 2 MiB). Free disk space."
     )
-    failed = event("runner_on_failed", "node02", msg=words, exception="(traceback unavailable)")
+    failed = event("runner_on_failed", "node02", msg=words, check=CHECK, exception="(traceback unavailable)")
     events, _ = judge(failed, stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH))
     assert events.result("node02").message.endswith(f"failed - {words}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackready.drivers.ansible_items import check_of, items_of
+from rackready.drivers.ansible_items import check_in, check_of, items_of
 
 TASK = "service | Start it"
 
@@ -80,15 +80,24 @@ def test_a_change_of_which_nothing_is_known_is_named_by_its_task() -> None:
 
 
 def test_a_failed_check_of_a_role_is_a_difference_and_another_failure_is_not() -> None:
-    words = "Expected: mode Enabled on 8 GPUs Actual: Disabled, Enabled. Check `journalctl -u x` on the node."
-    assert check_of("verify | Check", words) == {
+    given = {
+        "expected": "mode Enabled on 8 GPUs",
+        "actual": "Disabled, Enabled",
+        "next_step": "Check `journalctl -u x` on the node.",
+    }
+    check = check_in({"failed": True, "msg": "in any words", "check": given})
+    assert check is not None
+    assert check_of("verify | Check", check) == {
         "kind": "check",
         "name": "verify | Check",
         "expected": "mode Enabled on 8 GPUs",
         "actual": "Disabled, Enabled",
         "next_step": "Check `journalctl -u x` on the node.",
     }
-    bare = check_of("t", "Expected: 8.5 GPUs Actual: 7.5.")
-    assert bare is not None
-    assert (bare["expected"], bare["actual"], bare["next_step"]) == ("8.5 GPUs", "7.5", "")
-    assert check_of("verify | Check", "MODULE FAILURE: see stdout") is None
+    assert check_in({"check": {"expected": "8.5 GPUs", "actual": "7.5"}}) == {
+        "expected": "8.5 GPUs",
+        "actual": "7.5",
+        "next_step": "",
+    }
+    for foreign in ({"msg": "Expected: 8.5 GPUs Actual: 7.5."}, {"check": True}, {"check": {"rc": 1}}, {}):
+        assert check_in(foreign) is None

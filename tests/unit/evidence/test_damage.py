@@ -93,6 +93,7 @@ def test_damage_costs_one_gate_of_one_node_and_is_named(store: EvidenceStore, le
         f"node01: evidence of {GATE} is damaged (record {bad.id}) - Expected: {expected} Actual: {actual}. "
         "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
     )
+    assert found[GATE].verdict.findings[0].code == "evidence-damaged"
     assert store.valid("node02", "d1", fingerprint("node02")) == {GATE: neighbour}
     assert store.records() == [other, neighbour]
     assert store.newest(GATE) == {"node02": neighbour}
@@ -195,7 +196,7 @@ def test_a_fail_whose_record_is_damaged_stands_until_the_node_is_repaired(store:
     bad, later = store.append(on("node01", outcome=Outcome.FAIL), on("node01"))
     spoil(ledger, bad, record="{}")
     found = store.valid("node01", "d1", fingerprint(), fails_since=0.0)[GATE]
-    assert found.verdict.outcome is Outcome.FAIL
+    assert (found.verdict.outcome, found.verdict.findings[0].code) == (Outcome.FAIL, "evidence-damaged-fail")
     assert (
         found.verdict.findings[0].next_step
         == "A fail was recorded and stands: when the node is repaired, `rackready repair node01 --reason '...'`."
@@ -240,7 +241,8 @@ def test_a_damaged_output_is_moved_out_of_the_way_and_kept(
     file = raw_file(tmp_path, digest)
     file.write_bytes(damaged)
     finding = store.valid("node01", "d1")[GATE].verdict.findings[0]
-    assert (finding.what, finding.expected) == (
+    assert (finding.code, finding.what, finding.expected) == (
+        "evidence-output-lost",
         f"evidence of {GATE} lost a raw output (record {good.id})",
         "the output that it was judged from",
     )

@@ -8,6 +8,7 @@ import pytest
 
 from rackready.evidence.faults import Faults
 from rackready.evidence.seen import seen
+from rackready.model.outcome import Finding
 
 NVLINK, DISKS = "node/gpu/sanity/nvlink", "node/host/sanity/disks"
 WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b", None)}
@@ -15,19 +16,13 @@ WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b",
 
 def finding(
     where: str, what: str = "NVLink down", actual: str = "17", step: str = "Power the node off and on."
-) -> dict[str, str]:
-    return {
-        "code": "nvlink-inactive",
-        "where": where,
-        "what": what,
-        "expected": "18",
-        "actual": actual,
-        "next_step": step,
-    }
+) -> dict[str, Any]:
+    found = {"code": "nvlink-inactive", "where": where, "what": what, "expected": "18", "actual": actual}
+    return Finding.model_validate(found | {"next_step": step}).model_dump(mode="json")
 
 
 def gate(
-    name: str, outcome: str, *findings: dict[str, str], pending: bool = False, note: str | None = None
+    name: str, outcome: str, *findings: dict[str, Any], pending: bool = False, note: str | None = None
 ) -> dict[str, Any]:
     return {
         "gate": name,
@@ -80,6 +75,13 @@ def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_ste
         "rack-a": [{"node": "node01", "unit": 7}, {"node": "node02", "unit": 13}],
         "rack-b": [{"node": "node03", "unit": None}],
     }
+
+
+def test_whose_a_finding_is_does_not_depend_on_its_words() -> None:
+    reworded = finding("node01 gpu2") | {"where": "node01: the third GPU"}
+    other = finding("node02 gpu2") | {"where": "node01 gpu2, as node02 sees it"}
+    (group,) = page(node("node01", "fail", gate(NVLINK, "fail", reworded, other)))["groups"]
+    assert [place["parts"] for place in group["places"]] == [[": the third GPU", "node01 gpu2, as node02 sees it"]]
 
 
 def test_places_that_differ_say_each_what_was_found_and_what_to_do() -> None:

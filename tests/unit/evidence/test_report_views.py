@@ -8,7 +8,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.evidence import heat
-from rackready.evidence.bounds import Bound, label
+from rackready.evidence.bounds import ShownBound, label
 from rackready.evidence.distribution import Strip, describe, picture
 from rackready.evidence.units import Units
 
@@ -242,7 +242,10 @@ def test_a_difference_of_less_than_a_hundredth_stands_not_apart() -> None:
 
 
 def test_bounds_of_parts_of_a_report_are_put_together() -> None:
-    one, other = Bound("floor", "ge", 456.0, 456.0, "GB/s", ["a"]), Bound("floor", "ge", 440.0, 440.0, "GB/s", ["b"])
+    one, other = (
+        ShownBound("floor", "ge", 456.0, 456.0, "GB/s", ["a"]),
+        ShownBound("floor", "ge", 440.0, 440.0, "GB/s", ["b"]),
+    )
     one.take(other)
     assert (one.low, one.high, one.sources) == (440.0, 456.0, ["a", "b"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.switch.apply import OPERATION, Difference, apply_config, differences
+from rackready.drivers.switch.apply import OPERATION, ApplyResult, ConfigDifference, apply_config, differences
 from rackready.drivers.switch.base import SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.nvue_text import document, expand_commands
@@ -30,7 +30,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open(tmp_path / "state.sqlite")
 
 
-def _apply(fake: FakeNvue, config: SwitchConfig, ledger: Ledger, **options: bool) -> object:
+def _apply(fake: FakeNvue, config: SwitchConfig, ledger: Ledger, **options: bool) -> ApplyResult:
     return apply_config(CumulusNvue("leaf01", fake), config, ledger, settle_s=0, **options)
 
 
@@ -59,8 +59,8 @@ def test_differences_name_wanted_and_applied_values_and_change_nothing(config: S
     fake.applied.pop(next(iter(settings_of("nv set interface swp4 link mtu 9216"))))
     fake.sent.clear()
     assert differences(driver, config, ledger) == [
-        Difference(setting, removes=False, wanted="9216", actual="1500"),
-        Difference("nv set interface swp4 link mtu 9216", removes=False, wanted="9216", actual="none"),
+        ConfigDifference(setting, removes=False, wanted="9216", actual="1500"),
+        ConfigDifference("nv set interface swp4 link mtu 9216", removes=False, wanted="9216", actual="none"),
     ]
     assert all(command.startswith(("nv show", "nv config show")) for command in fake.sent), fake.sent
 
@@ -89,7 +89,16 @@ def test_a_check_changes_nothing_and_shows_the_difference(config: SwitchConfig, 
     applied = _apply(fake, config, ledger, check=True)
     assert applied.changed
     assert "+ nv set interface swp1 bridge domain br_default access 901" in applied.diff
+    assert set(applied.ports) == {port.name for port in config.ports}
     assert not [command for command in fake.sent if "set" in command.split()[1] or "apply" in command]
+
+
+def test_a_check_names_the_ports_that_would_change_as_data(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    _apply(fake, config, ledger)
+    assert _apply(fake, config, ledger, check=True) == ApplyResult(changed=False)
+    fake.applied[("nv", "set", "interface", "swp3", "link", "mtu")] = "1500"
+    assert _apply(fake, config, ledger, check=True).ports == ("swp3",)
 
 
 def test_older_release_takes_the_older_syntax(config: SwitchConfig, ledger: Ledger) -> None:

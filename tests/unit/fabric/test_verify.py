@@ -11,8 +11,10 @@ import pytest
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.remote import Answer
+from rackready.drivers.switch import findings
 from rackready.drivers.switch.agreement import _End, judge, parse_host
-from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchState
+from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchRevertedError, SwitchState
+from rackready.drivers.switch.configure import _each
 from rackready.drivers.switch.nvue_text import (
     compact,
     expand_commands,
@@ -26,6 +28,7 @@ from rackready.drivers.switch.nvue_text import (
 from rackready.drivers.switch.session import SwitchUnreachableError, split_output
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_config, verify_links
 from rackready.model.outcome import Outcome
+from rackready.model.phase import FINDINGS, NodeResult
 
 ROOT = Path(__file__).resolve().parents[3]
 MAP = {dscp: dscp // 8 for dscp in range(64)}
@@ -151,6 +154,75 @@ def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) ->
     result = judge("node01", [_End(config, state)], parse_host("node01", answer(document(pfc=[]))), 9000)
     assert result.outcome is Outcome.FAIL
     assert "node01 enp94s0np0 and leaf01 swp4: PFC priorities differ" in result.message
+    assert [(found["code"], found["where"]) for found in result.data[FINDINGS]] == [
+        ("cable-pfc-differs", f"node01 {port.netdev} and leaf01 {port.name}")
+        for port in config.ports
+        if port.node == "node01"
+    ]
+
+
+CODES: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("switch-port-vlan", {"vlan": 902}, {}),
+    ("switch-port-mtu", {"mtu": 1500}, {}),
+    ("switch-port-off", {"admin_up": False}, {}),
+    ("switch-link-down", {"link_up": False}, {}),
+    ("switch-roce-off", {}, {"enabled": False}),
+    ("switch-dscp-trust", {}, {"trusts_dscp": False}),
+    ("switch-pfc-priorities", {}, {"pfc": frozenset({4})}),
+    ("switch-dscp-priority", {}, {"dscp_priority": MAP | {26: 0}}),
+]
+
+
+@pytest.mark.parametrize(("code", "port", "roce"), CODES)
+def test_a_difference_of_a_switch_has_its_code(
+    config: SwitchConfig, state: SwitchState, code: str, port: dict[str, object], roce: dict[str, object]
+) -> None:
+    state.ports["swp1"] = replace(state.ports["swp1"], **port)
+    changed = replace(state, roce=replace(ROCE, **roce))
+    assert [found.code for found in [*verify_config(config, changed), *verify_links(config, changed)]] == [code]
+
+
+@pytest.mark.parametrize(
+    ("code", "change"),
+    [
+        ("cable-pfc-differs", {"pfc": frozenset()}),
+        ("cable-trust-differs", {"trust": "pcp"}),
+        ("cable-dscp-differs", {"dscp_priority": MAP | {26: 4}}),
+        ("cable-global-pause", {"global_pause": True}),
+        ("cable-mtu-differs", {"mtu": 1500}),
+    ],
+)
+def test_a_difference_between_both_ends_has_its_code(
+    config: SwitchConfig, state: SwitchState, code: str, change: dict[str, object]
+) -> None:
+    found = verify_agreement("leaf01", state, config.ports[0], replace(HOST, **change), 9000)
+    assert [one.code for one in found] == [code]
+
+
+def test_what_has_no_place_to_compare_has_its_code(config: SwitchConfig, state: SwitchState) -> None:
+    host = parse_host("node01", answer(document()))
+    assert isinstance(host, dict)
+    del host["enp24s0np0"]
+    ends = [_End(config, state)]
+    judged = [judge("node01", ends, host, 9000), judge("node09", ends, {}, 9000)]
+    judged.append(judge("node01", ends, parse_host("node01", answer("")), 9000))
+    assert [[found["code"] for found in one.data[FINDINGS]] for one in judged] == [
+        ["cable-interface-missing"],
+        ["fabric-no-cable"],
+        ["fabric-node-unread"],
+    ]
+    del state.ports["swp2"]
+    assert verify_config(config, state)[0].code == "switch-port-missing"
+
+
+def test_findings_of_a_refused_switch_are_in_its_result() -> None:
+    found = findings.PORT_MTU.found("leaf01 swp1", "9216 bytes", "1500 bytes")
+
+    def refuse(_name: str) -> NodeResult:
+        raise SwitchRevertedError("in any words", [found])
+
+    (result,) = _each(["leaf01"], refuse).values()
+    assert (result.outcome, [one["code"] for one in result.data[FINDINGS]]) == (Outcome.ERROR, ["switch-port-mtu"])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.records.fingerprint import Unreached
-from rackready.gates.records.node_parts import SEEN, Seen
+from rackready.gates.records.node_parts import SEEN, PartsReading
 from rackready.handover import certify, verify
 from rackready.handover.certificate import folder
 from rackready.handover.certify import entries, run_certify
@@ -41,7 +41,7 @@ class Rack:
     """What a look finds; None: a pass, which is recorded."""
     driver: str = "580"
     parts: str = "d1"
-    seen: Seen | Finding = field(default_factory=lambda: Seen("d1"))
+    seen: PartsReading | Finding = field(default_factory=lambda: PartsReading("d1"))
     looked: int = 0
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Rack:
 
     def seen_now(
         self, _ctx: object, _site: object, _nodes: list[str]
-    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, PartsReading | Finding]]:
         return {"node01": self.print()}, {"node01": self.seen}
 
     def looking(self, ctx: PhaseContext, counts: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
@@ -184,14 +184,14 @@ def test_another_driver_voids_it(rack: Rack) -> None:
 def test_another_part_voids_it_and_is_named(rack: Rack) -> None:
     rack.measured("c2")
     rack.certify()
-    rack.seen = Seen("d2", ("memory module DIMM_P0_C1 was 64 GB A, is 64 GB B",))
+    rack.seen = PartsReading("d2", ("memory module DIMM_P0_C1 was 64 GB A, is 64 GB B",))
     again = "Run `rackready deploy`: it measures again what is void, and certifies the node."
     assert rack.verify() == NodeResult(
         Outcome.ERROR,
         "node01: certificate - Expected: made for the parts that it has now "
         f"Actual: memory module DIMM_P0_C1 was 64 GB A, is 64 GB B. {again}",
     )
-    rack.seen = Seen("d2")
+    rack.seen = PartsReading("d2")
     assert f"Actual: list of parts d2, certified d1. {again}" in rack.verify("c4").message, "said again by every run"
 
 
@@ -202,8 +202,8 @@ def test_evidence_that_aged_voids_it(rack: Rack) -> None:
     found = rack.verify()
     assert found.outcome is Outcome.ERROR
     assert (
-        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1 - "
-        "Expected: measured after the node's last change" in found.message
+        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1: "
+        "measured before it (expected: measured after the node's last change). " in found.message
     )
 
 

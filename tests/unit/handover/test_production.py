@@ -193,7 +193,7 @@ def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_
         False,
         (
             "node01: jobs on it - Expected: known from the scheduler "
-            "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
+            "Actual: Slurm controller 192.0.2.5:22: SSH: y (expected: x). "
             "Nothing was changed. Run again once it answers."
         ),
     )

@@ -228,7 +228,7 @@ def test_a_scheduler_that_does_not_answer_stops_it_for_a_node_that_was_handed_ov
         world.retire()
     assert str(caught.value) == (
         "node01: jobs on it - Expected: known from the scheduler "
-        "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
+        "Actual: Slurm controller 192.0.2.5:22: SSH: y (expected: x). "
         "Nothing was changed. Run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], NodeState.READY)

@@ -155,8 +155,8 @@ def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> No
             {"url": "postgresql://me:hunter2@host/db"},
             "url: unknown key. Correct its spelling or remove it; docs/howto/postgresql.md lists the keys.",
         ),
-        ({"tls": "verify-ca"}, "Value error, tls: verify-ca needs ca"),
-        ({"certificate": "me.pem"}, "Value error, give certificate and private_key together, or neither"),
+        ({"tls": "verify-ca"}, "tls: verify-ca needs ca"),
+        ({"certificate": "me.pem"}, "give certificate and private_key together, or neither"),
         (
             {"tls": "prefer"},
             "tls: Input should be 'verify-full', 'verify-ca' or 'disable' - Actual: 'prefer'. Correct it.",

@@ -60,6 +60,15 @@ SPARSE = {
 """What data sheets print with 2:4 sparsity. A profile must hold half of it."""
 
 
+def raw_figures(document: object) -> Iterator[dict[str, Any]]:
+    if isinstance(document, dict):
+        if {"value", "unit", "source"} <= document.keys():
+            yield document
+        document = list(document.values())
+    for item in document if isinstance(document, list) else []:
+        yield from raw_figures(item)
+
+
 def figures(model: BaseModel, where: str) -> Iterator[tuple[str, Figure]]:
     if isinstance(model, Figure):
         yield where, model
@@ -93,6 +102,20 @@ def test_every_figure_has_a_source_of_substance(family: str) -> None:
             assert len(figure.source) >= 15, f"{where}: {figure.source}"
             assert "(memory)" not in figure.source, where
             assert figure.value > 0, where
+
+
+def test_what_is_computed_says_so_as_data() -> None:
+    """Readers of a profile's file see a source; programs see the field, and the two agree."""
+    for file in sorted(PROFILES.rglob("*.yml")):
+        for found in raw_figures(yaml.safe_load(file.read_text(encoding="utf-8"))):
+            assert str(found["source"]).startswith("derived") == found.get("derived", False), f"{file.name}: {found}"
+
+
+def test_a_site_s_profile_of_before_the_field_is_read() -> None:
+    old = {"value": 2047, "unit": "W", "source": "derived: 4 x 300 W"}
+    assert Figure.model_validate(old).derived
+    assert not Figure.model_validate(old | {"derived": False}).derived
+    assert not Figure.model_validate(old | {"source": "its vendor's datasheet"}).derived
 
 
 @pytest.mark.parametrize("gpu", GPUS)
@@ -195,11 +218,8 @@ def test_an_unknown_number_format_is_refused() -> None:
 
 
 def test_a_stem_that_is_not_the_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        loader.yaml,
-        "safe_load",
-        lambda _text: yaml.load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader),
-    )
+    other = yaml.safe_load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"))
+    monkeypatch.setattr(loader.yaml, "load", lambda *_args, **_named: other)
     with pytest.raises(
         RackreadyError,
         match=r"^profiles/gpu/l4.yml: id - Expected: l4 Actual: l40s. Make the id equal to the file's stem.$",

@@ -214,3 +214,15 @@ def test_a_nodes_system_is_compared_with_the_sets(name: str, version: str, major
     assert found == wanted
     sets = [item for item in SETS if loader.software(item).os == found]
     assert sets == ([f"hgx-r580-{wanted}"] if wanted in PUBLISHED else [])
+
+
+def test_a_key_given_twice_is_refused_with_its_lines() -> None:
+    text = (Path(loader.__file__).parent / "software/hgx-r580-debian12.yml").read_text(encoding="utf-8").rstrip("\n")
+    with pytest.raises(loader.ProfileInvalidError) as caught:
+        loader._parse("profiles/software/lab.yml", f"{text}\nid: other\n", SoftwareProfile)
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines, 1) if line.startswith("id:"))
+    assert str(caught.value) == (
+        "profiles/software/lab.yml - Expected: a SoftwareProfile "
+        f"Actual: key 'id' is given twice, in lines {first} and {len(lines) + 1}. Correct the file."
+    )

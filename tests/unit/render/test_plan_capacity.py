@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import capacity
 from rackready.model.facility import Facility, Feed, PowerNode
 from rackready.render.plan_html import plan_html, shown_losses
@@ -55,7 +55,9 @@ def test_complete_sums_are_highest_ones_and_no_loss_is_not_a_pass() -> None:
 def test_page_says_at_least_and_not_judged() -> None:
     models = (DeviceModel("dual", 2, 2000.0, psus=2, psu_min=1), DeviceModel("odd", 1, None, psus=2, psu_min=1))
     feeds = tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=60, volts=415) for name in "ab")
-    rack = RackInput("r1", tuple(Device(model.id, model, 1 + 2 * number) for number, model in enumerate(models)), feeds)
+    rack = RackInput(
+        "r1", tuple(PoweredDevice(model.id, model, 1 + 2 * number) for number, model in enumerate(models)), feeds
+    )
     report = capacity(
         [rack], Facility(pue=1.5, power=[PowerNode(name=f"rpp-{name}", kind="rpp", rating_kw=100) for name in "ab"])
     )

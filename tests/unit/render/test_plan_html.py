@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import capacity
 from rackready.design.topology.types import EndpointLink, FabricPlan, TopoSwitch
 from rackready.model.facility import Facility, Feed, PowerNode
@@ -26,7 +26,7 @@ def feeds(side: int = 1) -> tuple[Feed, ...]:
 
 def rack(number: int, side: int = 1) -> RackInput:
     return RackInput(
-        f"r{number:04d}", tuple(Device(f"r{number:04d}-n{k}", DGX, 1 + 8 * k) for k in range(4)), feeds(side)
+        f"r{number:04d}", tuple(PoweredDevice(f"r{number:04d}-n{k}", DGX, 1 + 8 * k) for k in range(4)), feeds(side)
     )
 
 
@@ -72,7 +72,10 @@ def test_every_rack_is_named_and_alike_ones_share_a_picture() -> None:
 
 
 def test_devices_of_racks_alike_are_named_by_the_first_and_the_last() -> None:
-    racks = [RackInput(f"net{n}", (Device(f"leaf-{n}", DGX, 1), Device("same", ODD, 40, "device"))) for n in (1, 2, 3)]
+    racks = [
+        RackInput(f"net{n}", (PoweredDevice(f"leaf-{n}", DGX, 1), PoweredDevice("same", ODD, 40, "device")))
+        for n in (1, 2, 3)
+    ]
     text = page(racks)
     assert ">leaf-1 .. leaf-3  dgx_h100<" in text
     assert ">same  odd<" in text
@@ -80,7 +83,7 @@ def test_devices_of_racks_alike_are_named_by_the_first_and_the_last() -> None:
 
 def test_names_are_escaped_everywhere() -> None:
     evil = '<b onload="x">&'
-    item = RackInput(evil, (Device(evil, DGX, 1), Device(evil, ODD, None, "device")), feeds())
+    item = RackInput(evil, (PoweredDevice(evil, DGX, 1), PoweredDevice(evil, ODD, None, "device")), feeds())
     text = plan_html(evil, capacity([item], facility()), [item], None, [Problem(evil, evil, evil)], {evil: evil})
     assert evil not in text
     assert "<b onload" not in text
@@ -99,7 +102,7 @@ def test_problems_and_facts_of_others_are_shown() -> None:
 
 
 def test_missing_figures_are_called_not_published() -> None:
-    text = page([RackInput("r1", (Device("x", ODD, 1), Device("y", DGX, 2)), feeds())])
+    text = page([RackInput("r1", (PoweredDevice("x", ODD, 1), PoweredDevice("y", DGX, 2)), feeds())])
     assert '<td class="n">10.2+</td>' in text
     assert "not published" in text
     assert ">None<" not in text

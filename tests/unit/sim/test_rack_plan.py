@@ -10,7 +10,7 @@ import pytest
 from rackready.model.site import Site
 from rackready_sim.definition import site_without_overlay
 from rackready_sim.errors import SimError
-from rackready_sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates, subnet_candidates
+from rackready_sim.plan import RackPlan, build_plan, choose_subnet, clone_id, loopback_candidates, subnet_candidates
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBNET = IPv4Network("10.64.7.0/24")
@@ -22,11 +22,11 @@ def site() -> Site:
 
 
 @pytest.fixture(scope="module")
-def plan(site: Site) -> Plan:
+def plan(site: Site) -> RackPlan:
     return build_plan(site, clone="ab12cd", subnet=SUBNET, loopback="127.9.8")
 
 
-def test_machines_have_the_addresses_that_their_kind_has(plan: Plan) -> None:
+def test_machines_have_the_addresses_that_their_kind_has(plan: RackPlan) -> None:
     assert {name: machine.address for name, machine in plan.machines.items()} == {
         "mirror": "10.64.7.2",
         "slurmctl": "10.64.7.5",
@@ -46,12 +46,12 @@ def test_machines_have_the_addresses_that_their_kind_has(plan: Plan) -> None:
     assert plan.machines["node01"].container == "rr-ab12cd-node01"
 
 
-def test_interface_names_fit_the_kernel(plan: Plan) -> None:
+def test_interface_names_fit_the_kernel(plan: RackPlan) -> None:
     longest = max(f"{plan.bridge}-{machine.octet}r16" for machine in plan.machines.values())
     assert len(longest) <= 15
 
 
-def test_rails_one_to_four_go_to_the_first_leaf(plan: Plan) -> None:
+def test_rails_one_to_four_go_to_the_first_leaf(plan: RackPlan) -> None:
     cables = plan.cables["node02"]
     assert [(cable.rail, cable.switch, cable.port) for cable in cables] == [
         *((rail, "leaf01", f"swp{rail + 4}") for rail in range(1, 5)),

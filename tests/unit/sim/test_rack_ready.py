@@ -10,19 +10,19 @@ import pytest
 from rackready_sim import ready
 from rackready_sim.definition import site_without_overlay
 from rackready_sim.errors import SimError
-from rackready_sim.plan import Plan, build_plan
+from rackready_sim.plan import RackPlan, build_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def plan() -> Plan:
+def plan() -> RackPlan:
     return build_plan(
         site_without_overlay(ROOT, "sim"), clone="ab12cd", subnet=IPv4Network("10.64.7.0/24"), loopback="127.9.8"
     )
 
 
-def test_every_machine_but_the_nodes_is_waited_for(plan: Plan) -> None:
+def test_every_machine_but_the_nodes_is_waited_for(plan: RackPlan) -> None:
     asked: list[tuple[str, int]] = []
     late = {("10.64.7.22", 22): 2}
 
@@ -37,7 +37,7 @@ def test_every_machine_but_the_nodes_is_waited_for(plan: Plan) -> None:
     assert asked.count(("10.64.7.21", 22)) == 1
 
 
-def test_who_stays_silent_is_named(plan: Plan) -> None:
+def test_who_stays_silent_is_named(plan: RackPlan) -> None:
     with pytest.raises(
         SimError,
         match=r"all of it answers within 0 s Actual: silent: leaf02 \(10\.64\.7\.22:22\)\. "

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rackready.drivers.switch.apply import OPERATION
-from rackready.ledger.store import Entry, Ledger
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.phase import PhaseContext
 from rackready.paths import EnvPaths
 
@@ -39,7 +39,7 @@ def applied(ledger: Ledger, node: str) -> Applied:
     return Applied(tuple(phase for phase in PHASES if phase in phases), done[-1].desired if done else "")
 
 
-def switch_applied(ledger: Ledger, switch: str) -> Entry | None:
+def switch_applied(ledger: Ledger, switch: str) -> LedgerEntry | None:
     """Return the newest change that rackready made on a switch and confirmed, None when there is none."""
     done = [entry for entry in ledger.entries(switch) if entry.operation == OPERATION and entry.status == "done"]
     return done[-1] if done else None

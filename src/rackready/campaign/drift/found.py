@@ -8,7 +8,7 @@ from rackready.model.drift import DriftItem
 
 
 @dataclass(slots=True)
-class Found:
+class DriftReading:
     """``not_asked``: what could not be compared, and why. ``notes``: what a reader should know beside the items."""
 
     items: list[DriftItem] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.first_contact import shown_key
 from rackready.drivers.ssh.pins import fingerprint, pinned
@@ -17,7 +17,7 @@ from rackready.paths import EnvPaths
 _WORKERS = 16
 
 
-def compare_keys(site: Site, paths: EnvPaths, found: Mapping[str, Found]) -> list[str]:
+def compare_keys(site: Site, paths: EnvPaths, found: Mapping[str, DriftReading]) -> list[str]:
     """Add a changed host key to what was found, and return the nodes that can be logged in to."""
     targets = [node_target(site, node, paths.known_hosts) for node in found]
     with ThreadPoolExecutor(max_workers=max(1, min(len(targets), _WORKERS))) as pool:
@@ -25,7 +25,7 @@ def compare_keys(site: Site, paths: EnvPaths, found: Mapping[str, Found]) -> lis
     return [target.name for target, same in zip(targets, good, strict=True) if same]
 
 
-def compare_key(target: SshTarget, found: Found) -> bool:
+def compare_key(target: SshTarget, found: DriftReading) -> bool:
     """Add a host key that is not the pinned one to what was found; return whether the host shows the pinned key."""
     wanted = pinned(target.known_hosts, target.host)
     if not wanted:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rackready.campaign.drift.applied import Applied
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.design.check_gates import today
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.bmc.connection import Bmcs, sites_of
@@ -70,7 +70,7 @@ class Compared:
     store: EvidenceStore
 
 
-def compare_readings(around: Compared, applied: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+def compare_readings(around: Compared, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]) -> None:
     """Add what gates and the fingerprint show on nodes with an installed driver. Nothing is loaded or recorded."""
     nodes = [node for node, item in applied.items() if "install" in item.phases]
     if not nodes:
@@ -81,7 +81,9 @@ def compare_readings(around: Compared, applied: Mapping[str, Applied], found: Ma
         _gates(around, connection, {node: applied[node] for node in nodes}, found)
 
 
-def _fingerprints(around: Compared, connection: Connection, nodes: list[str], found: Mapping[str, Found]) -> None:
+def _fingerprints(
+    around: Compared, connection: Connection, nodes: list[str], found: Mapping[str, DriftReading]
+) -> None:
     for node, now in gather(connection, around.site, nodes).items():
         if isinstance(now, Finding):
             found[node].not_asked.append(str(now))
@@ -127,7 +129,7 @@ def _rebooted(store: EvidenceStore, node: str, now: Fingerprint) -> list[str]:
     return [f"booted since it was last measured ({records[-1].finished:%Y-%m-%d %H:%M} UTC)"]
 
 
-def _parts(around: Compared, connection: Connection, nodes: list[str], found: Mapping[str, Found]) -> None:
+def _parts(around: Compared, connection: Connection, nodes: list[str], found: Mapping[str, DriftReading]) -> None:
     for node, changes in compare(connection, around.site, around.store, around.ledger, nodes).items():
         if isinstance(changes, Finding):
             found[node].not_asked.append(str(changes))
@@ -150,7 +152,7 @@ def _part(change: Change) -> DriftItem:
 
 
 def _gates(
-    around: Compared, connection: Connection, applied: Mapping[str, Applied], found: Mapping[str, Found]
+    around: Compared, connection: Connection, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
 ) -> None:
     facts = site_facts(around.site, list(applied))
     runner = Runner(connection, facts, lambda _gate, _attempt: None, bmc=Bmcs(sites_of(around.site)))
@@ -170,7 +172,7 @@ def _entries(site: Site) -> Iterable[GateSetEntry]:
             yield entry
 
 
-def _verdict(gate: str, verdict: Verdict, applied: Applied, found: Found) -> None:
+def _verdict(gate: str, verdict: Verdict, applied: Applied, found: DriftReading) -> None:
     if verdict.outcome is Outcome.ERROR:
         found.not_asked += [str(finding) for finding in verdict.findings] or [f"gate {gate}: no result"]
         return
@@ -184,7 +186,7 @@ def _verdict(gate: str, verdict: Verdict, applied: Applied, found: Found) -> Non
         found.items.append(
             DriftItem(
                 kind=GATES[gate],
-                name=f"{finding.where.partition(' ')[2]} {finding.what}".strip(),
+                name=f"{finding.inside} {finding.what}".strip(),
                 expected=finding.expected,
                 actual=finding.actual,
                 source=f"gate {gate}",

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from rackready.campaign.drift.applied import Applied, roles_of
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.drivers.ansible import run_playbook
-from rackready.drivers.ansible_items import check_of
+from rackready.drivers.ansible_items import CHECK, check_of
 from rackready.handover.run import join_vars
 from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.outcome import Outcome
@@ -19,7 +19,9 @@ from rackready.model.site import Site
 PLAYBOOK = "drift.yml"
 
 
-def compare_roles(ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+def compare_roles(
+    ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
+) -> None:
     """Add what the roles of the applied phases would change on each node. One run serves all nodes."""
     wanted = {node: _roles(ctx, item) for node, item in applied.items()}
     variables = {
@@ -35,7 +37,7 @@ def _roles(ctx: PhaseContext, applied: Applied) -> dict[str, str]:
     return {role: phase for phase in applied.phases for role in roles_of(ctx.root, phase)}
 
 
-def _add(found: Found, result: NodeResult, phases: Mapping[str, str]) -> None:
+def _add(found: DriftReading, result: NodeResult, phases: Mapping[str, str]) -> None:
     if result.outcome is Outcome.ERROR:
         found.not_asked.append(result.message)
         return
@@ -43,9 +45,8 @@ def _add(found: Found, result: NodeResult, phases: Mapping[str, str]) -> None:
         found.items.append(_typed(item, item["role"], phases.get(item["role"], ""), item["task"]))
     for broken in result.data.get("broken", []):
         role, task = str(broken["role"]), str(broken["task"])
-        check = check_of(task, str(broken["message"]))
-        if check is not None:
-            found.items.append(_typed(check, role, phases.get(role, ""), task))
+        if check := broken.get(CHECK):
+            found.items.append(_typed(check_of(task, check), role, phases.get(role, ""), task))
             found.notes.append(f"role {role} stopped at this check ({task}): its later tasks were not compared")
         else:
             found.not_asked.append(f"role {role or 'unknown'} stopped at task {task}: {broken['message']}")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.campaign.drift.applied import PHASES, Applied, applied
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.keys import compare_keys
 from rackready.campaign.drift.readings import Compared, compare_readings
 from rackready.campaign.drift.roles import compare_roles
 from rackready.campaign.drift.since import utc, with_history
 from rackready.campaign.drift.switches import compare_switches
+from rackready.campaign.log_file import logged
 from rackready.design.facts import desired_digest, node_facts
 from rackready.design.pinned import pin
 from rackready.drivers.process import reap
@@ -21,12 +23,14 @@ from rackready.evidence.store import EvidenceStore
 from rackready.ledger.drift import append_runs
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
-from rackready.model.drift import DriftReport, Run
+from rackready.model.drift import DriftReport, WhenSeen
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,17 @@ class DriftRun:
 
 
 def drift_run(
-    ctx: PhaseContext, site: Site, nodes: Sequence[str], command: str, say: Callable[[str], None]
+    ctx: PhaseContext,
+    site: Site,
+    nodes: Sequence[str],
+    command: str,
+    say: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> DriftRun:
     """Ask these nodes and the switches that they are cabled to. Raises ControllerBusyError, and RackreadyError.
+
+    ``verbose``: also say what the log of the run gets.
 
     Under the controller's lock: a deploy that runs at the same time would look like drift.
     """
@@ -69,14 +81,19 @@ def drift_run(
             f"Run `rackready deploy --env {ctx.env}` first."
         )
     begun = time.time()
-    with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
+    with (
+        ControllerLock(paths.lock, command, paths.database),
+        logged(paths, ctx.campaign, say if verbose else None),
+        Ledger.open(paths.database) as ledger,
+    ):
+        _log.info("%s: begins", command)
         ctx = replace(ctx, site_digest=pin(paths, site))
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")
         states = {row.name: row.state for row in ledger.states()}
         retired = [node for node in nodes if states.get(node) is NodeState.RETIRED]
         asked = [node for node in nodes if node not in retired]
-        now = Run(run=ctx.campaign, at=utc(begun))
+        now = WhenSeen(run=ctx.campaign, at=utc(begun))
         reports = _Asking(replace(ctx, check=True), site, paths, ledger, now, states).reports(asked)
         append_runs(
             ledger, ctx.campaign, begun, ctx.site_digest, [report.model_dump(mode="json") for report in reports]
@@ -97,21 +114,21 @@ class _Asking:
     site: Site
     paths: EnvPaths
     ledger: Ledger
-    now: Run
+    now: WhenSeen
     states: Mapping[str, NodeState]
 
     def reports(self, nodes: Sequence[str]) -> list[DriftReport]:
         """Return a report for each node, then for each switch that one of them is cabled to."""
         done = {node: applied(self.ledger, node) for node in nodes}
-        found = {node: Found() for node in nodes}
+        found = {node: DriftReading() for node in nodes}
         self._nodes(done, found)
         behind = self._behind(nodes)
-        switches = {name: Found() for name in sorted(behind)}
+        switches = {name: DriftReading() for name in sorted(behind)}
         compare_switches(self.site, self.paths, self.ledger, switches)
         out = [self._report(name, found[name], done[name], [name]) for name in nodes]
         return out + [self._report(name, switches[name], None, behind[name]) for name in switches]
 
-    def _nodes(self, done: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+    def _nodes(self, done: Mapping[str, Applied], found: Mapping[str, DriftReading]) -> None:
         ready = {}
         for node, item in done.items():
             if item.phases:
@@ -145,7 +162,7 @@ class _Asking:
                 out.setdefault(switch, []).append(node)
         return out
 
-    def _report(self, name: str, found: Found, done: Applied | None, nodes: Sequence[str]) -> DriftReport:
+    def _report(self, name: str, found: DriftReading, done: Applied | None, nodes: Sequence[str]) -> DriftReport:
         items = with_history(self.ledger, name, nodes, found.items, self.now)
         step = self._step(name, nodes)
         return DriftReport(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from rackready.campaign.drift.applied import switch_applied
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.keys import compare_key
 from rackready.design.switches import switch_config
 from rackready.drivers.ssh.target import switch_target
@@ -21,14 +21,14 @@ from rackready.paths import EnvPaths
 _WORKERS = 8
 
 
-def compare_switches(site: Site, paths: EnvPaths, ledger: Ledger, found: Mapping[str, Found]) -> None:
+def compare_switches(site: Site, paths: EnvPaths, ledger: Ledger, found: Mapping[str, DriftReading]) -> None:
     """Add what differs on each switch from its declared configuration. One never configured is not asked."""
     switches = [switch for switch in site.switches if switch.name in found]
     with ThreadPoolExecutor(max_workers=max(1, min(len(switches), _WORKERS))) as pool:
         list(pool.map(lambda switch: _compare(site, paths, ledger, switch, found[switch.name]), switches))
 
 
-def _compare(site: Site, paths: EnvPaths, ledger: Ledger, switch: Switch, found: Found) -> None:
+def _compare(site: Site, paths: EnvPaths, ledger: Ledger, switch: Switch, found: DriftReading) -> None:
     if switch_applied(ledger, switch.name) is None:
         found.not_asked.append(f"{switch.name}: rackready did not configure it yet. Run `rackready fabric`.")
         return

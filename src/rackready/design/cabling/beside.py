@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rackready.design.cabling.management import Managed, management
 from rackready.design.cabling.other import Near, OtherWiring
 from rackready.design.cabling.sockets import flat, switch_ports
-from rackready.design.cabling.types import NodePort, Racked, Run
+from rackready.design.cabling.types import CableRun, NodePort, Racked
 from rackready.design.names import listed
 from rackready.design.nic_use import ROLES, unused_ports, used_ports
 from rackready.design.other_fabrics import CALLED, Served
@@ -33,7 +33,7 @@ _Places = Mapping[str, tuple[str, int]]
 class Beside:
     """Runs and notes. ``ports``: number of node ports cabled, unused on purpose, or not cabled, by shared facts."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[CableRun] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     ports: Counter[NodePort] = field(default_factory=Counter)
@@ -132,7 +132,7 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
 
 def _from_fabric(
     work: _Work, rack: Rack, at: tuple[Node, int], served: Served, port: tuple[int, int, OtherNic]
-) -> Run | str:
+) -> CableRun | str:
     (node, slot), (ports, count, nic) = at, port
     if node.unit is None:
         return "their node has no unit"
@@ -151,7 +151,7 @@ class _Own(NamedTuple):
     each: int
 
 
-def _in_rack(work: _Work, rack: Rack, at: tuple[Node, int], own: _Own, port: tuple[int, OtherNic]) -> Run | str:
+def _in_rack(work: _Work, rack: Rack, at: tuple[Node, int], own: _Own, port: tuple[int, OtherNic]) -> CableRun | str:
     (node, slot), (count, nic) = at, port
     switch = own.switches[count % len(own.switches)]
     number = (slot - 1) * own.each + count // len(own.switches)
@@ -170,6 +170,6 @@ def _in_rack(work: _Work, rack: Rack, at: tuple[Node, int], own: _Own, port: tup
         racked.device(node.name, rack.name, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4)
     )
     far = racked.cage(racked.device(switch.name, rack.name, switch.unit), socket.cage, socket.form, socket.connectors)
-    return Run(
+    return CableRun(
         near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, own.role, ports.layer)
     )

@@ -23,7 +23,7 @@ class StockError(RackreadyError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class WantedCable:
     """Requirements of one kind of link for its parts: one object per kind, compared by identity.
 
     ``a_ports`` and ``b_ports``: optical connectors of the module that the cage at that end takes.
@@ -95,7 +95,7 @@ class Catalogue:
         self.parts: dict[str, Stocked] = {
             part: item for item in (*fibres, *assemblies) for part in item.lengths.values()
         }
-        self._optics: dict[Wanted, tuple[Optics, ...]] = {}
+        self._optics: dict[WantedCable, tuple[Optics, ...]] = {}
         self._fibres: dict[tuple[str, float], tuple[str, float] | None] = {}
 
     @staticmethod
@@ -122,7 +122,7 @@ class Catalogue:
         if problems:
             raise StockError(problems)
 
-    def optics(self, wanted: Wanted) -> tuple[Optics, ...]:
+    def optics(self, wanted: WantedCable) -> tuple[Optics, ...]:
         """Return the optics that fit both cages, shortest reach first."""
         found = self._optics.get(wanted)
         if found is None:
@@ -131,12 +131,12 @@ class Catalogue:
             found = self._optics[wanted] = tuple(sorted((pair for pair in pairs if pair), key=lambda pair: pair.reach))
         return found
 
-    def _pair(self, kind: str, wanted: Wanted) -> Optics | None:
+    def _pair(self, kind: str, wanted: WantedCable) -> Optics | None:
         a = self._module(kind, wanted, wanted.a_form, wanted.a_ports)
         b = self._module(kind, wanted, wanted.b_form, wanted.b_ports)
         return Optics(kind, a, b) if a and b else None
 
-    def _module(self, kind: str, wanted: Wanted, form: str, ports: int) -> Transceiver | None:
+    def _module(self, kind: str, wanted: WantedCable, form: str, ports: int) -> Transceiver | None:
         fits = [
             item
             for item in self.transceivers.values()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rackready.design.cabling.bom import spares
 from rackready.design.cabling.types import BomLine
-from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.parts import PoweredDevice, RackInput
 from rackready.design.capacity.supply import layout
 from rackready.design.names import listed
 
@@ -60,7 +60,7 @@ def cords(racks: Iterable[RackInput]) -> Iterator[Cord]:
             yield from _of_device(rack, rack.devices[number], outlets)
 
 
-def _of_device(rack: RackInput, device: Device, outlets: Sequence[tuple[int, str]]) -> Iterator[Cord]:
+def _of_device(rack: RackInput, device: PoweredDevice, outlets: Sequence[tuple[int, str]]) -> Iterator[Cord]:
     for supply, (number, phase) in enumerate(outlets, 1):
         feed = rack.feeds[number]
         inlet = device.model.inlet or ""

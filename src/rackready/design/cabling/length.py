@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from rackready.design.cabling.types import UNIT_M, Device, FloorPlan, HallPlan, Place
+from rackready.design.cabling.types import UNIT_M, CabledDevice, CablePlace, FloorPlan, HallPlan
 
 DEFAULT_PITCH_M = 0.6
 """Width of a rack with an unknown hall, m: 600 mm, as ``Hall.rack_pitch_m``. Used only for cables inside a rack."""
@@ -47,9 +47,9 @@ class Ruler:
     def __init__(self, floor: FloorPlan) -> None:
         self._floor = floor
         self._across: dict[tuple[str, str], tuple[float, float, float]] = {}
-        self._height: dict[Device, float] = {}
+        self._height: dict[CabledDevice, float] = {}
 
-    def length(self, a: Device, b: Device) -> float:
+    def length(self, a: CabledDevice, b: CabledDevice) -> float:
         """Return the length between ports of two devices, m, rounded up to 0.01; raises LengthError."""
         heights = self._height
         za = heights.get(a) or self._measure(a)
@@ -60,7 +60,7 @@ class Ruler:
         rise = abs(za - zb) if a.rack == b.rack else abs(za - tray_a) + abs(zb - tray_b)
         return int((rise + level) * 100 + UP) / 100
 
-    def _measure(self, device: Device) -> float:
+    def _measure(self, device: CabledDevice) -> float:
         place = self._floor.places.get(device.rack)
         top = place.height_u if place else HIGHEST_UNIT
         if not 1 <= device.unit <= top:
@@ -100,7 +100,7 @@ class Ruler:
             )
         return self._floor.slack_m
 
-    def _place(self, rack: str) -> Place:
+    def _place(self, rack: str) -> CablePlace:
         place = self._floor.places.get(rack)
         if place is None:
             raise LengthError(
@@ -114,7 +114,7 @@ class Ruler:
             )
         return place
 
-    def _hall(self, rack: str, place: Place) -> HallPlan:
+    def _hall(self, rack: str, place: CablePlace) -> HallPlan:
         hall = self._floor.halls.get(place.hall)
         if hall is None:
             raise LengthError(
@@ -146,5 +146,5 @@ class Ruler:
         return way
 
 
-def _to_entry(place: Place, hall: HallPlan) -> float:
+def _to_entry(place: CablePlace, hall: HallPlan) -> float:
     return place.row * hall.row_pitch_m + place.position * hall.rack_pitch_m

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rackready.design.cabling.other import Near, OtherWiring
 from rackready.design.cabling.sockets import Socket, SwitchPorts, switch_ports
-from rackready.design.cabling.types import Racked, Run
+from rackready.design.cabling.types import CableRun, Racked
 from rackready.design.names import listed
 from rackready.design.nic_use import used_ports
 from rackready.design.other_fabrics import CALLED, Served
@@ -51,15 +51,15 @@ class _Item(NamedTuple):
     switch: bool
 
 
-def management(work: Managed, models: Mapping[str, str]) -> tuple[list[Run], list[str]]:
+def management(work: Managed, models: Mapping[str, str]) -> tuple[list[CableRun], list[str]]:
     """Return the runs of management and device ports, and notes on missing ones. ``models``: switch -> model."""
-    runs: list[Run] = []
+    runs: list[CableRun] = []
     missing: dict[str, list[str]] = {}
     in_rack = _InRack(work)
     far: dict[str, list[_Item]] = defaultdict(list)
     for item in _items(work, models):
         found = in_rack.run(item)
-        if isinstance(found, Run):
+        if isinstance(found, CableRun):
             runs.append(found)
         elif found is None:
             far[item.rack].append(item)
@@ -112,7 +112,7 @@ class _InRack:
             rack.name: _node_ports(work.site, rack, len(work.serving.get((rack.name, "oob"), []))) for rack in racks
         }
 
-    def run(self, item: _Item) -> Run | str | None:
+    def run(self, item: _Item) -> CableRun | str | None:
         """Return the run of an item, the reason if it has none, or None if a declared fabric serves it."""
         switch = self._first.get(item.rack)
         if switch is None:
@@ -137,13 +137,13 @@ class _InRack:
             return f"{switch.name} has {len(ports.sockets)} ports, too few for its rack"
         return ports, ports.sockets[number]
 
-    def _joined(self, item: _Item, port: ManagementPort, switch: Switch, found: tuple[SwitchPorts, Socket]) -> Run:
+    def _joined(self, item: _Item, port: ManagementPort, switch: Switch, found: tuple[SwitchPorts, Socket]) -> CableRun:
         (ports, socket), racked = found, self._work.racked
         near = racked.cage(racked.device(item.name, item.rack, item.unit), port.name, port.cage)
         far = racked.cage(
             racked.device(switch.name, item.rack, switch.unit or 0), socket.cage, socket.form, socket.connectors
         )
-        return Run(
+        return CableRun(
             near, port.name, 0, far, socket.port, socket.sub, racked.link(port.rate, ports.lanes, "oob", ports.layer)
         )
 
@@ -171,7 +171,7 @@ _Wanted = Sequence[tuple[str, list[Near]]]
 
 def _window(
     work: Managed, at: tuple[Rack, str], wanted: _Wanted, items: Sequence[_Item], left: dict[tuple[str, str], list[str]]
-) -> Iterator[Run]:
+) -> Iterator[CableRun]:
     """Yield the runs of a rack's devices and switches in its window of the leafs that serve it in one network."""
     rack, role = at
     served = work.wiring.served(role, rack.name)
@@ -183,7 +183,7 @@ def _window(
     offsets, end = _offsets(served, work.wiring.kept(served, rack), wanted)
     if not work.wiring.note_need(served, rack.name, end + -(-len(switches) // served.fabric.leafs)):
         return  # a problem of the fabric, reported once for all racks
-    found: list[tuple[str, Run | str]] = []
+    found: list[tuple[str, CableRun | str]] = []
     for offset, (name, ports) in zip(offsets, wanted, strict=True):
         found += [(name, work.wiring.device(served, offset, place, near)) for place, near in enumerate(ports)]
     kept = _units(work.site, rack.name) | {item.unit for item in switches}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rackready.design.cabling.other_ports import LeafPorts, leaf_ports, plug, rate_of, uplink_ports
 from rackready.design.cabling.sockets import Socket, SwitchPorts, flat, switch_ports
-from rackready.design.cabling.types import Cage, Racked, Run
+from rackready.design.cabling.types import CableRun, Cage, Racked
 from rackready.design.names import listed
 from rackready.design.nic_use import used_ports
 from rackready.design.other_fabrics import OtherSwitch, Served, other_layout, rack_slots, racks_of_fabric
@@ -81,18 +81,18 @@ class OtherWiring:
     def _each(served: Served, ports: int) -> int:
         return -(-ports // served.fabric.leafs)
 
-    def node(self, served: Served, slot: int, count: int, place: int, near: Near) -> Run | str:
+    def node(self, served: Served, slot: int, count: int, place: int, near: Near) -> CableRun | str:
         """Return the run of a node's port, number ``place`` (from 0) of ``count`` in this network; or why not."""
         return self._join(served, place, (slot - 1) * self._each(served, count) + place // served.fabric.leafs, near)
 
-    def device(self, served: Served, first: int, place: int, near: Near) -> Run | str:
+    def device(self, served: Served, first: int, place: int, near: Near) -> CableRun | str:
         """Return the run of a device's port, number ``place`` of the device; or why it has none.
 
         ``first``: place of the device's first port, over all leafs in turn.
         """
         return self._join(served, first + place, (first + place) // served.fabric.leafs, near)
 
-    def top(self, served: Served, place: int, near: Near) -> Run | str:
+    def top(self, served: Served, place: int, near: Near) -> CableRun | str:
         """Return the run of port number ``place`` (from 0) counted from the end of the window; or why it has none."""
         return self._join(served, place, -1 - place // served.fabric.leafs, near)
 
@@ -108,7 +108,7 @@ class OtherWiring:
             self._full.setdefault(served.fabric.name, {})[rack] = ports
         return fits
 
-    def _join(self, served: Served, place: int, offset: int, near: Near) -> Run | str:
+    def _join(self, served: Served, place: int, offset: int, near: Near) -> CableRun | str:
         fabric, of = served.fabric, self._ports[served.fabric.name]
         leaf = served.leafs[place % fabric.leafs]
         if of is None:
@@ -128,7 +128,7 @@ class OtherWiring:
             max(1, lanes // 4),
         )
         link = self._racked.link(of.rate, lanes, fabric.role, of.ports.layer)
-        return Run(cage, near.port, 0, self._cage(leaf, socket), socket.port, socket.sub, link)
+        return CableRun(cage, near.port, 0, self._cage(leaf, socket), socket.port, socket.sub, link)
 
     def _cage(self, switch: str, socket: Socket) -> Cage:
         return self._racked.cage(
@@ -137,7 +137,7 @@ class OtherWiring:
 
     # --- links between switches
 
-    def trunks(self) -> Iterator[Run]:
+    def trunks(self) -> Iterator[CableRun]:
         """Yield uplinks and peer links of all fabrics, by fabric and leaf. A link without a port is a problem."""
         for fabric in self._site.other_fabrics:
             of = self._ports[fabric.name]
@@ -180,7 +180,7 @@ class OtherWiring:
             return of.ports.sockets[len(of.ports.sockets) - 1 - number], of.ports
         return (special.sockets[number], special) if number < len(special.sockets) else None
 
-    def _uplinks(self, fabric: OtherFabric, of: LeafPorts, leaf: OtherSwitch) -> Iterator[Run]:
+    def _uplinks(self, fabric: OtherFabric, of: LeafPorts, leaf: OtherSwitch) -> Iterator[CableRun]:
         above = self._above(fabric, leaf)
         for number in range(fabric.uplinks):
             lower = self._own(fabric, of, number)
@@ -262,7 +262,7 @@ class OtherWiring:
                 ends.update(above[number % len(above)].name for number in range(fabric.uplinks) if above)
         return max(ends.values(), default=0)
 
-    def _peers(self, fabric: OtherFabric, of: LeafPorts, pair: tuple[str, ...]) -> Iterator[Run]:
+    def _peers(self, fabric: OtherFabric, of: LeafPorts, pair: tuple[str, ...]) -> Iterator[CableRun]:
         rate = of.rate if of.own_uplinks else _uplink_rate(fabric.leaf)
         for number in range(fabric.peer_links):
             own = self._own(fabric, of, fabric.uplinks + number)
@@ -282,11 +282,11 @@ class OtherWiring:
         own: tuple[Socket, SwitchPorts],
         upper: tuple[str, Socket, SwitchPorts],
         rate: int,
-    ) -> Iterator[Run]:
+    ) -> Iterator[CableRun]:
         (near, ports), (name, far, _) = own, upper
         if lower in self._places and name in self._places:
             link = self._racked.link(rate, ports.lanes, f"{fabric.role}_trunk", ports.layer)
-            yield Run(self._cage(lower, near), near.port, near.sub, self._cage(name, far), far.port, far.sub, link)
+            yield CableRun(self._cage(lower, near), near.port, near.sub, self._cage(name, far), far.port, far.sub, link)
 
     # --- problems and notes
 

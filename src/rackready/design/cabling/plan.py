@@ -12,10 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
+from rackready.design.cabling.catalogue import Catalogue, Optics, WantedCable
 from rackready.design.cabling.length import LengthError, Ruler
 from rackready.design.cabling.sockets import CONNECTOR_LANES
-from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Link, Plug, Run, label_of
+from rackready.design.cabling.types import (
+    Cable,
+    CabledLink,
+    CablePlan,
+    CableRun,
+    Cage,
+    Choice,
+    FloorPlan,
+    Plug,
+    label_of,
+)
 from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
 from rackready.model.problems import Problem
@@ -24,7 +34,9 @@ LARGEST_ASSEMBLY = 4
 """No assembly has more far ends, so larger groups need not be tried."""
 
 
-def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
+def plan_cables(
+    runs: Iterable[CableRun], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()
+) -> CablePlan:
     """Return every cable, in the order of the runs.
 
     A run that cannot be served has the reason in its row, and no parts. The plan's problems list each cause once, with
@@ -36,7 +48,7 @@ def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, not
     return CablePlan(cables, planner.problems(), tuple(notes))
 
 
-def connectors(run: Run) -> int:
+def connectors(run: CableRun) -> int:
     """Return how many optical connectors one end of a run takes."""
     return 1 if run.lanes <= CONNECTOR_LANES else run.lanes // CONNECTOR_LANES
 
@@ -49,7 +61,7 @@ class _Ties:
         self._parent: list[int] = []
         self._used: list[int] = []
 
-    def add(self, run: Run, mask: int) -> str:
+    def add(self, run: CableRun, mask: int) -> str:
         """Take the connectors of both ends; return the problem, or empty text.
 
         ``mask`` has a bit for each connector, shifted to the run's own.
@@ -90,7 +102,7 @@ class _Ties:
         return number
 
 
-def _clash(run: Run, *, taken: bool) -> str:
+def _clash(run: CableRun, *, taken: bool) -> str:
     """Return why a run cannot have the connectors that it needs."""
     if run.a is run.b:
         return "Expected: two cages Actual: both ends in one. Correct the link."
@@ -101,7 +113,7 @@ def _taken(cage: Cage, port: str) -> str:
     return f"Expected: a free port Actual: {cage.device.name} {port} already has a cable. Give each port one link."
 
 
-_NOTHING = Wanted("", 0, "", 0, 0, 1, "")
+_NOTHING = WantedCable("", 0, "", 0, 0, 1, "")
 """Placeholder for the requirements of a run that was refused early."""
 
 
@@ -111,18 +123,18 @@ class _Planner:
     Repeated work is done once: a site has few kinds of links.
     """
 
-    def __init__(self, runs: list[Run], ruler: Ruler, catalogue: Catalogue) -> None:
+    def __init__(self, runs: list[CableRun], ruler: Ruler, catalogue: Catalogue) -> None:
         self._runs = runs
         self._catalogue = catalogue
         self._lengths = [0.0] * len(runs)
         self._choices: list[Choice | None] = [None] * len(runs)
         self._refused: dict[int, Problem] = {}
-        self._wants: list[Wanted] = [_NOTHING] * len(runs)
-        self._known: dict[tuple[Plug, Plug, Link], Wanted] = {}
-        self._alike: dict[tuple[Any, ...], Wanted] = {}
-        self._longest_assembly: dict[Wanted, float] = {}
-        self._kinds: dict[tuple[tuple[Wanted, float], ...], str] = {}
-        self._shared: dict[tuple[Wanted, str, float], Choice | None] = {}
+        self._wants: list[WantedCable] = [_NOTHING] * len(runs)
+        self._known: dict[tuple[Plug, Plug, CabledLink], WantedCable] = {}
+        self._alike: dict[tuple[Any, ...], WantedCable] = {}
+        self._longest_assembly: dict[WantedCable, float] = {}
+        self._kinds: dict[tuple[tuple[WantedCable, float], ...], str] = {}
+        self._shared: dict[tuple[WantedCable, str, float], Choice | None] = {}
         self._groups(self._measure(ruler))
 
     # --- lengths and groups
@@ -143,17 +155,17 @@ class _Planner:
                 self._refuse(index, wrong)
         return ties
 
-    def _wanted(self, run: Run) -> Wanted:
+    def _wanted(self, run: CableRun) -> WantedCable:
         a, b = run.a, run.b
         found = self._wanted_by(a.form, a.connectors, b.form, b.connectors, run.rate, run.lanes, run.layer)
         self._known[a.plug, b.plug, run.link] = found
         return found
 
-    def _wanted_by(self, *key: Any) -> Wanted:
+    def _wanted_by(self, *key: Any) -> WantedCable:
         """Return the one object for the requirements of one sort of links, whatever network they belong to."""
         found = self._alike.get(key)
         if found is None:
-            found = self._alike[key] = Wanted(*key)
+            found = self._alike[key] = WantedCable(*key)
             fits = [
                 max(shelf.lengths)
                 for assembly, shelf in self._catalogue.assemblies
@@ -179,7 +191,7 @@ class _Planner:
     # --- parts
 
     def _decide(self, group: list[int]) -> None:
-        longest: dict[Wanted, float] = {}
+        longest: dict[WantedCable, float] = {}
         short = len(group) <= LARGEST_ASSEMBLY
         wants, lengths = self._wants, self._lengths
         for index in group:
@@ -212,7 +224,7 @@ class _Planner:
             else:
                 self._refuse(index, self._at_odds(index, optics))
 
-    def _able(self, wanted: Wanted, length: float) -> list[Optics]:
+    def _able(self, wanted: WantedCable, length: float) -> list[Optics]:
         """Return the optics that serve one link by itself, shortest reach first."""
         return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, length)]
 
@@ -223,7 +235,7 @@ class _Planner:
             found = self._shared[key] = self._parts(*key)
         return found
 
-    def _parts(self, want: Wanted, kind: str, length: float) -> Choice | None:
+    def _parts(self, want: WantedCable, kind: str, length: float) -> Choice | None:
         pair = next((pair for pair in self._catalogue.optics(want) if pair.kind == kind), None)
         found = self._catalogue.fibre(pair, length) if pair else None
         return Choice(pair.a.fibre, *found, pair.a.part, pair.b.part) if pair and found else None
@@ -267,7 +279,7 @@ class _Planner:
             "a cable that shares its module cannot. Use different cages, or move the racks of the longer one closer."
         )
 
-    def _unserved(self, index: int, wanted: Wanted) -> str:
+    def _unserved(self, index: int, wanted: WantedCable) -> str:
         length = self._lengths[index]
         offers = self._catalogue.optics(wanted)
         longest = [
@@ -329,12 +341,12 @@ def _with_more(problem: Problem, more: int) -> Problem:
     return replace(problem, message=f"{problem.message} {more} more cables have the same problem.")
 
 
-def _where(run: Run) -> str:
+def _where(run: CableRun) -> str:
     a, b = run.a.device, run.b.device
     return f"{a.rack} U{a.unit} {a.name} {run.a_port} to {b.rack} U{b.unit} {b.name} {run.b_port}"
 
 
-def _suits(assembly: Assembly, wanted: Wanted) -> bool:
+def _suits(assembly: Assembly, wanted: WantedCable) -> bool:
     """Return whether an assembly has the plugs and lanes of one link, regardless of other links in its cages."""
     forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
     return (assembly.a_form, assembly.b_form) in forms and _carries(assembly, wanted.rate, wanted.lanes, wanted.layer)
@@ -351,7 +363,7 @@ def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
     )
 
 
-def _fits(assembly: Assembly, group: list[Run]) -> bool:
+def _fits(assembly: Assembly, group: list[CableRun]) -> bool:
     """Return whether one assembly carries these runs.
 
     They start in one cage and end in as many as it has far ends, with its plugs, lanes and rate.

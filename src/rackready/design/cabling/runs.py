@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 
 from rackready.design.cabling.beside import beside
 from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
-from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, NodePort, Place, Racked, Run
+from rackready.design.cabling.types import (
+    CabledDevice,
+    CablePlace,
+    CableRun,
+    Cage,
+    FloorPlan,
+    HallPlan,
+    NodePort,
+    Racked,
+)
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as wired
@@ -28,7 +37,7 @@ class SiteRuns:
     """``runs`` with the floor plan on which they lie, ``problems``, and ``notes`` as texts for people."""
 
     floor: FloorPlan
-    runs: list[Run] = field(default_factory=list)
+    runs: list[CableRun] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     node_ports: tuple[tuple[NodePort, int], ...] = ()
@@ -44,7 +53,7 @@ def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
     }
     rows: dict[str, list[Name]] = {hall.name: hall.rows for hall in site.halls}
     places = {
-        rack.name: Place(rack.hall, rows[rack.hall].index(rack.row), rack.position, rack.height_u)
+        rack.name: CablePlace(rack.hall, rows[rack.hall].index(rack.row), rack.position, rack.height_u)
         for rack in site.racks
         if rack.hall in rows and rack.row in rows[rack.hall] and rack.position is not None
     }
@@ -78,8 +87,8 @@ class _Maker:
         self._models |= {switch.name: switch.model for switch in fabric.switches} if fabric else {}
         self._nodes = {node.name: (node, rack.name) for rack in site.racks for node in rack.nodes}
         self._devices = {device.name: device for device in site.devices}
-        self._known: dict[str, tuple[SwitchPorts, Device] | None] = {}
-        self._ends: dict[str, tuple[Device, str]] = {}
+        self._known: dict[str, tuple[SwitchPorts, CabledDevice] | None] = {}
+        self._ends: dict[str, tuple[CabledDevice, str]] = {}
         self._sockets: dict[tuple[str, int, int, int], Socket] = {}
         topology = site.topology
         self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
@@ -157,7 +166,7 @@ class _Maker:
 
     # --- ends
 
-    def _switch(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+    def _switch(self, name: str, rate: int) -> tuple[SwitchPorts, CabledDevice] | None:
         """Return the ports of a switch at that rate and its device; note a problem and return None without either."""
         if name in self._known:
             found = self._known[name]
@@ -167,7 +176,7 @@ class _Maker:
             self._unplaced[name] = self._unplaced.get(name, 0) + 1
         return found
 
-    def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+    def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, CabledDevice] | None:
         ports, place = switch_ports(self._models[name], rate), self._places.get(name)
         if ports is None:
             text = (
@@ -182,10 +191,10 @@ class _Maker:
             return None
         return (ports, self._racked.device(name, *place)) if place else None
 
-    def _cage(self, device: Device, socket: Socket) -> Cage:
+    def _cage(self, device: CabledDevice, socket: Socket) -> Cage:
         return self._racked.cage(device, socket.cage, socket.form, socket.connectors)
 
-    def _end(self, name: str) -> tuple[Device, str] | None:
+    def _end(self, name: str) -> tuple[CabledDevice, str] | None:
         """Return the device of a node and its platform; None if it has no place.
 
         The platform is empty for a device in a node's place.
@@ -236,7 +245,7 @@ class _Maker:
         rates = [link_rate(loader.platform(name), topology) for name in platforms] if topology is not None else []
         return max(rates, default=0)
 
-    def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
+    def _endpoints(self, fabric: FabricPlan) -> Iterator[CableRun]:
         rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
         for node, rail, plane, switch, port in fabric.endpoints:
             far = known.get(switch) or self._switch(switch, rate)
@@ -249,7 +258,7 @@ class _Maker:
             cage, nic = near
             socket = ports.sockets[port - 1]
             there = device.cages.get(socket.cage) or cage_of(device, socket)
-            yield Run(
+            yield CableRun(
                 cage,
                 nic.port,
                 nic.sub,
@@ -259,7 +268,7 @@ class _Maker:
                 link_of(rate, ports.lanes, "compute", ports.layer),
             )
 
-    def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
+    def _trunks(self, fabric: FabricPlan) -> Iterator[CableRun]:
         rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
         for lower, lower_port, upper, upper_port in fabric.trunks:
             below, above = known.get(lower) or self._switch(lower, rate), known.get(upper) or self._switch(upper, rate)
@@ -268,9 +277,9 @@ class _Maker:
             (ports, low), (others, high) = below, above
             a, b = ports.sockets[lower_port - 1], others.sockets[upper_port - 1]
             near, far = low.cages.get(a.cage) or cage_of(low, a), high.cages.get(b.cage) or cage_of(high, b)
-            yield Run(near, a.port, a.sub, far, b.port, b.sub, link_of(rate, ports.lanes, "trunk", ports.layer))
+            yield CableRun(near, a.port, a.sub, far, b.port, b.sub, link_of(rate, ports.lanes, "trunk", ports.layer))
 
-    def _written(self) -> Iterator[Run]:
+    def _written(self) -> Iterator[CableRun]:
         """Yield the runs of links in the site file (``links``)."""
         for (name, rail), (switch, port) in wired(self._site).items():
             node: Node = self._site.node(name)
@@ -280,7 +289,7 @@ class _Maker:
             near = self._nic(name, rail, 1, named[1].lanes) if named else None
             if named and near and far:
                 socket, of = named
-                yield Run(
+                yield CableRun(
                     near[0],
                     near[1].port,
                     near[1].sub,

@@ -19,7 +19,7 @@ UNIT_M = 0.04445
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CablePlace:
     """Position of a rack.
 
     ``row`` and ``position`` count from 0 or 1, in steps of the hall's pitches; ``height_u`` in rack units.
@@ -51,13 +51,13 @@ class FloorPlan:
     """
 
     halls: Mapping[str, HallPlan]
-    places: Mapping[str, Place]
+    places: Mapping[str, CablePlace]
     between_halls_m: Mapping[tuple[str, str], float] = field(default_factory=dict)
     slack_m: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Device:
+class CabledDevice:
     """One device in its rack.
 
     ``unit`` is the rack unit of its ports (the lowest that it occupies, counted from 1). ``cages``: cages requested so
@@ -89,7 +89,7 @@ class Cage:
     It is not frozen, because frozen objects take four times as long to create and there are 300,000.
     """
 
-    device: Device
+    device: CabledDevice
     name: str
     plug: Plug
 
@@ -105,7 +105,7 @@ class Cage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Link:
+class CabledLink:
     """Facts that all links of one sort share, in one object.
 
     ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, in_band, storage or oob; ``layer``: ethernet or
@@ -118,7 +118,7 @@ class Link:
     layer: str
 
 
-class Run(NamedTuple):
+class CableRun(NamedTuple):
     """Two ports to connect. ``a_sub`` and ``b_sub``: first optical connector of the port in its module, from 0."""
 
     a: Cage
@@ -127,7 +127,7 @@ class Run(NamedTuple):
     b: Cage
     b_port: str
     b_sub: int
-    link: Link
+    link: CabledLink
 
     @property
     def rate(self) -> int:
@@ -178,11 +178,11 @@ class Cable(NamedTuple):
     empty if the link has one fibre. ``problem``: why no part is suitable; the parts are then empty.
     """
 
-    run: Run
+    run: CableRun
     fibre: int
     length_m: float
     choice: Choice
-    leader: Run
+    leader: CableRun
     mark: str = ""
 
     @property
@@ -281,7 +281,7 @@ class Cable(NamedTuple):
         return self.run.b_port
 
 
-def label_of(run: Run) -> str:
+def label_of(run: CableRun) -> str:
     """Return the label of a run: both ends. It stays the same as long as the ports do."""
     return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
 
@@ -335,29 +335,29 @@ class Racked:
     """Provides one object per device and per cage, with interned names."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, Device] = {}
+        self._devices: dict[str, CabledDevice] = {}
         self._plugs: dict[tuple[str, int], Plug] = {}
-        self._links: dict[tuple[int, int, str, str], Link] = {}
+        self._links: dict[tuple[int, int, str, str], CabledLink] = {}
 
-    def device(self, name: str, rack: str, unit: int) -> Device:
+    def device(self, name: str, rack: str, unit: int) -> CabledDevice:
         """Return the device of that name; the first call sets its place."""
         found = self._devices.get(name)
         if found is None:
-            found = self._devices[name] = Device(intern(name), intern(rack), unit)
+            found = self._devices[name] = CabledDevice(intern(name), intern(rack), unit)
         return found
 
-    def cage(self, device: Device, name: str, form: str, connectors: int = 1) -> Cage:
+    def cage(self, device: CabledDevice, name: str, form: str, connectors: int = 1) -> Cage:
         """Return the cage of that name of a device; the first call sets its form and connectors."""
         found = device.cages.get(name)
         if found is None:
             found = device.cages[name] = Cage(device, name, self._plug(form, connectors))
         return found
 
-    def link(self, rate: int, lanes: int, kind: str, layer: str) -> Link:
+    def link(self, rate: int, lanes: int, kind: str, layer: str) -> CabledLink:
         """Return the sort of links of that rate (Gb/s), lanes, network and layer."""
         key = (rate, lanes, kind, layer)
         if key not in self._links:
-            self._links[key] = Link(*key)
+            self._links[key] = CabledLink(*key)
         return self._links[key]
 
     def _plug(self, form: str, connectors: int) -> Plug:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.parts import PoweredDevice, RackInput
 
 BTU_H_PER_W = 3.412
 """1 W = 3.412 BTU/h (1 BTU = 1055.06 J)."""
@@ -49,7 +49,7 @@ def liquid_flow_l_min(liquid_w: float, rise_k: float) -> float:
     return WATER_L_MIN_K_PER_KW * liquid_w / 1000 / rise_k
 
 
-def share_of(rack: RackInput, device: Device) -> float | None:
+def share_of(rack: RackInput, device: PoweredDevice) -> float | None:
     """Return the share of a device's heat that goes into liquid.
 
     It is 0 in an air-cooled rack and 1 in a liquid-cooled one, else the figure of the rack or the profile.

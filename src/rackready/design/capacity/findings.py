@@ -13,7 +13,7 @@ from rackready.design.capacity.supply import Live, Shortage, Supplies, needed_ps
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CapacityFinding:
     """One problem of a rack. Racks that are alike have equal findings."""
 
     topic: str
@@ -35,7 +35,7 @@ class Finding:
         return self.topic, self.of
 
 
-def units(rack: RackInput) -> list[Finding]:
+def units(rack: RackInput) -> list[CapacityFinding]:
     """Return whether devices need more units than the rack has.
 
     The check of the site file covers the position of each.
@@ -43,24 +43,24 @@ def units(rack: RackInput) -> list[Finding]:
     if rack.used_u <= rack.height_u:
         return []
     return [
-        Finding(
+        CapacityFinding(
             "units",
             f"devices need more units than the rack has - Expected: at most {rack.height_u} U Actual: {rack.used_u} U.",
         )
     ]
 
 
-def weight(rack: RackInput) -> list[Finding]:
+def weight(rack: RackInput) -> list[CapacityFinding]:
     """Return whether the published weights together exceed the limit of the place."""
     total = sum(device.model.weight_kg or 0.0 for device in rack.devices)
     if rack.max_weight_kg is None or not over(total, rack.max_weight_kg, SLACK_KG):
         return []
     some = least(partial=any(device.model.weight_kg is None for device in rack.devices))
     most, have = as_given(total, rack.max_weight_kg, "kg")
-    return [Finding("weight", f"total weight is too high - Expected: at most {most} Actual: {some}{have}.")]
+    return [CapacityFinding("weight", f"total weight is too high - Expected: at most {most} Actual: {some}{have}.")]
 
 
-def heat(rack: RackInput) -> list[Finding]:
+def heat(rack: RackInput) -> list[CapacityFinding]:
     """Return heat beyond the limits of the rack."""
     limits, out = rack.cooling, []
     if limits is None:
@@ -73,11 +73,11 @@ def heat(rack: RackInput) -> list[Finding]:
                 f"heat{what} exceeds its cooling - Expected: at most {most} "
                 f"Actual: {least(partial=load.partial)}{have}."
             )
-            out.append(Finding("cooling", text, way))
+            out.append(CapacityFinding("cooling", text, way))
     return out
 
 
-def fits(rack: RackInput) -> list[Finding]:
+def fits(rack: RackInput) -> list[CapacityFinding]:
     """Return models that do not fit the rack's cooling or its kind of feeds."""
     models = {device.model.id: device.model for device in rack.devices}
     kind, kinds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
@@ -90,31 +90,31 @@ def wet(model: DeviceModel) -> bool:
     return model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
 
 
-def cooling_misfit(kind: str | None, model: DeviceModel) -> Finding | None:
+def cooling_misfit(kind: str | None, model: DeviceModel) -> CapacityFinding | None:
     """Return the problem if a model's way of cooling does not match the rack; None if it does."""
     if kind == "air" and wet(model):
         text = f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air."
-        return Finding("liquid", text, model.label)
+        return CapacityFinding("liquid", text, model.label)
     if kind == "liquid" and model.cooled == "air":
         text = f"{model.label} is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid."
-        return Finding("air", text, model.label)
+        return CapacityFinding("air", text, model.label)
     return None
 
 
-def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> Finding | None:
+def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> CapacityFinding | None:
     """Return the problem if a model can use no feed of the rack: cords on a DC bus bar, or a bus bar with PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
         text = (
             f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar)."
         )
-        return Finding("ac", text, model.label)
+        return CapacityFinding("ac", text, model.label)
     if kinds == {"pdu"} and model.fed == "bus_bar":
         text = f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only."
-        return Finding("dc", text, model.label)
+        return CapacityFinding("dc", text, model.label)
     return None
 
 
-def stated_supplies(rack: RackInput) -> list[Finding]:
+def stated_supplies(rack: RackInput) -> list[CapacityFinding]:
     """Return nodes whose number of supplies differs from the sum over the feeds of the rack."""
     stated = [feed.psus for feed in rack.feeds if feed.kind == "pdu"]
     counts = [item for item in stated if item is not None]
@@ -122,7 +122,9 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
         return []
     if len(counts) < len(stated):
         return [
-            Finding("stated", f"psus is set for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}.")
+            CapacityFinding(
+                "stated", f"psus is set for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}."
+            )
         ]
     models = {
         device.model.id: device.model
@@ -130,7 +132,7 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
         if device.kind == "node" and device.model.psus is not None
     }
     return [
-        Finding(
+        CapacityFinding(
             "stated",
             f"psus of the feeds do not add up for {name} - Expected: {model.psus} in total Actual: {sum(counts)}.",
             name,
@@ -140,7 +142,7 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
     ]
 
 
-def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
+def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[CapacityFinding]:
     """Return overloaded feeds, and devices with too few power supplies, with some feeds alive."""
     state, out = supplies.of(rack, live), []
     lost = [feed.name for feed, alive in zip(rack.feeds, live, strict=True) if not alive]
@@ -152,7 +154,7 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
             f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {most} "
             f"Actual: {some}{have}."
         )
-        out.append(Finding("feed", text, live=live, feed=number, seen_w=seen, at=f"feed {feed.name}{when}"))
+        out.append(CapacityFinding("feed", text, live=live, feed=number, seen_w=seen, at=f"feed {feed.name}{when}"))
     for short in state.short:
         need = needed_psus(short.model)
         have = f"{short.live} of {short.model.psus}" if short.model.psus is not None else "no supply"
@@ -160,15 +162,15 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
             f"{short.devices} x {short.model.label} keep too few power supplies{when} - Expected: at least {need} "
             f"Actual: {have}."
         )
-        out.append(Finding("supplies", text, short.model.id, live, short=short))
+        out.append(CapacityFinding("supplies", text, short.model.id, live, short=short))
     return out
 
 
-def still(rack: RackInput) -> list[Finding]:
+def still(rack: RackInput) -> list[CapacityFinding]:
     """Return problems that do not depend on feeds."""
     return units(rack) + weight(rack) + heat(rack) + fits(rack) + stated_supplies(rack)
 
 
-def all_of(rack: RackInput, states: Iterable[Live], supplies: Supplies) -> list[Finding]:
+def all_of(rack: RackInput, states: Iterable[Live], supplies: Supplies) -> list[CapacityFinding]:
     """Return all problems of a rack, in any of these states of its feeds."""
     return still(rack) + [finding for live in states for finding in powered(rack, live, supplies)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rackready.design.capacity.cooling_loss import cdus_of
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
@@ -142,13 +142,13 @@ def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
     ``unplaced_of``.
     """
     models = _Models(site)
-    beside: dict[str | None, list[Device]] = {}
+    beside: dict[str | None, list[PoweredDevice]] = {}
     for rack, device in _beside(site, fabric, models):
         beside.setdefault(rack, []).append(device)
     return [_rack(rack, beside.get(rack.name, []), models) for rack in site.racks]
 
 
-def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[Device]:
+def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[PoweredDevice]:
     """Return switches and devices in no rack.
 
     They draw power that appears in no rack, feed or power node.
@@ -158,10 +158,10 @@ def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[Device]:
     return [device for rack, device in _beside(site, fabric, _Models(site)) if rack is None]
 
 
-def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[tuple[str | None, Device]]:
+def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[tuple[str | None, PoweredDevice]]:
     """Yield every switch and device with its rack; None for one without a rack."""
     for switch in site.switches:
-        yield switch.rack, Device(switch.name, models.switch(switch.model), switch.unit, "switch")
+        yield switch.rack, PoweredDevice(switch.name, models.switch(switch.model), switch.unit, "switch")
     written = {switch.name for switch in site.switches}
     others = other_layout(site).switches
     places = place_switches(site, fabric or FabricPlan()).places if fabric is not None or others else {}
@@ -170,14 +170,16 @@ def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[
     for name, model in made.items():
         if name not in written:
             rack, unit = places.get(name, (None, None))
-            yield rack, Device(name, models.switch(model), unit, "switch")
+            yield rack, PoweredDevice(name, models.switch(model), unit, "switch")
     for device in site.devices:
-        yield device.rack, Device(device.name, device_model(device), device.unit, "device")
+        yield device.rack, PoweredDevice(device.name, device_model(device), device.unit, "device")
 
 
-def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput:
+def _rack(rack: intent.Rack, beside: list[PoweredDevice], models: _Models) -> RackInput:
     nodes = [
-        Device(node.name, models.platform(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"
+        PoweredDevice(node.name, models.platform(node.platform), node.unit)
+        for node in rack.nodes
+        if node.kind == "metal"
     ]
     return RackInput(
         rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rackready.design.capacity import circuits, cooling, findings
 from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import Flow, grouped
-from rackready.design.capacity.parts import Device, RackInput, where
+from rackready.design.capacity.parts import PoweredDevice, RackInput, where
 from rackready.design.capacity.supply import Live, Supplies
 from rackready.design.names import listed
 from rackready.model.facility import Facility
@@ -70,7 +70,7 @@ def _nodes(flow: Flow) -> Iterator[str]:
         yield f"power node{'s' if len(names) > 1 else ''} {listed(names)}: rating not judged, {why}"
 
 
-def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility) -> Iterator[str]:
+def _site(racks: Sequence[RackInput], unplaced: Sequence[PoweredDevice], facility: Facility) -> Iterator[str]:
     labels = sorted(
         {label for rack in racks for label in rack.unpublished}
         | {device.model.label for device in unplaced if device.model.max_w is None}
@@ -85,7 +85,11 @@ def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Faci
 
 
 def not_judged(
-    racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility, flow: Flow | None, supplies: Supplies
+    racks: Sequence[RackInput],
+    unplaced: Sequence[PoweredDevice],
+    facility: Facility,
+    flow: Flow | None,
+    supplies: Supplies,
 ) -> list[str]:
     """Return one note for each limit that is set but not judged, with its racks or power nodes."""
     states = {name: list(group.states) for group in (flow.groups if flow is not None else []) for name in group.names}

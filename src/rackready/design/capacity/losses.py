@@ -90,7 +90,7 @@ def tally(cases: Sequence[LossCase]) -> Tally:
 
 
 @dataclass(slots=True)
-class Group:
+class FeedGroup:
     """Racks that are alike and hang on the same power nodes: computed once."""
 
     rack: RackInput
@@ -104,7 +104,7 @@ class Flow:
     """Result: loads with everything alive, every loss, and the highest load of each node in any case."""
 
     graph: PowerGraph
-    groups: list[Group]
+    groups: list[FeedGroup]
     base: list[Poles]
     cases: list[LossCase]
     worst_w: list[float]
@@ -114,19 +114,19 @@ class Flow:
     """Nodes whose loads are lower bounds: some draw that may reach them is not published."""
 
 
-def grouped(racks: Sequence[RackInput]) -> list[Group]:
+def grouped(racks: Sequence[RackInput]) -> list[FeedGroup]:
     """Return racks grouped by what makes them alike for power."""
-    groups: dict[tuple[object, ...], Group] = {}
+    groups: dict[tuple[object, ...], FeedGroup] = {}
     for rack in racks:
         key = (rack.shape, rack.sources)
         if key in groups:
             groups[key].names.append(rack.name)
         else:
-            groups[key] = Group(rack, [rack.name])
+            groups[key] = FeedGroup(rack, [rack.name])
     return list(groups.values())
 
 
-def _all_live(group: Group) -> Live:
+def _all_live(group: FeedGroup) -> Live:
     return (True,) * len(group.rack.feeds)
 
 
@@ -150,7 +150,7 @@ class _Run:
         self.worst = [graph.seen_w(node, load) for node, load in enumerate(self.base)]
         self.worst_case = [""] * len(self.base)
 
-    def _ask(self, asked: Loads, group: Group, live: Live, times: float) -> None:
+    def _ask(self, asked: Loads, group: FeedGroup, live: Live, times: float) -> None:
         for source, load in zip(group.rack.sources, self.supplies.of(group.rack, live).upstream, strict=True):
             node = self.graph.index[source]
             asked[node] = poles.add(asked.get(node, poles.NONE), poles.scaled(load, times))
@@ -190,7 +190,7 @@ class _Run:
         found = (tuple(hurt.dark), tuple(hurt.short), overloads, element.loss_accepted, tuple(hurt.over))
         return LossCase("node", element.name, tuple(racks), *found, partial)
 
-    def feed_losses(self, group: Group) -> Iterator[LossCase]:
+    def feed_losses(self, group: FeedGroup) -> Iterator[LossCase]:
         """Yield the effects of the loss of each feed in any one rack of a group."""
         for lost, feed in enumerate(group.rack.feeds):
             live = tuple(number != lost for number in range(len(group.rack.feeds)))
@@ -216,7 +216,7 @@ class _Hurt:
     over: list[str] = field(default_factory=list)
 
 
-def _note_state(run: _Run, group: Group, live: Live, cause: str | None, hurt: _Hurt) -> None:
+def _note_state(run: _Run, group: FeedGroup, live: Live, cause: str | None, hurt: _Hurt) -> None:
     if cause is not None:
         group.states.setdefault(live, []).append(cause)
     state = run.supplies.of(group.rack, live)

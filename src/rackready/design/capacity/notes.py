@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rackready.design.capacity import circuits, cooling
 from rackready.design.capacity.graph import SOURCES
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput, where
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput, where
 from rackready.design.names import listed
 from rackready.model.facility import Facility
 
@@ -75,7 +75,7 @@ def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
     ]
 
 
-def unsplit(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> dict[str, list[str]]:
+def unsplit(racks: Sequence[RackInput], unplaced: Sequence[PoweredDevice]) -> dict[str, list[str]]:
     """Return the models that draw power with an unpublished split of heat, each with its racks."""
     out: dict[str, list[str]] = {}
     for rack in racks:
@@ -87,7 +87,7 @@ def unsplit(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> dict[str,
     return dict(sorted(out.items()))
 
 
-def _split(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> list[str]:
+def _split(racks: Sequence[RackInput], unplaced: Sequence[PoweredDevice]) -> list[str]:
     missing = unsplit(racks, unplaced)
     if not missing:
         return []
@@ -97,7 +97,7 @@ def _split(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> list[str]:
     return [f"heat into liquid and into air is not known: liquid share {NOT_PUBLISHED} of {', '.join(missing)}; {what}"]
 
 
-def _unplaced(unplaced: Sequence[Device]) -> list[str]:
+def _unplaced(unplaced: Sequence[PoweredDevice]) -> list[str]:
     """Return notes on equipment in no rack, and where its draw is counted."""
     if not unplaced:
         return []
@@ -129,7 +129,7 @@ def _overhead(facility: Facility) -> list[str]:
     return [f"facility.pue is not set: cooling and losses are not in the load of {listed(sources)}"]
 
 
-def notes(racks: Sequence[RackInput], facility: Facility, unplaced: Sequence[Device] = ()) -> list[str]:
+def notes(racks: Sequence[RackInput], facility: Facility, unplaced: Sequence[PoweredDevice] = ()) -> list[str]:
     """Return notes on the gaps that a reader of the report must know."""
     nodes = facility.power
     bare = sum(1 for rack in racks if not rack.feeds)

@@ -48,7 +48,7 @@ class DeviceModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PoweredDevice:
     """One device in a rack. ``unit`` is the lowest rack unit that it occupies; None if its place is not given."""
 
     name: str
@@ -63,7 +63,7 @@ class RackInput:
     """One rack."""
 
     name: str
-    devices: tuple[Device, ...]
+    devices: tuple[PoweredDevice, ...]
     feeds: tuple[Feed, ...] = ()
     height_u: int = 48
     cooling: RackCooling | None = None
@@ -121,11 +121,11 @@ class RackInput:
         """Return the units that its devices occupy."""
         return sum(device.model.rack_units for device in self.devices)
 
-    def without(self, device: Device) -> RackInput:
+    def without(self, device: PoweredDevice) -> RackInput:
         """Return the same rack without one device."""
         return replace(self, devices=tuple(item for item in self.devices if item is not device))
 
-    def plus(self, device: Device) -> RackInput:
+    def plus(self, device: PoweredDevice) -> RackInput:
         """Return the same rack with one more device."""
         return replace(self, devices=(*self.devices, device))
 

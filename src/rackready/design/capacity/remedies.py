@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.design.capacity import circuits, findings
-from rackready.design.capacity.findings import Finding
+from rackready.design.capacity.findings import CapacityFinding
 from rackready.design.capacity.limits import SLACK_W, over
 from rackready.design.capacity.losses import Flow
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput, least
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput, least
 from rackready.design.capacity.supply import Live, Supplies, needed_psus, spread
 
 MOST_MOVES = 4
@@ -86,14 +86,14 @@ class Planner:
                 return False
         return True
 
-    def _fits_in(self, rack: RackInput, device: Device, unit: int) -> bool:
+    def _fits_in(self, rack: RackInput, device: PoweredDevice, unit: int) -> bool:
         states = self.states.get(rack.name, [])
         key = (rack.shape, device.model.id, unit, tuple(states))
         if key not in self._fits:
             self._fits[key] = not findings.all_of(rack.plus(replace(device, unit=unit)), states, self.supplies)
         return self._fits[key]
 
-    def place(self, device: Device, away_from: str) -> Move | None:
+    def place(self, device: PoweredDevice, away_from: str) -> Move | None:
         """Find the first rack with room for one more node, and reserve the place.
 
         Room means free units, power (with any single loss), cooling and weight.
@@ -114,7 +114,7 @@ class Planner:
         self._full.add(device.model.id)
         return None
 
-    def _offer(self, device: Device, rack: RackInput) -> Move | None:
+    def _offer(self, device: PoweredDevice, rack: RackInput) -> Move | None:
         """Return a place in a rack by the known figures; None if there is none."""
         size = device.model.rack_units
         if rack.used_u + size > rack.height_u or not _may_cool(rack, device.model):
@@ -128,7 +128,7 @@ class Planner:
             return None
         return Move(device.name, rack.name, unit, self._unknown(device, rack))
 
-    def _reserved(self, move: Move, device: Device) -> Move:
+    def _reserved(self, move: Move, device: PoweredDevice) -> Move:
         rack = self.racks[move.rack]
         self.racks[move.rack] = rack.plus(replace(device, unit=move.unit))
         for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
@@ -137,7 +137,7 @@ class Planner:
             )
         return move
 
-    def _unknown(self, device: Device, rack: RackInput) -> tuple[str, ...]:
+    def _unknown(self, device: PoweredDevice, rack: RackInput) -> tuple[str, ...]:
         """Return unpublished figures of a device, its new rack and the power nodes above it that a limit depends on."""
         draw = set(rack.plus(device).unpublished) if rack.feeds or rack.cooling is not None else set[str]()
         if self.flow is not None and rack.feeds:
@@ -158,7 +158,7 @@ class Planner:
         texts = [("draw", draw), ("weight", heavy)]
         return tuple(f"{what} of {', '.join(sorted(labels))}" for what, labels in texts if labels)
 
-    def take(self, rack: RackInput, about: tuple[str, str]) -> list[Device]:
+    def take(self, rack: RackInput, about: tuple[str, str]) -> list[PoweredDevice]:
         """Return the fewest nodes (up to MOST_MOVES, from the rack's end) whose removal fixes a problem, or none.
 
         ``about``: see ``Finding.about``.
@@ -172,7 +172,9 @@ class Planner:
             self._taken[key] = self._fewest(rack, about, nodes, states)
         return nodes[: self._taken[key]]
 
-    def _fewest(self, rack: RackInput, about: tuple[str, str], nodes: list[Device], states: Iterable[Live]) -> int:
+    def _fewest(
+        self, rack: RackInput, about: tuple[str, str], nodes: list[PoweredDevice], states: Iterable[Live]
+    ) -> int:
         left = rack
         for number, device in enumerate(nodes, start=1):
             left = left.without(device)
@@ -202,7 +204,7 @@ def whole_kw(watts: float) -> int:
     return math.ceil((watts - SLACK_W) / 1000)
 
 
-def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
+def bigger_feeds(rack: RackInput, found: Iterable[CapacityFinding]) -> str:
     """Return the standard breakers, or the ratings, for the highest load of every overloaded feed."""
     highest: dict[int, float] = {}
     for finding in found:
@@ -225,7 +227,7 @@ def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
     )
 
 
-def more_feeds(rack: RackInput, finding: Finding) -> str:
+def more_feeds(rack: RackInput, finding: CapacityFinding) -> str:
     """Return over how many feeds supplies must be spread so that any one feed may be lost."""
     short = finding.short
     lost = sum(1 for alive in finding.live or () if not alive)
@@ -245,7 +247,7 @@ def more_feeds(rack: RackInput, finding: Finding) -> str:
     )
 
 
-def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -> str:
+def without_moves(rack: RackInput, finding: CapacityFinding, found: Iterable[CapacityFinding]) -> str:
     """Return the fix if no other rack has room. ``found``: all findings of the rack."""
     nodes = [device.model for device in rack.devices if device.kind == "node"]
     stay = bool(nodes) and all(model.stays for model in nodes)
@@ -279,6 +281,6 @@ WAYS = {
 """Fixes by topic where moving a node does not help."""
 
 
-def movable(finding: Finding) -> bool:
+def movable(finding: CapacityFinding) -> bool:
     """Return whether moving nodes away may fix it."""
     return finding.topic in {"units", "weight", "feed", "cooling"}

@@ -12,7 +12,7 @@ from rackready.design.capacity.graph import SOURCES, PowerGraph, structure_probl
 from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import Flow, LossCase, losses
 from rackready.design.capacity.notes import notes, unsplit
-from rackready.design.capacity.parts import Device, RackInput, total
+from rackready.design.capacity.parts import PoweredDevice, RackInput, total
 from rackready.design.capacity.power_on import Staged, staged
 from rackready.design.capacity.supply import Supplies
 from rackready.design.capacity.violations import node_problems, rack_problems
@@ -169,7 +169,7 @@ def _flow(of: Callable[[float, float], float], watts: float | None, rise_k: floa
 
 
 def _totals(
-    inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Sequence[Device], facility: Facility
+    inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Sequence[PoweredDevice], facility: Facility
 ) -> Totals:
     beside = [device.model for device in unplaced]
     most = sum(rack.max_w for rack in racks) + sum(model.max_w or 0.0 for model in beside)
@@ -229,7 +229,10 @@ def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
 
 
 def capacity(
-    racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = (), cdus: Sequence[Cdu] = ()
+    racks: Sequence[RackInput],
+    facility: Facility | None,
+    unplaced: Sequence[PoweredDevice] = (),
+    cdus: Sequence[Cdu] = (),
 ) -> CapacityReport:
     """Return loads, losses, problems and the order of power-on.
 

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rackready.design.capacity import circuits, findings
-from rackready.design.capacity.findings import Finding
+from rackready.design.capacity.findings import CapacityFinding
 from rackready.design.capacity.limits import kilowatts, over
-from rackready.design.capacity.losses import Flow, Group, grouped
+from rackready.design.capacity.losses import FeedGroup, Flow, grouped
 from rackready.design.capacity.parts import RackInput, collapse, least, where
 from rackready.design.capacity.remedies import Planner, bigger_feeds, movable, states_alone, whole_kw, without_moves
 from rackready.design.capacity.supply import Supplies
 from rackready.model.problems import Problem
 
 
-def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
+def _first_of_topics(found: Sequence[CapacityFinding]) -> Iterator[CapacityFinding]:
     """Yield one finding per topic; losing more feeds at once adds no information.
 
     A finding with everything alive comes first, because then no loss is the cause; else for feeds the heaviest load,
     for supplies the fewest losses.
     """
-    topics: dict[tuple[str, str], list[Finding]] = {}
+    topics: dict[tuple[str, str], list[CapacityFinding]] = {}
     for item in found:
         topics.setdefault(item.about, []).append(item)
     for same in topics.values():
@@ -32,11 +32,11 @@ def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
         yield _with_worst(first, max(same, key=lambda item: item.seen_w))
 
 
-def _lost(finding: Finding) -> int:
+def _lost(finding: CapacityFinding) -> int:
     return sum(1 for alive in finding.live or () if not alive)
 
 
-def _with_worst(finding: Finding, worst: Finding) -> Finding:
+def _with_worst(finding: CapacityFinding, worst: CapacityFinding) -> CapacityFinding:
     """Return a finding of a feed with the effect of the worst loss, if the feed is overloaded without any loss."""
     if finding.feed is None or _lost(finding) or not over(worst.seen_w, finding.seen_w):
         return finding
@@ -44,7 +44,9 @@ def _with_worst(finding: Finding, worst: Finding) -> Finding:
     return replace(finding, message=f"{finding.message.removesuffix('.')}, and {have} on {worst.at}.")
 
 
-def _fix_by_moves(planner: Planner, rack: RackInput, finding: Finding, found: Sequence[Finding]) -> str | None:
+def _fix_by_moves(
+    planner: Planner, rack: RackInput, finding: CapacityFinding, found: Sequence[CapacityFinding]
+) -> str | None:
     """Return the fix by moves; None if there is none."""
     if not movable(finding):
         return None
@@ -63,7 +65,7 @@ class _Shared:
         self.causes: dict[tuple[str, str], dict[str, None]] = {}
         self.about: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def add(self, finding: Finding, fix: str, racks: Sequence[str], causes: Sequence[str]) -> None:
+    def add(self, finding: CapacityFinding, fix: str, racks: Sequence[str], causes: Sequence[str]) -> None:
         """Record a problem of some racks, together with the same problem of others."""
         key = (finding.message, fix)
         self.racks.setdefault(key, []).extend(racks)
@@ -78,7 +80,7 @@ class _Shared:
             yield Problem(where(names), text + also, fix, self.about[text, fix])
 
 
-def _causes(group: Group | None, finding: Finding) -> list[str]:
+def _causes(group: FeedGroup | None, finding: CapacityFinding) -> list[str]:
     """Return the power nodes whose loss leaves a rack with just these feeds."""
     return [] if group is None or finding.live is None else group.states.get(finding.live, [])
 

@@ -11,7 +11,7 @@ class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Device(_Shape):
+class PciDevice(_Shape):
     """One PCI function. ``bridges``: the bridges above it, root port first."""
 
     pci: str
@@ -20,7 +20,7 @@ class Device(_Shape):
     numa: int
     bridges: list[str]
 
-    def shared(self, other: Device) -> int:
+    def shared(self, other: PciDevice) -> int:
         """Return how many bridges lead to both: the nearer two devices are, the more."""
         count = 0
         for own, its in zip(self.bridges, other.bridges, strict=False):
@@ -37,7 +37,7 @@ class Netdev(_Shape):
     mac: str | None
 
 
-class Nic(Device):
+class Nic(PciDevice):
     """One network controller. ``managed``: it is a part of the GPU board. ``rate``: Gb/s, None when unknown."""
 
     netdevs: list[Netdev]
@@ -104,8 +104,8 @@ class Parts(_Shape):
     """Everything that was read. ``unread``: kind -> why it could not be read."""
 
     machine: dict[str, str | None]
-    gpus: list[Device]
-    nvswitches: list[Device]
+    gpus: list[PciDevice]
+    nvswitches: list[PciDevice]
     nics: list[Nic]
     driver: Driver | None
     cpu: Cpu | None

@@ -13,7 +13,7 @@ Known = dict[str, dict[Key, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NetboxStep:
     """One object to create or change; ``changes``: field -> (before, after), in words."""
 
     item: Item
@@ -101,19 +101,19 @@ def taken(wanted: Sequence[Item], known: Known) -> list[str]:
     return out
 
 
-def steps(wanted: Sequence[Item], known: Known) -> list[Step]:
+def steps(wanted: Sequence[Item], known: Known) -> list[NetboxStep]:
     """Return the required steps, in the order of the items."""
-    out: list[Step] = []
+    out: list[NetboxStep] = []
     made: set[tuple[str, Key]] = set()
     for item in wanted:
         present = known.get(item.kind, {}).get(item.key)
         if present is None and (item.kind, item.key) not in made:
-            out.append(Step(item, create=True))
+            out.append(NetboxStep(item, create=True))
             made.add((item.kind, item.key))
             continue
         changes = _changes(item, present or {})
         if changes:
-            out.append(Step(item, create=False, changes=changes))
+            out.append(NetboxStep(item, create=False, changes=changes))
     return out
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from rackready.design.sizing import links
 from rackready.design.sizing.parallel import Layout, check
 from rackready.design.sizing.serving_memory import ServingJob, ServingMemory, serving_memory
-from rackready.design.sizing.serving_speed import Bound, decode, prefill
+from rackready.design.sizing.serving_speed import SpeedBound, decode, prefill
 from rackready.design.sizing.training_memory import TrainingJob, TrainingMemory, training_memory
 from rackready.design.sizing.training_speed import NOT_KNOWN, training_time
 from rackready.model.llm import Llm
@@ -54,8 +54,8 @@ class Serving:
     fits: bool
     sequences: int
     limit: str
-    decode: Bound | None = None
-    prefill: Bound | None = None
+    decode: SpeedBound | None = None
+    prefill: SpeedBound | None = None
     replicas: int = 1
     smallest: Layout | None = None
     best_rate: float | None = None

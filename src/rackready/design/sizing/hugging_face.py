@@ -108,9 +108,10 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
         first = error.errors()[0]
+        said = first["msg"].removeprefix("Value error, ")
         where = ".".join(str(part) for part in first["loc"]) or "shape"
         raise RackreadyError(
-            f"{source}: {where} - {first['msg']}. Expected: the shape of one model Actual: {first['input']!r}. "
+            f"{source}: {where} - {said}. Expected: the shape of one model Actual: {first['input']!r}. "
             "Correct the file."
         ) from error
 

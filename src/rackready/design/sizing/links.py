@@ -11,7 +11,7 @@ _PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkRates:
     """Rate of one GPU and direction, bytes a second; None: not published."""
 
     rate: float | None
@@ -25,23 +25,23 @@ def domain(platform: PlatformProfile, gpu: GpuProfile) -> int:
     return _PAIR if gpu.nvlink_bridge is not None else 1
 
 
-def between(platform: PlatformProfile, gpu: GpuProfile, gpus: int) -> Link:
+def between(platform: PlatformProfile, gpu: GpuProfile, gpus: int) -> LinkRates:
     """Return the slowest link in a group of that many GPUs placed as closely as possible."""
     if gpus <= domain(platform, gpu):
         if gpu.nvlink is not None:
-            return Link(gpu.nvlink.per_gpu.value * 1e9, "NVLink")
+            return LinkRates(gpu.nvlink.per_gpu.value * 1e9, "NVLink")
         if gpu.nvlink_bridge is not None:
-            return Link(gpu.nvlink_bridge.value / 2 * 1e9, "NVLink bridge")
+            return LinkRates(gpu.nvlink_bridge.value / 2 * 1e9, "NVLink bridge")
     if gpus <= platform.gpus:
-        return Link(gpu.pcie.rate.value * 1e9, "PCIe") if gpu.pcie else Link(None, "PCIe")
+        return LinkRates(gpu.pcie.rate.value * 1e9, "PCIe") if gpu.pcie else LinkRates(None, "PCIe")
     return network(platform)
 
 
-def network(platform: PlatformProfile) -> Link:
+def network(platform: PlatformProfile) -> LinkRates:
     """Return one GPU's share of the server's compute network."""
     if not platform.nics:
-        return Link(None, "network")
-    return Link(sum(nic.rate for nic in platform.nics) / _BITS / platform.gpus * 1e9, "network")
+        return LinkRates(None, "network")
+    return LinkRates(sum(nic.rate for nic in platform.nics) / _BITS / platform.gpus * 1e9, "network")
 
 
 def all_reduce(size: float, gpus: int, rate: float) -> float:

@@ -20,7 +20,7 @@ One follows attention, one the feed-forward block.
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class SpeedBound:
     """Tokens a second of one replica at most, and the limits: seconds of one step by resource.
 
     ``limit`` is the slowest judged resource. ``not_judged``: needed resources without a published figure; one of them
@@ -44,7 +44,7 @@ def forward_flops(model: Llm, context: float) -> float:
     return 2 * parameters.active(model) + 2 * model.layers * model.heads * widths * context
 
 
-def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile) -> Bound:
+def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile) -> SpeedBound:
     """Return the bound of reading prompts of the whole context; a causal prompt attends to half of it on average."""
     rate = gpu.compute[computed_in(gpu, model.weights)[0]].value * 1e12
     gpus = layout.tp * layout.pp
@@ -60,7 +60,7 @@ def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfo
 
 def decode(
     model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile, sequences: int
-) -> Bound:
+) -> SpeedBound:
     """Return the bound of generating tokens for ``sequences`` at a time, each with a full context.
 
     Every step reads all weights that the batch needs and the cache of every sequence: tokens/s/sequence <= bandwidth /
@@ -81,10 +81,10 @@ def decode(
     return replace(bound, tokens_per_second=min(bound.tokens_per_second, sequences * bound.per_sequence))
 
 
-def _bound(seconds: dict[str, float], tokens: float, passes: int, not_judged: tuple[str, ...]) -> Bound:
+def _bound(seconds: dict[str, float], tokens: float, passes: int, not_judged: tuple[str, ...]) -> SpeedBound:
     limit = max(seconds, key=lambda name: seconds[name])
     step = seconds[limit]
-    return Bound(tokens / step, 1 / (step * passes), limit, seconds, not_judged)
+    return SpeedBound(tokens / step, 1 / (step * passes), limit, seconds, not_judged)
 
 
 def _not_judged(layout: Layout, gpu: GpuProfile, platform: PlatformProfile) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class SlurmAdapter(SchedulerAdapter):
     def drain(self, node: str, reason: str) -> bool:
         """Drain with our reason. A node that somebody else drained is left alone: no job starts on it anyway."""
         now, wanted = self.show(node), reason_text(reason)
+        # Whose drain it is shows the prefix; the rest is compared as a value, and replaced where it differs.
         if now.drained and (not now.ours or now.reason == wanted):
             return False
         self._update(node, f"State=DRAIN Reason={shlex.quote(wanted)}")

@@ -12,11 +12,13 @@ from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
 from rackready.drivers.remote import Answer, Remote
 from rackready.drivers.ssh.target import node_target
+from rackready.drivers.switch import findings as kinds
 from rackready.drivers.switch.base import SwitchState
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
-from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.outcome import Finding, Outcome
+from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
+from rackready.model.place import Place
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.ondevice.roce import FORMAT
@@ -60,7 +62,7 @@ def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
         return _End(config, None, str(error))
 
 
-def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | str:
+def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | Finding:
     remote = Remote({node: node_target(site, node, paths.known_hosts)})
     try:
         return parse_host(node, remote.run(node, _READ, timeout_s=_TIMEOUT_S))
@@ -68,8 +70,8 @@ def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | s
         remote.close()
 
 
-def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
-    """Return interface -> its QoS settings, or a text why they could not be read."""
+def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | Finding:
+    """Return interface -> its QoS settings, or why they could not be read."""
     try:
         document = json.loads(answer.stdout)
     except ValueError:
@@ -79,10 +81,7 @@ def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
         said = (
             late or answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
         )
-        return (
-            f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. "
-            "Run `rackready fabric` for the node."
-        )
+        return kinds.NODE_UNREAD.found(node, "a whole document of roce.py", said)
     return {str(item["netdev"]): _host(item["state"]) for item in document["interfaces"] if item["state"]}
 
 
@@ -91,26 +90,26 @@ def _host(state: Mapping[str, Any]) -> HostQos:
     return HostQos(str(state["trust"]), frozenset(state["pfc"]), int(state["mtu"]), mapping, bool(state["pause"]))
 
 
-def judge(node: str, ends: list[_End], host: dict[str, HostQos] | str, host_mtu: int) -> NodeResult:
+def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_mtu: int) -> NodeResult:
     """Return a node's result from both ends of its cables: pure."""
-    if isinstance(host, str):
-        return NodeResult(Outcome.ERROR, host)
+    if isinstance(host, Finding):
+        return NodeResult(Outcome.ERROR, str(host), data={FINDINGS: told([host])})
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
     troubles = [end.trouble for end, ports in mine if ports and end.state is None]
     findings = [
-        text
+        finding
         for end, ports in mine
         if end.state is not None
-        for text in _cables(node, end.config, end.state, ports, host, host_mtu)
+        for finding in _cables(node, end.config, end.state, ports, host, host_mtu)
     ]
     if findings:
-        return NodeResult(Outcome.FAIL, "; ".join(findings + troubles))
-    if troubles or not any(ports for _, ports in mine):
-        return NodeResult(
-            Outcome.ERROR,
-            "; ".join(troubles)
-            or f"{node}: no cable - Expected: one at least Actual: none in the site. Add it to links.",
-        )
+        words = "; ".join([*(str(finding) for finding in findings), *troubles])
+        return NodeResult(Outcome.FAIL, words, data={FINDINGS: told(findings)})
+    if troubles:
+        return NodeResult(Outcome.ERROR, "; ".join(troubles))
+    if not any(ports for _, ports in mine):
+        none = kinds.NO_CABLE.found(node, "one at least", "none in the site")
+        return NodeResult(Outcome.ERROR, str(none), data={FINDINGS: told([none])})
     return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree")
 
 
@@ -121,14 +120,12 @@ def _cables(
     ports: list[PortConfig],
     host: dict[str, HostQos],
     host_mtu: int,
-) -> list[str]:
-    out = [str(finding) for finding in verify_links(config, state, {node})]
+) -> list[Finding]:
+    out = verify_links(config, state, {node})
     for port in ports:
         if port.netdev in host:
-            out += [str(finding) for finding in verify_agreement(config.name, state, port, host[port.netdev], host_mtu)]
+            out += verify_agreement(config.name, state, port, host[port.netdev], host_mtu)
         else:
-            out.append(
-                f"{node} {port.netdev}: not read - Expected: its state Actual: the interface is not there. "
-                "Check the NIC."
-            )
+            where = Place(node, port.netdev)
+            out.append(kinds.INTERFACE_MISSING.found(where, "its state", "the interface is not there"))
     return out

@@ -23,7 +23,7 @@ from rackready.drivers.switch.base import (
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.verify import verify_config
 from rackready.ledger.effect import Observation, run_effect
-from rackready.ledger.store import Entry, Ledger
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.outcome import Finding
 
 OPERATION = "switch-commit"
@@ -33,11 +33,15 @@ _SETTLE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """The result for a switch. ``diff``: the change (dry run: the planned one); ``note``: leftovers of earlier runs."""
+    """The result for a switch. ``diff``: the change (dry run: the planned one); ``note``: leftovers of earlier runs.
+
+    ``ports``: in a dry run, the site's ports on which something would change.
+    """
 
     changed: bool
     diff: str = ""
     note: str = ""
+    ports: tuple[str, ...] = ()
 
 
 def apply_config(
@@ -46,7 +50,7 @@ def apply_config(
     """Apply a switch's configuration, return the result. Raises SwitchError (busy, reverted, refused, unreachable)."""
     commands = _commands(driver, config, ledger)
     if check:
-        return _preview(driver, commands)
+        return _preview(driver, config, commands)
     note = _recover(driver, config, commands, ledger)
     _refuse_busy(driver)
     if not driver.missing(commands) and not _open_intent(ledger, config.name):
@@ -70,7 +74,7 @@ def apply_config(
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigDifference:
     """One command that is not applied. ``wanted`` and ``actual``: its value, where the command sets one."""
 
     command: str
@@ -79,11 +83,11 @@ class Difference:
     actual: str = ""
 
 
-def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[Difference]:
+def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[ConfigDifference]:
     """Return what differs from a switch's declared configuration. Nothing is loaded, and no candidate is made."""
     missing = driver.missing(_commands(driver, config, ledger))
     values = driver.values(missing)
-    return [Difference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
+    return [ConfigDifference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
 
 
 def _digest(commands: list[str]) -> str:
@@ -105,14 +109,14 @@ def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> lis
     return wanted + sorted({*driver.unwanted(wrote, wanted), *left})
 
 
-def _preview(driver: SwitchDriver, commands: list[str]) -> ApplyResult:
+def _preview(driver: SwitchDriver, config: SwitchConfig, commands: list[str]) -> ApplyResult:
     missing = driver.missing(commands)
-    return ApplyResult(
-        bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
-    )
+    lines = (f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
+    ports = driver.touched(missing, {port.name for port in config.ports})
+    return ApplyResult(bool(missing), "\n".join(lines), ports=tuple(sorted(ports)))
 
 
-def _open_intent(ledger: Ledger, name: str) -> Entry | None:
+def _open_intent(ledger: Ledger, name: str) -> LedgerEntry | None:
     entry = ledger.latest(name, OPERATION)
     return entry if entry is not None and entry.status == "intent" else None
 
@@ -177,7 +181,7 @@ def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> li
 def _must_verify(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> None:
     findings = _findings(config, driver, settle_s)
     if findings:
-        raise SwitchError("; ".join(str(finding) for finding in findings))
+        raise SwitchError("; ".join(str(finding) for finding in findings), findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +238,4 @@ class _Work:
         text = "; ".join(str(finding) for finding in findings)
         self.ledger.failed(token, f"rolled back: {text}")
         message = f"{self.config.name}: the change was applied, did not verify and was rolled back. {text}"
-        raise SwitchRevertedError(message)
+        raise SwitchRevertedError(message, findings)

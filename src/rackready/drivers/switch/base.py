@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rackready.design.switches import SwitchConfig
+from rackready.model.outcome import Finding
 from rackready.model.problems import RackreadyError
 
 
 class SwitchError(RackreadyError):
-    """A switch could not be reached, or refused something."""
+    """A switch could not be reached, refused something, or is not as declared.
+
+    ``findings``: what differs, where it was read back; the text has the same in words.
+    """
+
+    def __init__(self, text: str, findings: Iterable[Finding] = ()) -> None:
+        super().__init__(text)
+        self.findings = tuple(findings)
 
 
 class SwitchBusyError(SwitchError):
@@ -117,6 +126,13 @@ class SwitchDriver(ABC):
         """
         del commands
         return {}
+
+    def touched(self, commands: list[str], ports: Collection[str]) -> set[str]:
+        """Return those of the site's ports on which these commands change something.
+
+        A driver that cannot tell returns all: nodes in production behind them are drained before the change.
+        """
+        return set(ports) if commands else set()
 
     @abstractmethod
     def only_holds(self, revision: str, commands: list[str]) -> bool:

@@ -14,16 +14,18 @@ from rackready.drivers.ssh.errors import SshError
 from rackready.drivers.ssh.first_contact import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.ssh.target import SshTarget, switch_target
 from rackready.drivers.switch.apply import apply_config
-from rackready.drivers.switch.base import SwitchDriver
+from rackready.drivers.switch.base import SwitchDriver, SwitchError
 from rackready.drivers.switch.registry import driver_for
 from rackready.drivers.switch.session import NetmikoSession, SwitchSilentError
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site, Switch
 from rackready.paths import EnvPaths
 
+PORTS = "ports"
+"""In the result of a dry run: the site's ports on which something would change."""
 _AT_ONCE = 8
 
 
@@ -47,6 +49,8 @@ def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
         return NodeResult(
             Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name."
         )
+    except SwitchError as error:
+        return NodeResult(Outcome.ERROR, str(error), data={FINDINGS: told(error.findings)} if error.findings else {})
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
 
@@ -97,4 +101,4 @@ def _run_one(ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, nam
         driver.close()
     verb = ("would change" if ctx.check else "changed and confirmed") if applied.changed else "unchanged"
     message = "; ".join(part for part in (f"{name}: {verb}", applied.note, pinned) if part)
-    return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff})
+    return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff, PORTS: list(applied.ports)})

@@ -8,6 +8,7 @@ path), and the syntax change of release 5.15 (`qos roce enable on` became `qos r
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from rackready.design.switches import SwitchConfig
@@ -24,6 +25,7 @@ from rackready.drivers.switch.nvue_text import (
     parse_revisions,
     parse_roce,
     read_json,
+    touched,
 )
 from rackready.render.switches import render_switch
 
@@ -63,6 +65,13 @@ class CumulusNvue(SwitchDriver):
             for command, settings in leaves.items()
             if len(settings) == 1 and settings[0][-2] in VALUES
         }
+
+    def touched(self, commands: list[str], ports: Collection[str]) -> set[str]:
+        """Return the ports that the commands name. A command that names no interface (QoS, VLANs) is about all.
+
+        One that clears an interface that the site no longer names is about none.
+        """
+        return {port for command in commands for port in touched(command, frozenset(ports))}
 
     def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
         """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site no longer names."""

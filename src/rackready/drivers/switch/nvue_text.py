@@ -47,6 +47,15 @@ def expand_commands(text: str) -> set[Tokens]:
     return out
 
 
+def touched(command: str, ports: frozenset[str]) -> frozenset[str]:
+    """Return the site's ports on which an `nv set` or `nv unset` changes something."""
+    tokens = tuple(shlex.split(command, comments=True))
+    if tokens[2:3] != ("interface",):
+        return ports
+    named = frozenset(expand_names(tokens[3])) & ports if len(tokens) > 3 else ports  # noqa: PLR2004 - nv VERB interface NAMES
+    return named or (frozenset() if tokens[1] == "unset" else ports)
+
+
 def list_position(tokens: Tokens) -> int | None:
     """Return where a command names interfaces or VLANs, which may be a list; None when it names none."""
     if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES

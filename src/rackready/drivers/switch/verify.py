@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from rackready.design.qos import QosFacts
 from rackready.design.switches import PortConfig, SwitchConfig
+from rackready.drivers.switch import findings as kinds
 from rackready.drivers.switch.base import PortState, RoceState, SwitchState
 from rackready.model.outcome import Finding
-
-_PLAN = "Run `rackready fabric --check` to see the difference, then `rackready fabric`."
-_CABLE = "Check the cable, the transceiver and that the node is powered on."
+from rackready.model.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,69 +30,36 @@ def verify_config(config: SwitchConfig, state: SwitchState) -> list[Finding]:
 
 
 def _port(switch: str, port: PortConfig, state: PortState | None) -> list[Finding]:
-    where = f"{switch} {port.name}"
+    where = Place(switch, port.name)
     if state is None:
-        return [
-            Finding(
-                where=where,
-                what="port not there",
-                expected=f"cabled to {port.node} {port.netdev}",
-                actual="the switch does not list it",
-                next_step=_CABLE,
-            )
-        ]
+        cabled = f"cabled to {port.node} {port.netdev}"
+        return [kinds.PORT_MISSING.found(where, cabled, "the switch does not list it", nodes=[port.node])]
     out = []
     if state.vlan != port.vlan:
-        out.append(
-            Finding(
-                where=where,
-                what="access VLAN",
-                expected=str(port.vlan),
-                actual=str(state.vlan or "none"),
-                next_step=_PLAN,
-            )
-        )
+        out.append(kinds.PORT_VLAN.found(where, port.vlan, state.vlan or "none", nodes=[port.node]))
     if state.mtu != port.mtu:
-        out.append(
-            Finding(where=where, what="MTU", expected=f"{port.mtu} bytes", actual=f"{state.mtu} bytes", next_step=_PLAN)
-        )
+        out.append(kinds.PORT_MTU.found(where, f"{port.mtu} bytes", f"{state.mtu} bytes", nodes=[port.node]))
     if not state.admin_up:
-        out.append(
-            Finding(where=where, what="port switched off", expected="admin up", actual="admin down", next_step=_PLAN)
-        )
+        out.append(kinds.PORT_OFF.found(where, "admin up", "admin down", nodes=[port.node]))
     return out
 
 
 def _roce(switch: str, qos: QosFacts, state: RoceState) -> list[Finding]:
     if not state.enabled or state.mode != "lossless":
         actual = state.mode or "on" if state.enabled else "off"
-        return [Finding(where=switch, what="RoCE", expected="on, mode lossless", actual=actual, next_step=_PLAN)]
+        return [kinds.ROCE_OFF.found(switch, "on, mode lossless", actual)]
     out = []
     if not state.trusts_dscp:
-        out.append(Finding(where=switch, what="trust", expected="dscp", actual="not dscp", next_step=_PLAN))
+        out.append(kinds.DSCP_TRUST.found(switch, "dscp", "not dscp"))
     wanted = {priority for priority, lossless in enumerate(qos.pfc) if lossless}
     if state.pfc != wanted:
-        out.append(
-            Finding(
-                where=switch,
-                what="PFC priorities",
-                expected=_numbers(wanted),
-                actual=_numbers(state.pfc),
-                next_step=_PLAN,
-            )
-        )
+        out.append(kinds.PFC.found(switch, _numbers(wanted), _numbers(state.pfc)))
     return out + _mapping(switch, qos.dscp_to_priority, state.dscp_priority)
 
 
 def _mapping(where: str, wanted: dict[int, int], actual: dict[int, int]) -> list[Finding]:
     return [
-        Finding(
-            where=where,
-            what=f"priority of DSCP {dscp}",
-            expected=str(priority),
-            actual=str(actual.get(dscp, "not mapped")),
-            next_step=_PLAN,
-        )
+        kinds.DSCP_PRIORITY.found(where, priority, actual.get(dscp, "not mapped"), dscp=dscp)
         for dscp, priority in sorted(wanted.items())
         if actual.get(dscp) != priority
     ]
@@ -109,16 +75,8 @@ def verify_links(config: SwitchConfig, state: SwitchState, nodes: set[str] | Non
     for port in config.ports:
         seen = state.ports.get(port.name)
         if (nodes is None or port.node in nodes) and (seen is None or not seen.link_up):
-            where = f"{config.name} {port.name}"
-            out.append(
-                Finding(
-                    where=where,
-                    what=f"link to {port.node} {port.netdev} (rail {port.rail})",
-                    expected="up",
-                    actual="down",
-                    next_step=_CABLE,
-                )
-            )
+            where, end = f"{config.name} {port.name}", f"{port.node} {port.netdev}"
+            out.append(kinds.LINK_DOWN.found(where, "up", "down", nodes=[port.node], end=end, rail=port.rail))
     return out
 
 
@@ -126,43 +84,22 @@ def verify_agreement(
     switch: str, switch_state: SwitchState, port: PortConfig, host: HostQos, host_mtu: int
 ) -> list[Finding]:
     """Return findings where host and switch disagree on a cable: a half-lossless link drops silently under load."""
-    where, step = (
-        f"{port.node} {port.netdev} and {switch} {port.name}",
-        "Run `rackready fabric` again; if it stays, read both ends as docs/runbooks/fabric.md says.",
-    )
+    where = Place(port.node, port.netdev, f"and {switch} {port.name}")
     out = []
     if host.pfc != switch_state.roce.pfc:
         text = f"host {_numbers(host.pfc)}, switch {_numbers(switch_state.roce.pfc)}"
-        out.append(
-            Finding(
-                where=where, what="PFC priorities differ", expected="the same on both ends", actual=text, next_step=step
-            )
-        )
+        out.append(kinds.ENDS_PFC.found(where, "the same on both ends", text))
     if host.trust != "dscp" or not switch_state.roce.trusts_dscp:
         text = f"host {host.trust}, switch {'dscp' if switch_state.roce.trusts_dscp else 'not dscp'}"
-        out.append(
-            Finding(where=where, what="trust differs", expected="dscp on both ends", actual=text, next_step=step)
-        )
+        out.append(kinds.ENDS_TRUST.found(where, "dscp on both ends", text))
     for dscp in sorted(set(host.dscp_priority) & set(switch_state.roce.dscp_priority)):
         ours, theirs = host.dscp_priority[dscp], switch_state.roce.dscp_priority[dscp]
         if ours != theirs and {ours, theirs} & (host.pfc | switch_state.roce.pfc):
-            out.append(
-                Finding(
-                    where=where,
-                    what=f"DSCP {dscp}",
-                    expected="the same priority",
-                    actual=f"host {ours}, switch {theirs}",
-                    next_step=step,
-                )
-            )
+            out.append(kinds.ENDS_DSCP.found(where, "the same priority", f"host {ours}, switch {theirs}", dscp=dscp))
     if host.global_pause:
-        out.append(
-            Finding(where=where, what="global pause", expected="off with PFC", actual="on at the host", next_step=step)
-        )
+        out.append(kinds.GLOBAL_PAUSE.found(where, "off with PFC", "on at the host"))
     seen = switch_state.ports.get(port.name)
     if host.mtu != host_mtu or (seen is not None and seen.mtu < host.mtu):
         text = f"host {host.mtu}, switch {seen.mtu if seen else 'unknown'}"
-        out.append(
-            Finding(where=where, what="MTU", expected=f"host {host_mtu}, switch no less", actual=text, next_step=step)
-        )
+        out.append(kinds.ENDS_MTU.found(where, f"host {host_mtu}, switch no less", text))
     return out

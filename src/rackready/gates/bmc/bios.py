@@ -18,6 +18,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.baseline import Setting
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _NOW, _NEXT = "Systems/*!hgx_*/Bios", "Systems/*!hgx_*/Bios/@Redfish.Settings.SettingsObject"
 _SUFFIX = r"_+[0-9A-F]{4}$"
@@ -90,7 +91,7 @@ class BiosSettings(Gate):
             return judge.verdict(node)
         now, after = (_attributes(found.at(trail)) for trail in (_NOW, _NEXT))
         if not now:
-            judge.error(f"{node} BMC", BIOS_NOT_REPORTED, "Attributes of the host's Bios resource", "none")
+            judge.error(Place(node, "BMC"), BIOS_NOT_REPORTED, "Attributes of the host's Bios resource", "none")
         else:
             for name, value in wanted.bios_settings.items():
                 self._judge_setting(judge, node, (name, value), now, after)
@@ -101,7 +102,7 @@ class BiosSettings(Gate):
         judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
         name, value = wanted
-        where = f"{node} bios {name}"
+        where = Place(node, f"bios {name}")
         names = _matching(name, now)
         judge.judged += 1
         if not names:

@@ -22,7 +22,7 @@ from rackready.gates.bmc.mains import Feeds, Mains
 from rackready.gates.bmc.watch import watch
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
 
@@ -134,7 +134,7 @@ class Cycler:
         why = self.refuse(node)
         if why:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {why}. "
+                f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {quoted(why)}. "
                 "Nothing was done to it: drain it first."
             )
 

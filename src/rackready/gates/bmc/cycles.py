@@ -18,13 +18,14 @@ from rackready.gates.bmc import parts_seen
 from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
-from rackready.gates.bmc.parts_seen import RMA, Seen, differences, look, seen
+from rackready.gates.bmc.parts_seen import RMA, BmcInventory, differences, look, seen
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _MARK = "/run/rackready-before-cycle"
 """A file in memory: it is gone after a boot, and only after one."""
@@ -203,7 +204,7 @@ class PowerCycles(Gate):
         return judge.verdict(node)
 
     def _judge_cycle(
-        self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]
+        self, judge: Judge, node: str, number: int, first: BmcInventory, outputs: Outputs, told: list[dict[str, Any]]
     ) -> bool:
         """Judge one cycle; return False when the series ends here."""
         done = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
@@ -232,7 +233,7 @@ class PowerCycles(Gate):
 
 def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
     """Return the record of a cycle that was done, or None when the series ends here."""
-    where, what = f"{node} BMC", f"power cycle {number}"
+    where, what = Place(node, "BMC"), f"power cycle {number}"
     if mark is None or output is None:
         judge.error(where, CYCLE_NOT_RUN, "a power cycle, after a mark on the node", "none", what=what)
         return None
@@ -271,7 +272,7 @@ def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
     unfed = _unfed(told)
     for supply, has in unfed.items():
         judge.fail(
-            f"{node} psu {supply}",
+            Place(node, f"psu {supply}"),
             NO_INPUT_AGAIN,
             "Normal input",
             "not reported" if has is None else "no input",
@@ -280,14 +281,14 @@ def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
     return not unfed
 
 
-def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:
+def _compare(judge: Judge, node: str, cycle: str, first: BmcInventory, later: BmcInventory) -> bool:
     judge.judged += 1
     if later.boot_id == first.boot_id:
         judge.error(node, CYCLE_DID_NOT_HAPPEN, "another boot id", later.boot_id, cycle=cycle)
         return False
     found = differences(first, later)
     for item in found[:_SHOWN]:
-        judge.fail(f"{node} {item.part}", item.kind, item.before, item.after, cycle=cycle)
+        judge.fail(Place(node, item.part), item.kind, item.before, item.after, cycle=cycle)
     if len(found) > _SHOWN:
         judge.fail(node, FURTHER_DIFFERENCES, "none", len(found) - _SHOWN, cycle=cycle)
     return not found

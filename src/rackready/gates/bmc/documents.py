@@ -18,6 +18,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Finding
+from rackready.model.place import Place
 
 Document = Mapping[str, Any]
 KEY = "redfish"
@@ -164,13 +165,13 @@ def told(  # noqa: PLR0913
     try:
         found = parse(output)
     except FormatError as error:
-        judge.error(f"{node} BMC", BMC_UNREADABLE, "a complete document of the BMC's answer", error, what=what)
+        judge.error(Place(node, "BMC"), BMC_UNREADABLE, "a complete document of the BMC's answer", error, what=what)
         return None
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
     if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
         actual = f"{len(lacking)} not asked, {lacking[0]} first"
         judge.error(
-            f"{node} BMC",
+            Place(node, "BMC"),
             BMC_NOT_ALL_ASKED,
             f"answers to all {len(asked)} questions of today's gate",
             actual,
@@ -179,7 +180,12 @@ def told(  # noqa: PLR0913
         return None
     for address, why in found.unread.items():
         judge.error(
-            f"{node} BMC", BMC_LINK_UNREAD, "a document, since the BMC links to it", why, what=what, address=address
+            Place(node, "BMC"),
+            BMC_LINK_UNREAD,
+            "a document, since the BMC links to it",
+            why,
+            what=what,
+            address=address,
         )
     return found
 
@@ -210,7 +216,7 @@ def parse(output: Output) -> Told:
 
 
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
-    where = f"{node} BMC"
+    where = Place(node, "BMC")
     if output is None:
         return BMC_NOT_ASKED.found(where, "an answer", "none", what=what)
     if output.failure:

@@ -120,7 +120,7 @@ _OVER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One entry of a log.
 
     ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or the text in
@@ -135,7 +135,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EventGroup:
     """Entries of the same kind and text. ``before`` and ``after``: words about the severity around the title."""
 
     kind: FailKind
@@ -151,7 +151,7 @@ class Log:
 
     key: str
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     size: int | None
     keeps: bool
     off: bool
@@ -179,7 +179,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """Record of a log at the last pass: entries, time of the newest (0: none had one), entries without a time."""
 
     entries: float
@@ -227,7 +227,7 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
     return found
 
 
-def _entry(document: Document) -> Entry:
+def _entry(document: Document) -> LogEntry:
     dated = document.get("EventTimestamp") or document.get("Created")
     text = str(
         document.get("Message") or cper.text(document) or document.get("MessageId") or document.get("Name") or "no text"
@@ -236,7 +236,7 @@ def _entry(document: Document) -> Entry:
     shown = f"{sensor}: {text}" if sensor and str(sensor) not in text else text
     severity = str(cper.severity(document, document.get("Severity") or document.get("MessageSeverity")))
     over = document.get("Resolved") is True or document.get("EntryCode") == "Deassert" or _OVER.search(text)
-    return Entry(
+    return LogEntry(
         _time(dated),
         severity,
         shown[:_LONG],
@@ -254,19 +254,19 @@ def _time(value: object) -> float | None:
     return at if _EPOCH_S <= at < _END_S else None
 
 
-def grouped(entries: Sequence[Entry]) -> list[Group]:
+def grouped(entries: Sequence[LogEntry]) -> list[EventGroup]:
     """Return entries by kind and text, the worst first, each with its first and last date and its count."""
-    by: dict[tuple[str, str], list[Entry]] = {}
+    by: dict[tuple[str, str], list[LogEntry]] = {}
     for entry in sorted(entries, key=lambda item: (item.severity != "Critical", item.at or 0.0)):
         by.setdefault((entry.severity, entry.text), []).append(entry)
     return [_group(severity, text, items) for (severity, text), items in by.items()]
 
 
-def _group(severity: str, text: str, items: Sequence[Entry]) -> Group:
+def _group(severity: str, text: str, items: Sequence[LogEntry]) -> EventGroup:
     kind = next((kind for pattern, kind in _KINDS if pattern.search(text)), OTHER_ENTRY)
     dates = items[0].dated if len(items) == 1 else f"{items[0].dated} to {items[-1].dated}, {len(items)} times"
     before, after = ("", " that the BMC calls OK") if severity == "OK" else (f"{severity} ", "")
-    return Group(kind, before, after, f"{text} ({dates})")
+    return EventGroup(kind, before, after, f"{text} ({dates})")
 
 
 def _dated(log: Log) -> str:

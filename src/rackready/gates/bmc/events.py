@@ -15,13 +15,14 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
-from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
+from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import eventlog, owner
 from rackready.gates.bmc.documents import Document, Told
-from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
+from rackready.gates.bmc.eventlog import Log, LogEntry, LogMark, grouped, logs
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
 """Logs that record logins or configuration changes, and memory dumps: they do not show hardware health, and have
@@ -150,16 +151,16 @@ class Events(Gate):
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))
         if not there:
-            judge.error(f"{node} BMC", NO_LOG, "a log service with entries", "none")
+            judge.error(Place(node, "BMC"), NO_LOG, "a log service with entries", "none")
         clock = _clock(found, there)
         if clock is None:
-            judge.error(f"{node} BMC", CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
+            judge.error(Place(node, "BMC"), CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
             by_its_clock = (
                 run.about if set(run.about) != {"since"} else {}
             )  # a repair's time is by our clock, which may be a little ahead
-            _past(judge, f"{node} BMC", clock, _since(by_its_clock, self.inputs.since))
+            _past(judge, Place(node, "BMC"), clock, _since(by_its_clock, self.inputs.since))
         # A declared repair is a pass that saw no log: somebody dealt with all entries of then, including undated ones.
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
@@ -168,7 +169,7 @@ class Events(Gate):
                 node,
                 log,
                 _since(run.about, self.inputs.since),
-                Mark.of(run.about, log.key),
+                LogMark.of(run.about, log.key),
                 dealt_with=dealt_with,
             )
         if _since(run.about, self.inputs.since) is None:
@@ -176,9 +177,9 @@ class Events(Gate):
         return judge.verdict(node)
 
     def _log(
-        self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool
+        self, judge: Judge, node: str, log: Log, since: float | None, mark: LogMark | None, *, dealt_with: bool
     ) -> None:
-        where = f"{node} log {log.name}"
+        where = Place(node, f"log {log.name}")
         judge.judged += 1
         judge.metric("log_entries", f"{node}/{log.key}", len(log.entries), "1")
         if log.times:
@@ -208,7 +209,7 @@ class Events(Gate):
         if not bad and not strange:
             judge.measured.add(f"{node}/{log.key}")
 
-    def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
+    def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: LogMark | None) -> None:
         """Report which entries of a log are missing: it is full and takes no more, it wrapped, or it was cleared."""
         if log.full and log.keeps:
             judge.error(
@@ -228,7 +229,7 @@ class Events(Gate):
             )
 
 
-def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
+def _counts(entry: LogEntry, since: float | None, *, dealt_with: bool) -> bool:
     """Return whether an entry counts: it is not older than the last pass.
 
     An entry of the same second counts, since the pass saw nothing bad. An entry without a usable time counts, unless
@@ -239,7 +240,7 @@ def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
     return since is None or entry.at >= since
 
 
-def _marks(passed: Passed | None) -> Mapping[str, str]:
+def _marks(passed: LastPass | None) -> Mapping[str, str]:
     """Return what the last pass saw: the BMC's clock (or else ours), and the length of every log."""
     if passed is None:
         return {}
@@ -251,7 +252,7 @@ def _marks(passed: Passed | None) -> Mapping[str, str]:
     }
 
 
-def _by_log(passed: Passed, metric: str) -> dict[str, float]:
+def _by_log(passed: LastPass, metric: str) -> dict[str, float]:
     return {item.target.split("/", 1)[-1]: item.value for item in passed.metrics if item.name == metric}
 
 

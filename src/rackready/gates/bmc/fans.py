@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
+from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
@@ -19,6 +19,7 @@ from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _NEW, _OLD, _SUBSYSTEM, _SENSORS = (
     "Chassis/*/ThermalSubsystem/Fans/*",
@@ -140,7 +141,7 @@ class Fans(Gate):
                 "nothing to judge",
             )
         if not fans:
-            judge.error(f"{node} BMC", FANS_NOT_REPORTED, "at least one fan", "none")
+            judge.error(Place(node, "BMC"), FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
             self._judge_fan(judge, node, fan, limits)
         _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
@@ -149,7 +150,7 @@ class Fans(Gate):
 
     @staticmethod
     def _judge_fan(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
-        where = f"{node} fan {name(fan)}"
+        where = Place(node, f"fan {name(fan)}")
         if not works(judge, where, "fan", fan, FAN_NOT_WORKING):
             return
         if isinstance(lost := fan.get("Sensor"), str):
@@ -180,12 +181,12 @@ class Fans(Gate):
     def _redundancy(judge: Judge, node: str, found: Told) -> None:
         for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
-                where = f"{node} fan redundancy group {group.get('MemberId', index)}"
+                where = Place(node, f"fan redundancy group {group.get('MemberId', index)}")
                 idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is rightly disabled
                 works(judge, where, "redundancy", group, FANS_NOT_REDUNDANT, idle=idle)
 
 
-def _before(passed: Passed | None) -> Mapping[str, str]:
+def _before(passed: LastPass | None) -> Mapping[str, str]:
     """Return the names of the fans that the last pass saw, each with its count; empty without a pass."""
     if passed is None:
         return {}

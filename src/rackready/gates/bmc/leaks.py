@@ -15,6 +15,7 @@ from rackready.gates.bmc.fans import nothing_to_judge
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 DETECTION = "Chassis/*/ThermalSubsystem/LeakDetection"
 DETECTORS = f"{DETECTION}/LeakDetectors/*"
@@ -103,10 +104,10 @@ class Leaks(Gate):
         if seen or judge.fails or judge.errors:
             return judge.verdict(node)
         if wet:
-            judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since the node is liquid-cooled", "none")
+            judge.error(Place(node, "BMC"), NO_DETECTOR, "at least one, since the node is liquid-cooled", "none")
         elif kind is None:
             judge.error(
-                f"{node} BMC",
+                Place(node, "BMC"),
                 COOLING_NOT_DECLARED,
                 "to know whether the node is liquid-cooled",
                 "the profile does not say how it is cooled",

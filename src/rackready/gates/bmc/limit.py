@@ -18,6 +18,7 @@ from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.model.supply import Figure
 
 _CHASSIS, _METRICS, _CONTROLS, _OLD = (
@@ -155,9 +156,9 @@ class PowerLimit(Gate):
         ]
         if self.inputs.cap_w is not None and not controls and self.inputs.cap_w not in points:
             actual = ", ".join(f"{point:.0f} W" for point in points) or "no power control"
-            judge.error(f"{node} BMC", LIMIT_NOT_REPORTED, f"{self.inputs.cap_w:.0f} W, as the site wants", actual)
+            judge.error(Place(node, "BMC"), LIMIT_NOT_REPORTED, f"{self.inputs.cap_w:.0f} W, as the site wants", actual)
         if not found.has(_CHASSIS):
-            judge.error(f"{node} BMC", NO_CHASSIS, "at least one", "none")
+            judge.error(Place(node, "BMC"), NO_CHASSIS, "at least one", "none")
         if judge.judged == 0 and not judge.errors:
             judge.judged += 1
             judge.remark("the BMC shows no power control: it limits nothing")
@@ -170,7 +171,7 @@ class PowerLimit(Gate):
         The cap that the site wants is not a fault. ``most``: the platform's highest draw, given for a limit of the
         whole server, because the BMC's default may itself have been lowered.
         """
-        where = f"{node} {_place(document)}"
+        where = Place(node, _place(document))
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
         judge.judged += 1
         if mode is not None and mode not in _MODES:
@@ -185,11 +186,7 @@ class PowerLimit(Gate):
         )
         if bound is not None and point < bound and point != self.inputs.cap_w:
             judge.fail(where, BELOW_DEFAULT, f"{bound:.0f} W", f"{point:.0f} W")
-        elif (
-            most is not None
-            and self.inputs.cap_w is None
-            and not (most.source.startswith("derived") and point == bound)
-        ):
+        elif most is not None and self.inputs.cap_w is None and not (most.derived and point == bound):
             _compare(judge, where, point, most, BELOW_HIGHEST_DRAW)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, LIMIT_OTHER, f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W")
@@ -201,7 +198,7 @@ class PowerLimit(Gate):
         limit = control.get("PowerLimit")
         judge.judged += 1
         point = numeric(limit.get("LimitInWatts")) if isinstance(limit, dict) else None
-        where = f"{node} power control {control.get('MemberId', 0)}"
+        where = Place(node, f"power control {control.get('MemberId', 0)}")
         wanted = self.inputs.cap_w
         if wanted is not None:
             judge.criterion(
@@ -234,7 +231,7 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
     A control in percent is not compared with bounds in W.
     """
     where, kind, unit, context = (
-        f"{node} {_place(control)}",
+        Place(node, _place(control)),
         control.get("ControlType"),
         control.get("SetPointUnits"),
         control.get("PhysicalContext"),

@@ -15,6 +15,7 @@ from rackready.gates.bmc import documents
 from rackready.gates.bmc.documents import Document, Told, name, parts, told
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 from rackready.model.profile import PlatformProfile
 
 SYSTEMS = "Systems/*"
@@ -81,7 +82,7 @@ def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
 
 def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
     node, platform = facts.node.name, facts.platform
-    judge.error(f"{node} BMC", OTHER_MACHINE, f"a {platform.product} ({platform.id})", actual, node=node)
+    judge.error(Place(node, "BMC"), OTHER_MACHINE, f"a {platform.product} ({platform.id})", actual, node=node)
     return False
 
 

@@ -71,7 +71,7 @@ def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BmcInventory:
     """One inventory: parts by name ("gpu 1650...": description), width and speed of their PCIe links, and the boot id.
 
     Width and speed read "x16" and "32.0 GT/s PCIe".
@@ -83,7 +83,7 @@ class Seen:
     speeds: Mapping[str, str]
 
 
-def seen(outputs: Outputs, number: int) -> Seen:
+def seen(outputs: Outputs, number: int) -> BmcInventory:
     """Return one inventory. Raises FormatError when a part of it is missing or damaged."""
     gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT, printed.NvmlInventory)
     nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT, printed.Fingerprint)
@@ -108,7 +108,7 @@ def seen(outputs: Outputs, number: int) -> Seen:
     }
     if rest.get("memory_bytes"):
         parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
-    return Seen(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths, speeds)
+    return BmcInventory(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths, speeds)
 
 
 def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -172,7 +172,7 @@ def _document(outputs: Outputs, key: str, wanted: str, shape: type[printed.Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PartDifference:
     """One difference between the first inventory and a later one."""
 
     part: str
@@ -181,19 +181,23 @@ class Difference:
     after: str
 
 
-def differences(first: Seen, later: Seen) -> list[Difference]:
+def differences(first: BmcInventory, later: BmcInventory) -> list[PartDifference]:
     """Return what is gone, new, changed, or linked with another width or speed.
 
     A link that no longer reports either is down.
     """
     found = [
-        Difference(part, PART_GONE, what, "not there") for part, what in first.parts.items() if part not in later.parts
+        PartDifference(part, PART_GONE, what, "not there")
+        for part, what in first.parts.items()
+        if part not in later.parts
     ]
     found += [
-        Difference(part, PART_CAME, "not there", what) for part, what in later.parts.items() if part not in first.parts
+        PartDifference(part, PART_CAME, "not there", what)
+        for part, what in later.parts.items()
+        if part not in first.parts
     ]
     found += [
-        Difference(part, PART_CHANGED, what, later.parts[part])
+        PartDifference(part, PART_CHANGED, what, later.parts[part])
         for part, what in first.parts.items()
         if later.parts.get(part, what) != what
     ]
@@ -202,7 +206,7 @@ def differences(first: Seen, later: Seen) -> list[Difference]:
         (LINK_SPEED_CHANGED, first.speeds, later.speeds),
     ):
         found += [
-            Difference(part, kind, value, after.get(part, "none reported"))
+            PartDifference(part, kind, value, after.get(part, "none reported"))
             for part, value in before.items()
             if part in later.parts and after.get(part) != value
         ]

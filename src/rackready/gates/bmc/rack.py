@@ -28,6 +28,7 @@ from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.model.site import Device
 
 _EQUIPMENT = ("PowerEquipment/RackPDUs/*", "PowerEquipment/PowerShelves/*", "PowerEquipment/FloorPDUs/*")
@@ -231,7 +232,7 @@ def _at_work(
     busy = 0
     for item in items:
         if works(
-            judge, f"{device.name} {kind} {name(item)}", kind, item, faults.part, idle=idle, part=kind
+            judge, Place(device.name, f"{kind} {name(item)}"), kind, item, faults.part, idle=idle, part=kind
         ) and not _tripped(judge, device, kind, item):
             judge.measured.add(f"{device.name}/{kind}/{name(item)}")
             busy += state(item) not in idle
@@ -256,7 +257,7 @@ def _redundant(
         judge.fail(device.name, faults.too_few, f"at least {least} (MinNeededInGroup of the device, else one)", busy)
     for group in found:
         if isinstance(group.get("Status"), dict) and not absent(group):
-            works(judge, f"{device.name} {kind} redundancy", "redundancy", group, faults.redundancy)
+            works(judge, Place(device.name, f"{kind} redundancy"), "redundancy", group, faults.redundancy)
 
 
 def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
@@ -264,7 +265,7 @@ def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
     state = item.get("BreakerState")
     if state in {None, "Normal"}:
         return False
-    judge.fail(f"{device.name} {kind} {name(item)}", rack_findings.BREAKER, "Normal", state)
+    judge.fail(Place(device.name, f"{kind} {name(item)}"), rack_findings.BREAKER, "Normal", state)
     return True
 
 
@@ -276,7 +277,7 @@ def _sensors(judge: Judge, device: Device, found: Told, faults: rack_findings.Fa
     sides: set[tuple[str, Op]] = set()
     for sensor in (sensor for sensor in found.at(_SENSORS) if not absent(sensor)):
         where, limits, kind = (
-            f"{device.name} sensor {name(sensor)}",
+            Place(device.name, f"sensor {name(sensor)}"),
             bounds(sensor),
             str(sensor.get("ReadingType") or "reading"),
         )
@@ -316,7 +317,7 @@ def _within(
         if reading >= bound if op is Op.LE else reading <= bound:
             side = "below" if op is Op.LE else "above"
             judge.fail(
-                f"{device.name} sensor {name(sensor)}",
+                Place(device.name, f"sensor {name(sensor)}"),
                 faults.thresholds,
                 f"{side} {bound:g} {unit} ({source})",
                 f"{reading:g} {unit}",

@@ -10,6 +10,7 @@ from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _TOPS = ("Systems/*", "Chassis/*", "Managers/*")
 _PARTS = (
@@ -102,13 +103,15 @@ class Rollup(Gate):
             self._top(judge, node, top, bad)
         self._judge_uncovered(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
         if not judge.judged:
-            judge.error(f"{node} BMC", HEALTH_NOT_SUMMED, "a Health or HealthRollup of a system or chassis", "none")
+            judge.error(
+                Place(node, "BMC"), HEALTH_NOT_SUMMED, "a Health or HealthRollup of a system or chassis", "none"
+            )
         return judge.verdict(node)
 
     @staticmethod
     def _top(judge: Judge, node: str, top: Document, bad: Sequence[Document]) -> None:
         summed = _summed(top)
-        where = f"{node} {_kind(top)} {name(top)}"
+        where = Place(node, f"{_kind(top)} {name(top)}")
         if summed is None or _absent(top):
             return
         judge.judged += 1
@@ -129,7 +132,7 @@ class Rollup(Gate):
         """Report parts whose health is a word that Redfish does not define, each once: both schemas may list one."""
         for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in found):
             judge.judged += 1
-            judge.error(f"{node} part {what}", PART_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
+            judge.error(Place(node, f"part {what}"), PART_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
 
     @staticmethod
     def _judge_uncovered(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
@@ -138,7 +141,7 @@ class Rollup(Gate):
             (name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)
         ):
             judge.judged += 1
-            judge.fail(f"{node} part {what}", PART_HEALTH, "OK", shown)
+            judge.fail(Place(node, f"part {what}"), PART_HEALTH, "OK", shown)
 
 
 def _summed(top: Document) -> object:

@@ -17,6 +17,7 @@ from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.model.profile import PlatformProfile
 
 _NEW, _METRICS = inputs.newer()
@@ -167,7 +168,7 @@ class Supplies(Gate):
         if platform.psus is None and platform.nvlink_domain is not None and not supplies:
             return _fed_by_the_rack(judge, node, platform)
         if not supplies:
-            judge.error(f"{node} BMC", SUPPLIES_NOT_REPORTED, "at least one", "none")
+            judge.error(Place(node, "BMC"), SUPPLIES_NOT_REPORTED, "at least one", "none")
         there = [item for item in supplies if not absent(item)]
         told_of = groups(found.at(_SUBSYSTEM), "PowerSupplyRedundancy", found.at(_OLD))
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
@@ -175,7 +176,7 @@ class Supplies(Gate):
         self._number(judge, node, platform, len(there), len([item for item in good if state(item) != _SPARE]))
         _capacity(judge, node, platform, there)
         for index, group in enumerate(told_of):
-            _redundancy(judge, f"{node} power redundancy group {group.get('MemberId', index)}", platform, group)
+            _redundancy(judge, Place(node, f"power redundancy group {group.get('MemberId', index)}"), platform, group)
         return judge.verdict(node)
 
     @staticmethod
@@ -184,7 +185,7 @@ class Supplies(Gate):
 
         One whose resource has no Status (DGX H100) is judged by the power sensors that name it.
         """
-        where = f"{node} psu {name(supply)}"
+        where = Place(node, f"psu {name(supply)}")
         fed = _input(judge, where, supply, found)
         if isinstance(supply.get("Status"), dict):
             good = works(judge, where, "power supply", supply, SUPPLY_NOT_WORKING if fed else SUPPLY_NOT_FED, idle=idle)
@@ -264,7 +265,7 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
         return
     carried = sum(watts[:least])
     judge.metric("power_supplies_capacity", node, carried, "W")
-    if most.source.startswith("derived"):
+    if most.derived:
         if carried < most.value:
             judge.remark(
                 f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): "
@@ -318,7 +319,7 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
     return judge.verdict(node)
 
 
-def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
+def _input(judge: Judge, where: Place, supply: Document, found: Told) -> bool:
     """Judge a supply's input, as far as the BMC reports it."""
     word = supply.get("LineInputStatus")
     if word is not None and word not in inputs.INPUT_WORDS:
@@ -326,7 +327,7 @@ def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
         return False
     volts = inputs.volts(supply, found)
     if volts is not None:
-        judge.metric("psu_input_voltage", where.replace(" psu ", "/psu/"), volts, "V")
+        judge.metric("psu_input_voltage", f"{where.node}/{where.part.replace(' ', '/', 1)}", volts, "V")
     if word == "OutOfRange" or inputs.fed(supply, found) is False:
         shown = word if volts is None or word in {"LossOfInput", "OutOfRange"} else f"{volts:.0f} V"
         judge.fail(where, INPUT_LOST, "Normal input", shown)

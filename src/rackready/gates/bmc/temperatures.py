@@ -17,6 +17,7 @@ from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 
 _NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
 _INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
@@ -130,7 +131,7 @@ class Temperatures(Gate):
         sensors = list(_temperatures(found))
         inlets = _inlets(sensors)
         if not inlets:
-            judge.error(f"{node} BMC", INLET_NOT_REPORTED, "a sensor of the inlet air", "none")
+            judge.error(Place(node, "BMC"), INLET_NOT_REPORTED, "a sensor of the inlet air", "none")
         unbound = 0
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
@@ -141,7 +142,7 @@ class Temperatures(Gate):
     @staticmethod
     def _judge_sensor(judge: Judge, node: str, sensor: Document, air: str) -> bool:
         """Judge one sensor; return False where the BMC has no threshold for it and none is needed."""
-        where, what = f"{node} {air or 'sensor'} {name(sensor)}", f"{air} temperature".strip()
+        where, what = Place(node, f"{air or 'sensor'} {name(sensor)}"), f"{air} temperature".strip()
         if resting(sensor):
             if air == "inlet":
                 judge.error(where, TEMPERATURE_NOT_READ, "a reading", "a sensor that is switched off", what=what)
@@ -162,12 +163,12 @@ class Temperatures(Gate):
         return True
 
 
-def _compare(judge: Judge, where: str, what: str, reading: float, sensor: Document, air: str) -> None:
+def _compare(judge: Judge, where: Place, what: str, reading: float, sensor: Document, air: str) -> None:
     judge.judged += 1
     limits = bounds(sensor)
     high, low = limits.high(), limits.low()
     if high is not None:
-        if reading <= _COLDEST_C and not _MARGIN.search(where):
+        if reading <= _COLDEST_C and not _MARGIN.search(name(sensor)):
             judge.error(where, NOT_PLAUSIBLE, f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", what=what)
             return
         source = f"{high[0]} threshold of the BMC"
@@ -202,7 +203,7 @@ def _compare(judge: Judge, where: str, what: str, reading: float, sensor: Docume
         )
         return
     if healthy(judge, where, sensor, AIR_SENSOR_HEALTH if air else PART_SENSOR_HEALTH):
-        judge.measured.add(where.replace(" ", "/"))
+        judge.measured.add(where.unit)
 
 
 def _temperatures(found: Told) -> Iterator[Document]:

@@ -10,6 +10,7 @@ from rackready.gates.bmc.documents import Document, Told, name
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _HOST, _BMC, _MANAGERS, _FIRMWARE = (
     "Systems/*!hgx_*",
@@ -100,6 +101,6 @@ def _inventory(found: Told, part: str) -> list[str]:
 
 def _compare(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
     """Report an error for no version, and a fail for each one that is not the wanted one."""
-    where = f"{node} {what}"
+    where = Place(node, what)
     if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(set(there))) or None):
         judge.measured.add(f"{node}/{what.replace(' ', '-')}")

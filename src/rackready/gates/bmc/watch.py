@@ -14,6 +14,7 @@ from rackready.drivers.redfish import Bmc, BmcError, BmcLoginError, BmcUnreachab
 from rackready.drivers.redfish_read import read
 from rackready.gates.bmc.documents import Document, Told, absent, name
 from rackready.gates.bmc.inputs import fed, newer, older, supplies
+from rackready.model.problems import quoted
 
 _HOST = "Chassis/*!hgx_*"
 """The chassis of the host: those of an HGX board have no supplies, and do not answer while the host is off."""
@@ -79,7 +80,7 @@ class Watch:
         except BmcUnreachableError as error:
             text = (
                 f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of "
-                f"{self.node} are on Actual: {error} Check which supplies of {self.node} are plugged into "
+                f"{self.node} are on Actual: {quoted(str(error))} Check which supplies of {self.node} are plugged into "
                 "this outlet, and correct its outlets in the site file."
             )
             raise BmcError(text) from error

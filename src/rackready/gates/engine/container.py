@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from rackready.gates import base
-from rackready.gates.base import Done, Gate, GateFacts, Output
+from rackready.gates.base import FinishedRun, Gate, GateFacts, Output
 from rackready.gates.formats import complaint
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.model.outcome import Outcome, Verdict
@@ -70,7 +70,7 @@ class Containered(Gate):
 
     inputs: Inputs
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return each node's verdicts. Without an image, every node has an error: only the site can skip its gates."""
         if self.inputs.image:
             return super().attribute(facts, done)

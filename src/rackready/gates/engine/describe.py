@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -162,6 +163,9 @@ def _key(item: Command) -> tuple[object, ...]:
 # how it judges -----------------------------------------------------------------------------------------------------
 
 
+_LIST = re.compile(r"^(?:[-*] | )", re.MULTILINE)
+
+
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
     """Return how a gate judges: documentation, bounds with sources, fleet, findings, and the sets that contain it."""
     found = predicted(gate, facts, list(facts.nodes))
@@ -197,7 +201,14 @@ def _documentation(gate: Gate) -> list[str]:
         inspect.getdoc(type(gate).evaluate),
         inspect.getdoc(module) if module else None,
     ]
-    return list(dict.fromkeys(part for part in parts if part))
+    return list(dict.fromkeys(_reflowed(part) for part in parts if part))
+
+
+def _reflowed(text: str) -> str:
+    """Return a docstring with each paragraph on one line and plain code marks. Lists keep their lines."""
+    paragraphs = text.split("\n\n")
+    joined = [part if _LIST.search(part) else " ".join(part.split()) for part in paragraphs]
+    return "\n\n".join(joined).replace("``", "`")
 
 
 def _sets(gate_id: str) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from rackready.gates.judging.fleet import Comparison, Unit, compare_in_site
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Criterion, Finding, Outcome, Verdict
+from rackready.model.place import part_of
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 
@@ -38,6 +39,7 @@ BEHIND_FLEET = FailKind(
     "{metric} falls behind its fleet",
     meaning="This unit is slower than most identical units of the fleet, by more than their spread.",
     next_step="{look}, repair, then run {gate} again: docs/runbooks/fleet-outlier.md",
+    runbook="docs/runbooks/fleet-outlier.md",
 )
 
 
@@ -139,7 +141,7 @@ def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[st
 def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]:
     """Yield the figures of a node and its parts or, for a metric of runs, of the runs that it took part in."""
     for item in verdict.metrics:
-        own = item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)
+        own = part_of(item.target, node) is not None
         if item.name == metric.name and own == (metric.of == "part"):
             yield Unit(node, item.target, item.value, item.unit)
 

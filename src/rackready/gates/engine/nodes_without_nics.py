@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackready.gates.base import Done, Gate, GateFacts, Run
+from rackready.gates.base import FinishedRun, Gate, GateFacts, Run
 from rackready.gates.engine.recorder import not_run
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -33,7 +33,7 @@ def nothing_to_judge(facts: GateFacts, run: Run) -> Verdict | None:
     return gathered.verdict(run.target)
 
 
-def split_runs(done: Sequence[Done]) -> tuple[list[Done], dict[str, list[Verdict]]]:
+def split_runs(done: Sequence[FinishedRun]) -> tuple[list[FinishedRun], dict[str, list[Verdict]]]:
     """Return the runs in which something was launched, and the verdicts of the nodes of the other runs."""
     measured = [item for item in done if item.run.commands]
     return measured, {node: [item.verdict] for item in done if not item.run.commands for node in item.run.nodes}

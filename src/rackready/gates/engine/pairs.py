@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.place import Place
 
 _TWO = 2
 
@@ -33,12 +34,12 @@ def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
     return [pairs, [(nodes[0], nodes[-1])]] if len(nodes) % 2 else [pairs]
 
 
-def _ends(item: Done) -> tuple[str, str, int]:
+def _ends(item: FinishedRun) -> tuple[str, str, int]:
     about = item.run.about
     return about["first"], about["second"], int(about["rail"])
 
 
-def _good(done: Sequence[Done]) -> dict[int, list[str]]:
+def _good(done: Sequence[FinishedRun]) -> dict[int, list[str]]:
     """Return the nodes whose NIC passed, by rail."""
     out: dict[int, list[str]] = defaultdict(list)
     for item in done:
@@ -48,7 +49,7 @@ def _good(done: Sequence[Done]) -> dict[int, list[str]]:
     return out
 
 
-def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
+def retests(done: Sequence[FinishedRun]) -> list[tuple[str, str, int]]:
     """Return (node, third partner, rail) for each end of a bad run that is not blamed already.
 
     The partner is a node whose NIC on that rail passed. If there is none (two nodes, or a rail that is bad everywhere),
@@ -67,7 +68,7 @@ def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
     return out
 
 
-def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts. An end that failed with one partner but passed with another is acquitted."""
     seen: dict[tuple[str, int], list[tuple[str, Verdict]]] = defaultdict(list)
     for item in done:
@@ -110,14 +111,19 @@ def _of_nic(
         )
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
-        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
+        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(Place(node, f"rail {rail}"), [bad[0][0]])])]
     return [_with_remark(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
     """Return the verdict without the findings about the other end."""
-    mine = [finding for finding in verdict.findings if finding.where.startswith(f"{node} ")]
+    mine = [finding for finding in verdict.findings if _on_part(finding, node)]
     return verdict.model_copy(update={"findings": mine or verdict.findings, "blamed": [node]})
+
+
+def _on_part(finding: Finding, node: str) -> bool:
+    """Return whether a finding is about a part of this node; one about all of it tells nothing about its end."""
+    return finding.node == node and bool(finding.part)
 
 
 def _passed(tests: list[tuple[str, Verdict]]) -> bool:
@@ -142,14 +148,14 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
 
 def bystander(verdict: Verdict, node: str) -> Verdict:
     """Return a node's verdict in a bad run that blames others: its own findings, or that it was not measured."""
-    if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
+    if any(_on_part(finding, node) for finding in verdict.findings):
         return _of_node(verdict, node)
     return verdict.model_copy(
         update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []}
     )
 
 
-def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
+def retests_of_whole_nodes(done: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """Return (node, third partner) for each end of a bad whole-node run that is not blamed already."""
     good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
     out: list[tuple[str, str]] = []
@@ -163,7 +169,7 @@ def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
     return out
 
 
-def attribute_whole_nodes(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute_whole_nodes(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts of whole-node runs. A node that passed with some partner is acquitted unless blamed.
 
     If all ends of a bad run passed with others, the path between them is bad: re-measuring must not hide a fail. A node

@@ -14,7 +14,7 @@ from rackready.gates.base import Gate, Output
 from rackready.gates.engine.runner import Attempt
 from rackready.gates.judging.finding_kinds import NotRunKind
 from rackready.gates.records.sanitize import tools
-from rackready.ledger.store import DETAIL, Ledger
+from rackready.ledger.store import DETAIL, FAILED, Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 
@@ -24,7 +24,7 @@ _LEVEL = {
     Outcome.SKIP: "warn",
     Outcome.NOT_RUN: "warn",
     Outcome.ERROR: "error",
-    Outcome.FAIL: "error",
+    Outcome.FAIL: FAILED,
 }
 
 

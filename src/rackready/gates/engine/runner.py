@@ -15,7 +15,7 @@ from typing import Protocol
 
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, UnreachableError
-from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Run
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Output, Run
 from rackready.gates.engine.schedule import batches
 from rackready.gates.engine.shared_outputs import Ask, Readings
 from rackready.gates.engine.shipped_script import command as shipped
@@ -112,23 +112,23 @@ class Runner:
     readings: Readings | None = None
     """Outputs that a group of gates shares; None: each gate runs its own commands. A second attempt always does."""
 
-    def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
+    def gate(self, gate: Gate, nodes: Sequence[str]) -> list[FinishedRun]:
         """Run a gate on these nodes, with its follow-ups. Raise Interrupted if the operator stops."""
         done = self._all(gate, gate.plan(self.facts, nodes))
         return done + self._all(gate, gate.follow_up(self.facts, done))
 
-    def _all(self, gate: Gate, runs: Sequence[Run]) -> list[Done]:
-        done: list[Done] = []
+    def _all(self, gate: Gate, runs: Sequence[Run]) -> list[FinishedRun]:
+        done: list[FinishedRun] = []
         for batch in batches(runs, self.workers):
             with ThreadPoolExecutor(max_workers=max(1, len(batch))) as pool:
                 done += list(pool.map(lambda run: self._one(gate, run), batch))
         return done
 
-    def _one(self, gate: Gate, run: Run) -> Done:
+    def _one(self, gate: Gate, run: Run) -> FinishedRun:
         verdict = self._attempt(gate, run, 1)
         if verdict.outcome is Outcome.ERROR and gate.retry:  # an error may be transient; a fail is never measured again
             verdict = self._attempt(gate, run, 2)
-        return Done(run, verdict)
+        return FinishedRun(run, verdict)
 
     def _attempt(self, gate: Gate, run: Run, number: int) -> Verdict:
         check_stop()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from rackready.drivers.process import check_stop
-from rackready.gates.base import Done, Gate, GateFacts
+from rackready.gates.base import FinishedRun, Gate, GateFacts
 from rackready.gates.engine.runner import Attempt, Runner
 from rackready.gates.engine.shared_outputs import Readings
 from rackready.gates.engine.stage_state import StageState
@@ -39,7 +39,7 @@ class Pace:
     load_after: Mapping[str, float] = field(default_factory=dict)
 
 
-_Measured = tuple[list[Done], list[Attempt]]
+_Measured = tuple[list[FinishedRun], list[Attempt]]
 
 
 def run_alone(
@@ -144,7 +144,7 @@ def _unrecorded(runner: Runner, gate: Gate, node: str) -> _Measured:
     return replace(runner, sink=lambda _, attempt: attempts.append(attempt)).gate(gate, [node]), attempts
 
 
-def _conclude(state: StageState, gate: Gate, node: str, done: Sequence[Done]) -> Verdict:
+def _conclude(state: StageState, gate: Gate, node: str, done: Sequence[FinishedRun]) -> Verdict:
     verdicts = gate.attribute(state.facts, done).get(node, [])
     if not done:  # nothing ran, so no attempt was recorded: record why
         return state.note(gate.id, node, merged(verdicts))

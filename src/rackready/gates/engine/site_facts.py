@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from rackready.design.facts import node_facts
-from rackready.gates.base import GateFacts, Passed
+from rackready.gates.base import GateFacts, LastPass
 from rackready.model.site import Site, SlurmHandover
 
 
-def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str], Passed] | None = None) -> GateFacts:
+def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str], LastPass] | None = None) -> GateFacts:
     """Return facts of these nodes of a site. ``passed``: (gate, node) -> last pass, for gates that judge changes."""
     return GateFacts(
         nodes={name: node_facts(site, name) for name in nodes},

@@ -15,6 +15,7 @@ from rackready.gates.judging.expectation import Algorithm, Collective, Domain
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
+from rackready.model.place import Place
 from rackready.ondevice import rdma_counters
 
 _RUNBOOK = "docs/runbooks/nccl-transport.md"
@@ -32,6 +33,7 @@ OUTSIDE_NVLINK = FailKind(
     meaning="Nodes of one NVLink domain exchanged data over the network: NCCL did not use NVLink between them.",
     next_step="NCCL used the network instead of NVLink: check NCCL_MNNVL_ENABLE and the fabric state of "
     f"its GPUs: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 BYTES_OF_NODE = FailKind(
     "nccl-node-bytes",
@@ -52,6 +54,7 @@ RAIL_SHARE = FailKind(
     meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does "
     "not use it evenly.",
     next_step=_RAIL,
+    runbook="docs/runbooks/rail-slow.md",
 )
 BYTES_UNREADABLE = ErrorKind(
     "nccl-bytes-unreadable",
@@ -70,6 +73,7 @@ NO_BYTES = FailKind(
     "bytes sent over its rails",
     meaning="No rail carried anything: NCCL moved the data another way.",
     next_step=f"NCCL did not use the rails: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 
 FINDINGS = (
@@ -238,7 +242,7 @@ def _shares(
             share = sent[node][nic.rdma_device] / total * count
             judge.metric("rail_share", f"{node}/{nic.rdma_device}", share, "1")
             if abs(share - 1) > tolerance:
-                where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+                where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
                 judge.fail(where, RAIL_SHARE, f"1.0 within {tolerance:.0%}", f"{share:.2f}")
 
 
@@ -262,7 +266,7 @@ def _sent(
     for device, both in ports.items():
         before, after = map(_bytes, both)
         if before is None or after is None or after < before:
-            judge.error(f"{node} {device}", BYTES_WENT_BACK, "a number that grows", f"{before} then {after}")
+            judge.error(Place(node, device), BYTES_WENT_BACK, "a number that grows", f"{before} then {after}")
             return None
         sent[device] = float(after - before)
     if not may_rest:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import bystander
 from rackready.gates.fabric import carried, domains, launchers, transport
@@ -231,7 +231,7 @@ class Multi(NcclGate):
             *bare,
         ]
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Repeat a failed run that blames some nodes without them, so that the others need not wait."""
         out = []
         for item in done:
@@ -240,7 +240,7 @@ class Multi(NcclGate):
                 out.append(self.run(facts, rest, f"{item.run.target}/without {'+'.join(item.verdict.blamed)}"))
         return out
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return each node's verdict.
 
         A blamed node gets what was found on it. Any other node gets the verdict of its last run, unless that blames
@@ -249,7 +249,7 @@ class Multi(NcclGate):
         out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
-                mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
+                mine = [finding for finding in item.verdict.findings if finding.node == node]
                 waits = item.verdict.blamed and node not in item.verdict.blamed
                 out[node] = [
                     item.verdict.model_copy(update={"findings": mine})
@@ -314,7 +314,9 @@ class Multi(NcclGate):
             return gathered.verdict(where)
         domain = domains.of_run(facts, run.nodes)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
-        transport.prove(gathered, facts, transport.Wanted(run.nodes, self.collective, self.algorithm, domain), texts)
+        transport.prove(
+            gathered, facts, transport.WantedTransport(run.nodes, self.collective, self.algorithm, domain), texts
+        )
         self._bytes(gathered, facts, run, outputs, domain)
         what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
         judge_busbw(
@@ -357,13 +359,8 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: 
             gathered.measured.update(
                 part for nic in of_node.nics for part in node_topology.rail_parts(node, nic) if rails
             )
-    at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
+    at_fault = {node for node in nodes for finding in gathered.fails if finding.node == node}
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
-
-
-def named(where: str, node: str) -> bool:
-    """Return whether a finding is about this node."""
-    return where.split(" ", 1)[0] == node
 
 
 def alone(gate: str, node: str) -> Verdict:

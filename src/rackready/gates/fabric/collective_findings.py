@@ -15,6 +15,7 @@ COLLECTIVE_SLOW = FailKind(
     "{what} is slow",
     meaning="The collective reaches less bandwidth than these nodes and their fabric must reach.",
     next_step=_SLOW,
+    runbook="docs/runbooks/nccl-slow.md",
 )
 COLLECTIVE_IMPLAUSIBLE = ErrorKind(
     "collective-implausible",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackready.gates.base import Done, GateFacts, Run
+from rackready.gates.base import FinishedRun, GateFacts, Run
 from rackready.gates.engine import nodes_without_nics
 from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.fabric import domains
@@ -31,7 +31,7 @@ class NcclPair(Multi):
         """Pair nodes so that every one is measured."""
         return {f"{first}+{second}": (first, second) for pairing in rounds(list(nodes)) for first, second in pairing}
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Pair each end that a failed pair does not blame with a partner that passed."""
         measured, _ = nodes_without_nics.split_runs(done)
         return [
@@ -39,7 +39,7 @@ class NcclPair(Multi):
             for node, partner in retests_of_whole_nodes(measured)
         ]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Return each node's verdict.
 
         A blamed node gets what was found on it; a node that passed with another partner is cleared.

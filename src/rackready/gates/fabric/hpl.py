@@ -50,6 +50,7 @@ HPL_RESIDUAL = FailKind(
     meaning="HPL's check of its own result failed: the node computes wrong results.",
     next_step="The node computes wrong results: drain it and run DCGM's level 4: "
     "docs/runbooks/silent-data-corruption.md",
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 HPL_NO_GPUS = ErrorKind(
     "hpl-no-gpus",

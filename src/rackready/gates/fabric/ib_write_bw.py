@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute, retests, rounds
 from rackready.gates.engine.shipped_script import command
@@ -46,6 +46,7 @@ from rackready.gates.judging.expectation import Bound, judge
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.ondevice import rdma_counters
 
 _LOOK = (
@@ -107,7 +108,7 @@ class IbWriteBw(Gate):
             *bare,
         ]
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Measure both ends of a run that failed or is behind its fleet with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split_runs(done)
         return [
@@ -119,7 +120,7 @@ class IbWriteBw(Gate):
         """Clear a NIC that passes with another partner, where its partner does not."""
         return pair_fleet.acquitted(runs, slow)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Blame the end that fails with two partners; clear the end that passes with another."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | attribute(measured) | bare
@@ -218,8 +219,11 @@ class IbWriteBw(Gate):
         sender: tuple[str, NicFacts],
         receiver: tuple[str, NicFacts],
     ) -> None:
-        where = (
-            f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
+        where = Place(
+            sender[0],
+            sender[1].rdma_device,
+            f"-> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})",
+            nodes=[receiver[0]],
         )
         client = client_output(
             gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver
@@ -299,7 +303,7 @@ class IbWriteBw(Gate):
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, of: tuple[str, NicFacts], tolerance: float) -> None:
         """Compare the port's count of bytes sent with what perftest wrote: the data used this port and no other."""
         node, nic = of
-        where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+        where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
         if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):

@@ -54,12 +54,14 @@ WRITE_OTHER_PORT = FailKind(
     meaning="The port did not send the bytes that ib_write_bw reports as written.",
     next_step="The data used another port, or something else used this one: check that no job runs, and "
     f"the node's RDMA devices: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 WRITE_SLOW = FailKind(
     "rdma-write-slow",
     "RDMA write is slow",
     meaning="This rail carries less than its NIC and PCIe link must carry.",
     next_step=f"Check {{cable}}, errors of the port and PCIe width of the NIC: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 WRITE_IMPLAUSIBLE = ErrorKind(
     "rdma-write-implausible",
@@ -78,6 +80,7 @@ TOOL_CONTRADICTS = ErrorKind(
     "{program} contradicts itself",
     meaning="The tool printed a result and also reports a failure.",
     next_step=f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 TOOL_LACKS_OPTION = ErrorKind(
     "rdma-tool-lacks-option",
@@ -106,6 +109,7 @@ GPUDIRECT_REFUSED = FailKind(
         "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or "
         "nvidia_peermem: docs/runbooks/nccl-transport.md"
     ),
+    runbook="docs/runbooks/nccl-transport.md",
 )
 RAIL_NOT_REACHABLE = FailKind(
     "rail-not-reachable",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, incast_ends, perftest_call, rdma_port
@@ -24,6 +24,7 @@ from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.ondevice import nic_counters
 
 _FILLED = 0.5
@@ -100,7 +101,7 @@ class Incast(Gate):
             *bare,
         ]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return each node's verdict: what was found on it (`incast_ends`), or that no run measured it."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | incast_ends.attribute(measured) | bare
@@ -178,7 +179,7 @@ class Incast(Gate):
             return {}
         reached = {node: one.average for node, one in wrote.items()}
         total = sum(reached.values())
-        where = f"{receiver} {into.rdma_device} (rail {rail})"
+        where = Place(receiver, into.rdma_device, f"(rail {rail})")
         gathered.judged += 1
         gathered.metric("incast_bandwidth", where, total, "Gb/s")
         bound = into.rate * IMPLAUSIBLE
@@ -221,7 +222,12 @@ class Incast(Gate):
         self, gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]
     ) -> _Wrote | None:
         node, near = sender
-        where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
+        where = Place(
+            node,
+            near.rdma_device,
+            f"-> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})",
+            nodes=[receiver[0]],
+        )
         client = client_output(
             gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver
         )

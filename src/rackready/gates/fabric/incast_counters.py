@@ -15,6 +15,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
+from rackready.model.place import Place
 from rackready.ondevice import nic_counters
 
 _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err")
@@ -44,7 +45,7 @@ def judge_nic(
 ) -> None:
     """Judge a NIC's counters. ``least``: bytes through its port, as the senders report."""
     node, nic = end
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     found = _nic_growth(gathered, outputs, node, nic, where)
     if found is None:
         return
@@ -160,7 +161,7 @@ def judge_switches(gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs
     for node, nic in ends:
         if not nic.switch:
             gathered.error(
-                f"{node} {nic.rdma_device} (rail {rail})", kinds.CABLE_NOT_DECLARED, "switch and port", "none"
+                Place(node, nic.rdma_device, f"(rail {rail})"), kinds.CABLE_NOT_DECLARED, "switch and port", "none"
             )
     for switch in dict.fromkeys(nic.switch for _, nic in ends if nic.switch):
         found = _switch_growth(gathered, outputs, switch)
@@ -171,7 +172,7 @@ def judge_switches(gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs
 
 def _judge_port(gathered: Judge, facts: GateFacts, end: tuple[str, NicFacts], port: PortCounters | None) -> None:
     node, nic = end
-    where = f"{nic.switch} {nic.port} (to {node} rail {nic.rail})"
+    where = Place(nic.switch, nic.port, f"(to {node} rail {nic.rail})", nodes=[node])
     if port is None:
         gathered.error(where, kinds.NO_SWITCH_COUNTERS, "the port's", "none")
         return

@@ -18,6 +18,7 @@ NOT_FILLED = ErrorKind(
     meaning="The senders together did not fill the port, so no queue built up and nothing was tested.",
     next_step="The port was not filled, so nothing was tested: check the senders' rates (gate "
     f"pair/fabric/performance/ib-write-bw): {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 INCAST_UNREADABLE = ErrorKind(
     "incast-unreadable",
@@ -43,6 +44,7 @@ PACKETS_LOST = FailKind(
     meaning="Packets were lost, but RoCE needs a lossless fabric: jobs see retransmissions and time-outs.",
     next_step="Packets were dropped on the way from or to it: check the findings on its switch port, and "
     f"PFC on both ends (`mlnx_qos -i {{netdev}}`): {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NO_CLASS_BYTES = ErrorKind(
     "incast-no-bytes-by-priority",
@@ -56,6 +58,7 @@ DATA_CLASS = FailKind(
     meaning="RoCE data used a class that the fabric does not protect: it may be dropped when a queue fills.",
     next_step=f"Check the traffic class (cat /sys/class/infiniband/{{device}}/tc/1/traffic_class) and "
     f"trust, and run fabric again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 PORT_BYTES = FailKind(
     "incast-port-bytes",
@@ -63,18 +66,21 @@ PORT_BYTES = FailKind(
     meaning="The port carried fewer bytes than the senders wrote.",
     next_step="The data used another port, or was not sent: check the node's RDMA devices, and the raw "
     f"outputs of the senders in the report: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NO_PAUSES_COUNTED = ErrorKind(
     "incast-no-pauses-by-priority",
     "pause frames by priority",
     meaning="The NIC does not count pause frames by priority, so it is unknown whether PFC works.",
     next_step=f"mlx5 counts them where PFC is on: check `mlnx_qos -i {{netdev}}`, and run fabric again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 PAUSES_OF_OTHERS = FailKind(
     "incast-nic-pauses",
     "pause frames",
     meaning="The NIC sent or received pause frames of other classes: one class stops the others.",
     next_step=f"Turn global pause off (`ethtool -A`), and run fabric again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NO_CONGESTION_COUNTED = ErrorKind(
     "incast-no-congestion-counters",
@@ -88,6 +94,7 @@ NO_ECN_MARKS = FailKind(
     "ECN marks in incast",
     meaning="The port was filled and no packet was marked: ECN is off, and only pause frames slow the senders down.",
     next_step=f"Turn ECN on in the RoCE class of the switch: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NO_NOTIFICATIONS = FailKind(
     "incast-no-notifications",
@@ -95,6 +102,7 @@ NO_NOTIFICATIONS = FailKind(
     meaning="The receiver saw marked packets and sent no notification, so senders do not slow down.",
     next_step=f"Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{{netdev}}/ecn), and run "
     f"fabric again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NO_CLASS_PACKETS = ErrorKind(
     "incast-no-packets-by-priority",
@@ -108,6 +116,7 @@ NOTIFICATION_CLASS = FailKind(
     meaning="Congestion notifications used another class than the fabric's: they may arrive too late.",
     next_step=f"Set the class of notifications (/sys/class/net/{{netdev}}/ecn/roce_np/cnp_dscp) and trust, "
     f"and run fabric again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 CABLE_NOT_DECLARED = ErrorKind(
     "incast-cable-not-declared",
@@ -127,18 +136,21 @@ FRAMES_DROPPED = FailKind(
     meaning="The switch dropped frames of this port because its buffer was full: PFC does not stop the senders.",
     next_step=f"Check PFC on this port (`nv show interface {{port}} qos roce status`), and run fabric "
     f"again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 PORT_ERRORS = FailKind(
     "incast-switch-port-errors",
     "errors and drops of the port",
     meaning="The switch port counted errors under load: its cable, its module or the port itself is bad.",
     next_step="Check its cable and transceivers: docs/runbooks/link-down.md",
+    runbook="docs/runbooks/link-down.md",
 )
 SWITCH_PAUSES = FailKind(
     "incast-switch-pauses",
     "pause frames",
     meaning="The switch port sent or received pause frames of other classes than the fabric's.",
     next_step=f"Compare QoS of switch and host: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NOT_ALL_WROTE = ErrorKind(
     "incast-not-all-wrote",
@@ -146,6 +158,7 @@ NOT_ALL_WROTE = ErrorKind(
     meaning="Some senders wrote much less than their share, so they did not all fill the port.",
     next_step="Check the slow sender's rail (gate pair/fabric/performance/ib-write-bw), then run the "
     f"gate again: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 NIC_COUNTERS_UNREADABLE = ErrorKind(
     "incast-nic-counters-unreadable",

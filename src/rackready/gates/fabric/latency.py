@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.engine.shipped_script import command
@@ -34,7 +34,7 @@ from rackready.gates.fabric.perftest_run import (
     require_two_outputs,
     server_address,
 )
-from rackready.gates.fabric.port_errors import judge_errors
+from rackready.gates.fabric.port_errors import Reading, judge_errors
 from rackready.gates.fabric.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
@@ -44,6 +44,7 @@ from rackready.gates.judging.expectation import Bound
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place, unit_of
 from rackready.ondevice import rdma_counters
 
 _ROUND_TRIP = 2
@@ -107,12 +108,12 @@ class IbWriteLat(Gate):
         able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Measure both ends of a failed run with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split_runs(done)
         return [self._run(facts, node, partner) for node, partner in retests_of_whole_nodes(measured)]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Clear the end that passes with another partner."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | attribute_whole_nodes(measured) | bare
@@ -201,34 +202,37 @@ class IbWriteLat(Gate):
                 and judge_plausible(gathered, place(*ends[rail]), min(one.average, one.typical), self.least())
             }
             self._judge(gathered, facts, found, near, far)
-        for rail in self._good(gathered, up):
+        for rail in self._good(gathered, facts, (first, second), up):
             where = place(second, first, nic_of(facts, second, rail), nic_of(facts, first, rail))
             require_two_outputs(
                 gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}"))
             )
-        good = self._good(gathered, up)
+        good = self._good(gathered, facts, (first, second), up)
         for end, node in (("first", first), ("second", second)):
             self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
-        for rail in self._good(gathered, good):
+        for rail in self._good(gathered, facts, (first, second), good):
             gathered.measured.update(
                 part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail))
             )
         return gathered.verdict(run.target)
 
     @staticmethod
-    def _good(gathered: Judge, rails: Sequence[int]) -> list[int]:
-        """Return the rails without a finding."""
-        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
-        return [rail for rail in rails if not any(f"(rail {rail})" in where for where in bad)]
+    def _good(gathered: Judge, facts: GateFacts, nodes: Sequence[str], rails: Sequence[int]) -> list[int]:
+        """Return the rails without a finding on the NIC of either end."""
+        bad = {finding.unit for finding in [*gathered.fails, *gathered.errors]}
+        return [
+            rail for rail in rails if not bad & {unit_of(node, nic_of(facts, node, rail).rdma_device) for node in nodes}
+        ]
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nics: Sequence[NicFacts]) -> None:
         """Judge each port after the run: still up, no errors counted, and at least the messages themselves sent.
 
         Each end sends them, as client or in answer.
         """
-        ports, least = {}, self.inputs.size * self.inputs.iterations
+        ports: dict[str, tuple[Reading, Reading]] = {}
+        least = self.inputs.size * self.inputs.iterations
         for nic in nics:
-            where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+            where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
             before, after = (port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after"))
             if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):
                 continue
@@ -382,9 +386,9 @@ class IbReadLatGpu(IbWriteLat):
         )
 
 
-def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:
-    """Return a direction in words."""
-    return f"{near} {one.rdma_device} -> {far} {other.rdma_device} (rail {one.rail})"
+def place(near: str, far: str, one: NicFacts, other: NicFacts) -> Place:
+    """Return a direction: the end that begins, and the other."""
+    return Place(near, one.rdma_device, f"-> {far} {other.rdma_device} (rail {one.rail})", nodes=[far])
 
 
 def _words(found: tuple[str, str, int, bool]) -> str:

@@ -19,6 +19,7 @@ LATENCY_PORT_BYTES = FailKind(
     meaning="The port carried fewer bytes than the messages have: they used another port.",
     next_step="The data used another port: check the node's RDMA devices; a NIC that was reset loses its "
     f"counters: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 LATENCY_UNREADABLE = ErrorKind(
     "latency-unreadable",
@@ -56,6 +57,7 @@ LATENCY_HIGH = FailKind(
     "latency",
     meaning="Messages on this path take longer than the published mark.",
     next_step=f"Check the path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 LATENCY_NOT_JUDGED = ErrorKind(
     "latency-not-judged",
@@ -68,6 +70,7 @@ LATENCY_BESIDE_RAILS = FailKind(
     "latency compared with the other rails",
     meaning="Messages take longer on this rail than on the node's others.",
     next_step=f"Only this NIC is late: check its PCIe link, switch port and firmware: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 LATENCY_TAIL = FailKind(
     "latency-tail-behind-other-rails",
@@ -75,6 +78,7 @@ LATENCY_TAIL = FailKind(
     meaning="Most messages on this rail are as fast as on the others, but one in a hundred is late.",
     next_step="One message in a hundred is late on this rail only: check errors and pauses of its port, "
     f"its PCIe link and switch port: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 
 FINDINGS = (

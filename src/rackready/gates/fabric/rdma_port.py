@@ -14,6 +14,7 @@ from rackready.gates.judging.expectation import Bound
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.choices import FabricKind
+from rackready.model.place import Place
 from rackready.model.site import Fabric
 from rackready.ondevice import rdma_counters
 
@@ -43,18 +44,21 @@ NIC_MISSING = FailKind(
     "NIC missing{when}",
     meaning="The node does not have this NIC's RDMA device: the card is gone or its driver is not loaded.",
     next_step="Check that `lspci` shows the NIC at {pci} and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+    runbook="docs/runbooks/nic.md",
 )
 LINK_DOWN = FailKind(
     "rdma-link-down",
     "link down{when}",
     meaning="The port has no link.",
     next_step="Check {cable} and its transceivers: docs/runbooks/link-down.md",
+    runbook="docs/runbooks/link-down.md",
 )
 LINK_RATE = FailKind(
     "rdma-link-rate",
     "link rate{when}",
     meaning="The port runs at another rate than the NIC's.",
     next_step="Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+    runbook="docs/runbooks/link-down.md",
 )
 BYTES_UNREADABLE = ErrorKind(
     "rdma-bytes-unreadable",
@@ -172,7 +176,7 @@ def judge_gids(
 
 def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
     """Judge one end's link: an inactive link is the fault of that node alone."""
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     if gathered.trouble(trouble(output, where, "link state")) or output is None:
         return False
     try:
@@ -188,7 +192,7 @@ def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: s
 
     ``when``: suffix of the titles.
     """
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     if not isinstance(found, dict) or found.get("state") is None:
         gathered.fail(
             where, NIC_MISSING, f"{nic.rdma_device} under /sys/class/infiniband", "nothing", when=when, pci=nic.pci

@@ -52,6 +52,7 @@ SIZE_SLOW = FailKind(
     "{what} is slow",
     meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must reach.",
     next_step=_STEP,
+    runbook="docs/runbooks/nccl-slow.md",
 )
 
 FINDINGS = (SIZE_SLOW, SCALING_UNEQUAL)
@@ -68,7 +69,7 @@ def doubled(count: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScalingStep:
     """One size: its nodes, their domains, and the network of its data."""
 
     nodes: tuple[str, ...]
@@ -80,7 +81,7 @@ class Step:
         return "nvlink" if self.domain.count == 1 else "network"
 
 
-def steps(facts: GateFacts, nodes: Sequence[str]) -> list[Step]:
+def steps(facts: GateFacts, nodes: Sequence[str]) -> list[ScalingStep]:
     """Return the sizes in order.
 
     None where the domains are unequal or of different platforms: those have no bound.
@@ -90,7 +91,7 @@ def steps(facts: GateFacts, nodes: Sequence[str]) -> list[Step]:
     parts = domains.groups(facts, nodes)
     members = [parts[0][:size] for size in doubled(len(parts[0]))]
     members += [tuple(chain.from_iterable(parts[:count])) for count in doubled(len(parts))[1:]]
-    return [Step(some, domain) for some in members if (domain := domains.of_run(facts, some)) is not None]
+    return [ScalingStep(some, domain) for some in members if (domain := domains.of_run(facts, some)) is not None]
 
 
 class NcclScaling(Multi):
@@ -190,7 +191,7 @@ class NcclScaling(Multi):
         return Bound(share * base, source, derived=False, inputs={"min_efficiency": share, "base": base})
 
     def _size(
-        self, gathered: Judge, facts: GateFacts, size: Step, outputs: Outputs, base: float | None
+        self, gathered: Judge, facts: GateFacts, size: ScalingStep, outputs: Outputs, base: float | None
     ) -> float | None:
         """Judge one size; return the median busbw, or None when it cannot be judged.
 
@@ -211,14 +212,14 @@ class NcclScaling(Multi):
             return None
         texts = [outputs[f"{key}{number}"].stdout for number in range(count)]
         transport.prove(
-            gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts
+            gathered, facts, transport.WantedTransport(size.nodes, self.collective, self.algorithm, size.domain), texts
         )
         found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
         judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, SIZE_SLOW)
         return median(one.busbw for one in values)
 
     def _bytes_of_all(
-        self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs
+        self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[ScalingStep], outputs: Outputs
     ) -> bool:
         """Judge each domain's rails against the sum of what its sizes must have moved.
 
@@ -250,5 +251,5 @@ def _kinds(facts: GateFacts, nodes: Sequence[str]) -> str:
     return ", ".join(f"{count} of {size} x {platform}" for (size, platform), count in sorted(found.items()))
 
 
-def _where(size: Step) -> str:
+def _where(size: ScalingStep) -> str:
     return f"{len(size.nodes)} node{'s' if len(size.nodes) > 1 else ''}"

@@ -81,30 +81,35 @@ PARAMETERS_DIFFER = FailKind(
     "parameters after training",
     meaning="After the same steps some ranks have other parameters: data were corrupted on the way or in a GPU.",
     next_step=_CORRUPT,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 LOSS_NO_NUMBER = FailKind(
     "training-loss-not-a-number",
     "training loss",
     meaning="The loss is not a number: a GPU computes wrong results, or gradients were corrupted.",
     next_step=_CORRUPT,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 LOSS_FIRST = FailKind(
     "training-first-loss",
     "first training loss",
     meaning="The first loss is not the one that the model must start with: a GPU computes wrong results.",
     next_step=_CORRUPT,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 LOSS_NOT_FALLING = FailKind(
     "training-loss-not-falling",
     "training loss",
     meaning="The loss does not fall, although every step sees the same batch: gradients do not arrive.",
     next_step=_CORRUPT,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 LOSS_STANDS = FailKind(
     "training-loss-stands",
     "training loss",
     meaning="The loss is the same at several steps, so steps changed nothing.",
     next_step=_CORRUPT,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 TRAINING_FAILED = ErrorKind(
     "training-failed",
@@ -208,7 +213,7 @@ class DdpStep(Containered):
         self._judge(gathered, facts, run, report)
         domain = domains.of_run(facts, run.nodes)
         text = "\n".join(output.stdout for output in found if output is not None)
-        transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
+        transport.prove(gathered, facts, transport.WantedTransport(run.nodes, "all_reduce", "default", domain), [text])
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(
                 f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus)

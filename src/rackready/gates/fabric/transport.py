@@ -44,6 +44,7 @@ HCAS_NOT_FOUND = FailKind(
     "HCAs found by NCCL",
     meaning="NCCL did not find all of the node's HCAs, and goes on without them.",
     next_step=f"Check the state of {{missing}} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 TRANSPORT_NOT_TOLD = ErrorKind(
     "nccl-transport-not-told",
@@ -62,6 +63,7 @@ NOT_ALL_NVLINK = FailKind(
     "NVLink domain",
     meaning="Some channels inside the NVLink domain do not use NVLink.",
     next_step=f"Check the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 RDMA_NOT_SOUGHT = FailKind(
     "nccl-rdma-not-sought",
@@ -69,24 +71,28 @@ RDMA_NOT_SOUGHT = FailKind(
     meaning="NCCL was told not to look for HCAs, and used another transport.",
     next_step="NCCL did not look for HCAs: remove NCCL_NET and NCCL_IB_DISABLE from /etc/nccl.conf, "
     f"~/.nccl.conf and the environment: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 RDMA_NOT_USED = FailKind(
     "nccl-rdma-not-used",
     "NCCL transport",
     meaning="NCCL looked for HCAs, but used sockets, which are many times slower.",
     next_step=f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 OTHER_TRANSPORT = FailKind(
     "nccl-other-transport",
     "NCCL transport",
     meaning="NCCL used another network plugin than the site declares.",
     next_step=f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NO_GPUDIRECT = FailKind(
     "nccl-no-gpudirect",
     "GPUDirect RDMA",
     meaning="NCCL moves data through host memory, because the NICs cannot reach GPU memory.",
     next_step=f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 PROVIDER_NOT_TOLD = ErrorKind(
     "nccl-provider-not-told",
@@ -125,6 +131,7 @@ NO_NVLINK_BETWEEN_GPUS = FailKind(
     meaning="GPUs of the node do not talk over NVLink.",
     next_step="Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in "
     f"/etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NOT_ALL_GPUS_TOLD = ErrorKind(
     "nccl-gpus-not-told",
@@ -138,12 +145,14 @@ NO_NVLINK_ACROSS = FailKind(
     meaning="Nodes of one NVLink domain do not talk over NVLink.",
     next_step="Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: "
     f"{RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NO_NVLS = FailKind(
     "nccl-no-nvls",
     "NVLS (reduction in the NVSwitches)",
     meaning="The NVSwitches do not reduce for the GPUs, so reductions are slower.",
     next_step=f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 
 FINDINGS = (
@@ -168,7 +177,7 @@ FINDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTransport:
     """The launches that were made: nodes, their domains, and the collective."""
 
     nodes: tuple[str, ...]
@@ -196,7 +205,7 @@ class Wanted:
         )
 
 
-def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) -> None:
+def prove(judge: Judge, facts: GateFacts, wanted: WantedTransport, texts: Sequence[str]) -> None:
     """Compare every launch of every node with the required ways; a finding of several launches is reported once."""
     ways: set[str] = set()
     for node in wanted.nodes:
@@ -251,7 +260,7 @@ def _ways(log: HostLog) -> set[str]:
     return found | {way.split("/read")[0] for way in log.inside} | ({"NVLS"} if log.multicast else set())
 
 
-def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLog) -> None:
+def _node(judge: Judge, facts: GateFacts, wanted: WantedTransport, node: str, log: HostLog) -> None:
     of_node = facts.nodes[node]
     if not log.networks and not log.channels and not log.inside:
         judge.error(node, TRANSPORT_NOT_TOLD, "NCCL INFO lines of every node", "none of this node")
@@ -315,7 +324,7 @@ def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
         judge.fail(node, LINK_LAYER, f"{wanted.name} ({wanted.nccl})", ", ".join(others), link_type=wanted.set_by)
 
 
-def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
+def _inside(judge: Judge, wanted: WantedTransport, of_node: NodeFacts, node: str, log: HostLog) -> None:
     """Judge the ways between the GPUs of one domain; without NVLink there is no requirement.
 
     Every GPU sends to another of its domain. Across the network, one GPU of a node may only send out, where all of its

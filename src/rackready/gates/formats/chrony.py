@@ -55,10 +55,10 @@ def parse(text: str) -> Tracking:
     """Return the tracking data. Raise FormatError."""
     lines = text.strip().splitlines()
     if len(lines) != 1:
-        raise FormatError("empty output" if not lines else f"{len(lines)} lines, Expected: one")
+        raise FormatError("empty output" if not lines else f"{len(lines)} lines instead of one")
     fields = lines[0].split(",")
     if len(fields) != _FIELDS:
-        raise FormatError(f"{len(fields)} fields, Expected: {_FIELDS} (chronyc -c tracking)")
+        raise FormatError(f"{len(fields)} fields instead of {_FIELDS} (chronyc -c tracking)")
     leap = fields[13].strip()
     if leap not in _LEAPS:
         raise FormatError(f"leap status {leap!r} is unknown")
@@ -70,8 +70,8 @@ def parse(text: str) -> Tracking:
     offset, delay, dispersion = (numbers[place] for place in (4, 10, 11))
     if not all(map(math.isfinite, numbers.values())) or min(delay, dispersion) < 0:
         raise FormatError(
-            f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s, "
-            "Expected: numbers, the latter two not below 0"
+            f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s: "
+            "not numbers, or the latter two below 0"
         )
     return Tracking(fields[0], fields[1] or fields[0], stratum, offset, delay, dispersion, leap)
 
@@ -79,8 +79,6 @@ def parse(text: str) -> Tracking:
 def _source(reference: str, name: str) -> None:
     """Raise FormatError if a reference id has no source; only local mode and an unsynchronised clock have none."""
     if not _REFERENCE.fullmatch(reference):
-        raise FormatError(f"reference id {reference[:40]!r}, Expected: eight hexadecimal digits")
+        raise FormatError(f"reference id {reference[:40]!r} instead of eight hexadecimal digits")
     if not name.strip() and reference not in {_OWN, _NONE}:
-        raise FormatError(
-            f"reference id {reference} without a source, Expected: a source, or reference id {_OWN} or {_NONE}"
-        )
+        raise FormatError(f"reference id {reference} without a source: only {_OWN} and {_NONE} have none")

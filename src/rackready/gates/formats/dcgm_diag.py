@@ -168,7 +168,7 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     if known and len(known) != len(gpus):
         raise FormatError(f"{len(gpus)} GPUs, and PCI device ids of {len(known)}")
     if bad := [word for word in words if word and not _DEVICE_ID.fullmatch(word)]:
-        raise FormatError(f"PCI device id {bad[0][:40]!r}, Expected: four hexadecimal digits")
+        raise FormatError(f"PCI device id {bad[0][:40]!r} instead of four hexadecimal digits")
     return _Devices(gpus, tuple(str(serial) for serial in serials), known)
 
 

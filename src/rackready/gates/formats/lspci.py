@@ -43,7 +43,7 @@ def parse(text: str) -> list[Bridge]:
     if not text.strip():
         raise FormatError("empty output")
     if "<access denied>" in text:
-        raise FormatError("capabilities: <access denied>, Expected: run as root")
+        raise FormatError("capabilities: <access denied>, because lspci ran without root")
     blocks: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("\t") and blocks:

@@ -181,7 +181,7 @@ def _require_unique(rows: tuple[Row, ...]) -> None:
     sizes = [row.size for row in rows if row.size]
     twice = sorted({size for size in sizes if sizes.count(size) > 1})
     if twice:
-        message = f"{sizes.count(twice[0])} rows of size {twice[0]}, Expected: one"
+        message = f"{sizes.count(twice[0])} rows of size {twice[0]} instead of one"
         raise FormatError(message)
 
 
@@ -195,7 +195,7 @@ def _row(line: str, *, root: bool) -> Row | None:
         return None
     before = _LEADING + (len(fields) > _LEADING and fields[_LEADING].isalpha()) + root
     if len(fields) != before + _COLUMNS or not fields[1].isdigit():
-        message = f"a row of {len(fields)} columns, Expected: {before + _COLUMNS}"
+        message = f"a row of {len(fields)} columns instead of {before + _COLUMNS}"
         raise FormatError(message)
     cells, redop = fields[before:], fields[_LEADING] if before - root > _LEADING else ""
     return Row(int(fields[0]), int(fields[1]), fields[2], redop, _placement(cells[:4]), _placement(cells[4:]))

@@ -44,7 +44,7 @@ class TestCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ListedGpu:
     """One listed GPU. ``pci``: as in sysfs, without function; empty if it is not printed (version 0.4)."""
 
     name: str
@@ -57,7 +57,7 @@ class Bandwidths:
 
     version: str
     tests: dict[str, TestCase]
-    devices: tuple[Device, ...] = ()
+    devices: tuple[ListedGpu, ...] = ()
 
 
 def parse(text: str) -> Bandwidths:
@@ -111,14 +111,14 @@ def _value(cell: object, name: str) -> float | None:
     return value
 
 
-def _devices(lines: Iterable[str]) -> tuple[Device, ...]:
+def _devices(lines: Iterable[str]) -> tuple[ListedGpu, ...]:
     """Return the devices of a list. Raise FormatError for another line, or numbers that do not count from 0."""
-    out: list[Device] = []
+    out: list[ListedGpu] = []
     for line in lines:
         match = _DEVICE.match(line)
         if match is None or int(match["number"]) != len(out):
             raise FormatError(f"a list of devices with {line[:80]!r} after {len(out)}")
-        out.append(Device(match["name"], _short(match["pci"] or "")))
+        out.append(ListedGpu(match["name"], _short(match["pci"] or "")))
     return tuple(out)
 
 

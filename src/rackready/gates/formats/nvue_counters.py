@@ -126,6 +126,6 @@ def _number(document: Mapping[str, object], port: str, *path: str) -> int:
     if isinstance(node, str) and node.isdigit():
         node = int(node)
     if not isinstance(node, int) or isinstance(node, bool) or node < 0:
-        message = f"{port}: {'/'.join(path)} is {node!r}, Expected: a number"
+        message = f"{port}: {'/'.join(path)} is {node!r} instead of a number"
         raise FormatError(message)
     return node

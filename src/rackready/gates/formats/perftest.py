@@ -105,12 +105,12 @@ def parse(text: str) -> WriteBandwidth:
         message = "no RDMA_Write result block: not ib_write_bw's output, or cut off"
         raise FormatError(message)
     if any(set(pair) != {"Gb/sec"} for pair in columns):
-        message = f"bandwidth in {columns[0][1]}, Expected: Gb/sec (--report_gbits)"
+        message = f"bandwidth in {columns[0][1]} instead of Gb/sec (--report_gbits)"
         raise FormatError(message)
     header = _COLUMNS.search(text)
     rows = _ROW.findall(text[header.end() :]) if header else []
     if len(rows) != 1:
-        message = f"{len(rows)} result rows, Expected: one"
+        message = f"{len(rows)} result rows instead of one"
         raise FormatError(message)
     return _result(text, rows[0])
 
@@ -159,14 +159,14 @@ def call_of(text: str) -> Call:
     """Return the settings in a program's header. Raise FormatError unless one header has each setting once."""
     heads = [" ".join(head.split()) for head in _HEAD.findall(text)]
     if len(heads) != 1:
-        message = f"{len(heads)} heads of results ({', '.join(heads)}), Expected: one"
+        message = f"{len(heads)} heads of results ({', '.join(heads)}) instead of one"
         raise FormatError(message)
     settings = _CALL.findall(text)
     found = dict(settings)
     if len(settings) != len(_CALL_NAMES) or len(found) != len(_CALL_NAMES):
         message = (
-            f"{', '.join(name for name, _ in settings) or 'nothing'} in the head of the result, "
-            f"Expected: {', '.join(_CALL_NAMES)} once each"
+            f"{', '.join(name for name, _ in settings) or 'nothing'} in the head of the result "
+            f"instead of {', '.join(_CALL_NAMES)} once each"
         )
         raise FormatError(message)
     return Call(**{_CALL_NAMES[name]: value for name, value in found.items()})

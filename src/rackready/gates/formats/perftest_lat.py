@@ -50,7 +50,7 @@ def parse(text: str) -> Latency:
         raise FormatError(message)
     rows = _ROW.findall(text[columns.end() :])
     if len(rows) != 1:
-        message = f"{len(rows)} result rows, Expected: one"
+        message = f"{len(rows)} result rows instead of one"
         raise FormatError(message)
     fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
     missing = [name for name in ("Device", "Mtu", "Link type") if name not in fields]

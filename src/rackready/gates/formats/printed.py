@@ -50,7 +50,7 @@ class _Nvml(Shape):
     cuda: str | None = None
 
 
-class Versions(Shape):
+class PrintedVersions(Shape):
     """Document of ``versions``."""
 
     driver_module: str | None = None

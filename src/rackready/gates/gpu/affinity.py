@@ -13,6 +13,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _KEY = "topo"
 _NEAR = frozenset({"PIX", "PXB"})
@@ -65,6 +66,7 @@ NIC_FAR_FROM_GPU = FailKind(
     meaning="The GPU's own NIC is not behind the same PCIe switch. Its RDMA traffic takes a detour over the host, at a "
     "lower rate.",
     next_step=_STEP,
+    runbook="docs/runbooks/nic.md",
 )
 
 FINDINGS = (
@@ -139,7 +141,7 @@ def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
 
 
 def _check_nic(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:
-    where = f"{node} gpu{gpu}"
+    where = Place(node, f"gpu{gpu}")
     judge.judged += 1
     actual = found.distance.get((gpu, device))
     near = sorted(name for (of, name), word in found.distance.items() if of == gpu and word in _NEAR)

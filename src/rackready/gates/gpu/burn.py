@@ -20,6 +20,7 @@ from rackready.gates.gpu import clocks, dcgm_findings, parts, smi, twice
 from rackready.gates.gpu.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.ondevice import under_load
 
 _START_S = 600
@@ -141,7 +142,7 @@ class Burn(Load):
             and _same_gpus_throughout(judge, facts.nodes[node], before, warm, after)
         ):
             _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
-        bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
+        bad = {finding.unit for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
         return judge.verdict(f"{node} {self.label}")
 
@@ -164,7 +165,7 @@ class Burn(Load):
         smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
         for gpu in log.gpus:
-            where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
+            where = Place(node, parts.name(facts, gpu.pci, gpu.position))
             try:
                 clocks.reasons(judge, where, gpu)
                 clocks.temperature(judge, where, gpu)
@@ -189,12 +190,12 @@ class Burn(Load):
         for part, value in values.items():
             judge.judged += 1
             if value is None:
-                judge.error(f"{node} {part}", kinds.SM_CLOCK_UNKNOWN, "MHz", "nothing")
+                judge.error(Place(node, part), kinds.SM_CLOCK_UNKNOWN, "MHz", "nothing")
                 continue
             judge.metric("sm_clock_under_load", f"{node}/{part}", value, "MHz")
             if value < bound:
                 judge.fail(
-                    f"{node} {part}", kinds.SM_CLOCK_LOW, f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz"
+                    Place(node, part), kinds.SM_CLOCK_LOW, f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz"
                 )
         if not bound:
             judge.remark(
@@ -218,7 +219,7 @@ def _same_gpus_throughout(judge: Judge, facts: NodeFacts, before: SmiLog, warm: 
     return twice.same_gpus(judge, facts, before, after)
 
 
-def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: object) -> None:
+def _power(judge: Judge, facts: NodeFacts, where: Place, gpu: SmiGpu, drawn: object) -> None:
     """Compare a GPU's highest draw under load with its power limit: the profile's, or the one set if that is lower."""
     judge.judged += 1
     limit = gpu.number("gpu_power_readings/current_power_limit")
@@ -231,7 +232,7 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
         return
     target = min(limit, facts.gpu.power.limit.value)
     bound = _LEAST_POWER * target
-    judge.metric("power_draw_under_load", where.replace(" ", "/"), drawn, "W")
+    judge.metric("power_draw_under_load", where.unit, drawn, "W")
     judge.criterion_once(
         ("power_draw_under_load", bound),
         lambda: Criterion(
@@ -274,10 +275,10 @@ def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: Sm
     judge.judged += 1
     for pci in sorted(set(old) - {gpu.pci for gpu in after.gpus}):
         judge.fail(
-            f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "no longer in nvidia-smi"
+            Place(node, parts.name(facts, pci)), kinds.GPU_GONE, "as many GPUs as before", "no longer in nvidia-smi"
         )
     for gpu in after.gpus:
-        where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
+        where = Place(node, parts.name(facts, gpu.pci, gpu.position))
         if gpu.pci in old:
             try:
                 _counters(judge, where, old[gpu.pci], gpu, seconds)
@@ -285,7 +286,7 @@ def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: Sm
                 judge.error(where, kinds.COUNTERS_UNREADABLE, "numbers before and after", error)
 
 
-def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: float) -> None:
+def _counters(judge: Judge, where: Place, before: SmiGpu, after: SmiGpu, seconds: float) -> None:
     def gain(path: str) -> float | None:
         first, last = before.number(path), after.number(path)
         return None if first is None or last is None else last - first
@@ -326,8 +327,8 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             )
 
 
-def _corrected(judge: Judge, where: str, rate: float) -> None:
-    judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
+def _corrected(judge: Judge, where: Place, rate: float) -> None:
+    judge.metric("ecc_corrected_per_minute", where.unit, rate, "1/min")
     if rate > _MOST_CORRECTED:
         judge.fail(
             where,

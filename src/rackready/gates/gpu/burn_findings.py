@@ -49,6 +49,7 @@ SM_CLOCK_LOW = FailKind(
     "SM clock under load",
     meaning="The GPU runs below the clock that its model keeps under load: it computes slower than its siblings.",
     next_step=f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 POWER_UNKNOWN = ErrorKind(
     "gpu-power-not-reported",
@@ -68,12 +69,14 @@ POWER_LOW = FailKind(
     meaning="The GPU draws far less power than a full load needs: something limits it, or the load did not reach it.",
     next_step="Check for reduced clocks, high temperatures and faulty power supplies (gate node/gpu/sanity/clocks), "
     f"and for other work on the node: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 GPU_GONE = FailKind(
     "gpu-gone-after-load",
     "GPU gone after the load",
     meaning="A GPU that was there before the load is no longer in nvidia-smi: it fell off the bus or hangs.",
     next_step=f"Read the kernel log: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 COUNTERS_UNREADABLE = ErrorKind(
     "burn-counters-unreadable",
@@ -105,6 +108,7 @@ ECC_UNCORRECTED = FailKind(
     "uncorrected ECC errors under load",
     meaning="The GPU's memory lost data under load. Results of jobs on it cannot be trusted.",
     next_step=f"Reset the GPU, then run the field diagnostic: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 CLOCKS_HELD_UNDER_LOAD = FailKind(
     "burn-clocks-held-down",
@@ -112,12 +116,14 @@ CLOCKS_HELD_UNDER_LOAD = FailKind(
     meaning="Heat or lack of power reduced the GPU's clocks under load: every job on it runs slower.",
     next_step="{step}",
     steps=(clocks.SUPPLY, clocks.COOLING),
+    runbook=_RUNBOOK,
 )
 ECC_CORRECTED = FailKind(
     "burn-ecc-corrected",
     "corrected ECC errors under load",
     meaning="The GPU corrects memory errors so often that a part of its memory is probably wearing out.",
     next_step=f"Run the field diagnostic: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 
 LENGTH = (LOAD_TIME_UNKNOWN, LOAD_TOO_SHORT)

@@ -25,24 +25,28 @@ HELD_BY_HARDWARE_HEAT = FailKind(
     "clocks reduced: hardware thermal slowdown",
     meaning="The GPU is so hot that its hardware slows it down.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 HELD_BY_POWER_BRAKE = FailKind(
     "clocks-held-power-brake",
     "clocks reduced: power brake",
     meaning="The server board makes the GPU slow down because power is short.",
     next_step=SUPPLY,
+    runbook="docs/runbooks/gpu.md",
 )
 HELD_BY_DRIVER_HEAT = FailKind(
     "clocks-held-sw-thermal",
     "clocks reduced: software thermal slowdown",
     meaning="The GPU or its memory is so hot that the driver slows it down.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 HELD_BY_HARDWARE = FailKind(
     "clocks-held-hw",
     "clocks reduced: hardware slowdown",
     meaning="The GPU's hardware slows it down and does not report whether heat or power is the reason.",
     next_step=f"Check temperature, power supplies and the board's power cables: {RUNBOOK}.",
+    runbook="docs/runbooks/gpu.md",
 )
 _REASONS = {
     "hw_thermal_slowdown": HELD_BY_HARDWARE_HEAT,
@@ -65,12 +69,14 @@ TEMPERATURE_MARGIN = FailKind(
     "temperature at the GPU's slowdown threshold",
     meaning="The GPU is so hot that it is about to slow itself down.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 TEMPERATURE_HIGH = FailKind(
     "gpu-at-slowdown-threshold",
     "temperature at the GPU's slowdown threshold",
     meaning="The GPU is as hot as the threshold at which it slows itself down.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 THRESHOLD_UNKNOWN = ErrorKind(
     "gpu-slowdown-threshold-not-reported",
@@ -90,12 +96,14 @@ MEMORY_HOT = FailKind(
     "memory above its operating temperature",
     meaning="The GPU's memory is hotter than it may be: it slows down and ages faster.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 HOT_IDLE = FailKind(
     "gpu-hot-idle",
     "hot while idle",
     meaning="The GPU is hot although nothing runs on it: its cooling does not work.",
     next_step=COOLING,
+    runbook="docs/runbooks/gpu.md",
 )
 
 UNDER_LOAD = (

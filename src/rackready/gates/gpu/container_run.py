@@ -14,6 +14,7 @@ from rackready.gates.gpu.containers import REFRESH, compare_count
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice.containers import GPUS
 
 _HOST, _RUNTIME, _INSIDE = "host", "runtime", "container"
@@ -235,7 +236,7 @@ def _compare_gpus(judge: Judge, node: str, host: Mapping[str, str], inside: Mapp
     seen = set(inside.values())
     for index, uuid in host.items():
         if uuid not in seen:
-            judge.fail(f"{node} gpu{index}", GPU_NOT_SEEN, uuid, f"{len(seen)} GPUs without it")
+            judge.fail(Place(node, f"gpu{index}"), GPU_NOT_SEEN, uuid, f"{len(seen)} GPUs without it")
     if strange := sorted(seen - set(host.values())):
         judge.fail(node, OTHER_GPUS, "those of the host", f"also {', '.join(strange)}")
     return {f"{node}/gpu{index}" for index, uuid in host.items() if uuid in seen}

@@ -14,6 +14,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import containers as script
 
 _KEY = "containers"
@@ -172,7 +173,7 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         judge.judged += 1
         if not {index, uuid} & names:
             judge.fail(
-                f"{node} gpu{index}",
+                Place(node, f"gpu{index}"),
                 NOT_OFFERED,
                 f"{_PREFIX}{index} or {_PREFIX}{uuid}",
                 f"{len(names)} CDI devices without it",

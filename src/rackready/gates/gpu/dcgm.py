@@ -19,6 +19,7 @@ from rackready.gates.judging.finding_kinds import Kinds
 from rackready.gates.judging.judge import Judge
 from rackready.model.base import Reason
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 KEY = "dcgmi"
 """The command that runs the diagnostic."""
@@ -124,7 +125,7 @@ class DcgmDiagnostic(Gate):
         for test, reason in sorted(self.inputs.skips.items()):
             judge.remark(f"declared skip of {test}: {reason}")
         output = outputs.get(KEY)
-        where = f"{node} {self.label}"
+        where = Place(node, self.label)
         if judge.trouble(trouble(output, where, "DCGM diagnostic")) or output is None:
             return
         try:
@@ -139,7 +140,7 @@ class DcgmDiagnostic(Gate):
             )
             return
         if diagnostic.missing:
-            self._incomplete(judge, where, diagnostic)
+            self._incomplete(judge, node, diagnostic)
         else:
             self._judge(judge, facts, node, diagnostic)
         if output.exit_code != 0 and not judge.fails:
@@ -148,7 +149,7 @@ class DcgmDiagnostic(Gate):
         if self.says_eud:
             judge.remark(dcgm_tests.eud_note(diagnostic, set(range(facts.nodes[node].platform.gpus))))
 
-    def _incomplete(self, judge: Judge, where: str, diagnostic: dcgm_diag.Diagnostic) -> None:
+    def _incomplete(self, judge: Judge, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         """Add an error for a document without the facts that a pass needs; tests that failed in it still fail."""
         version = (
             f"DCGM {diagnostic.version}"
@@ -157,10 +158,10 @@ class DcgmDiagnostic(Gate):
         )
         expected = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
         actual = f"{version} does not report {', '.join(diagnostic.missing)}"
-        judge.error(where, kinds.DIAG_TELLS_TOO_LITTLE, expected, actual)
+        judge.error(Place(node, self.label), kinds.DIAG_TELLS_TOO_LITTLE, expected, actual)
         for result in diagnostic.results:
             if result.status in {"Fail", "Warn"}:
-                self._result(judge, where.split(maxsplit=1)[0], result)
+                self._result(judge, node, result)
 
     def _judge(self, judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         count = facts.nodes[node].platform.gpus
@@ -232,7 +233,7 @@ class DcgmDiagnostic(Gate):
             judge.error(node, kinds.DIAG_TEST_DID_NOT_RUN, "a result for every GPU", actual, test=test)
 
     def _result(self, judge: Judge, node: str, result: dcgm_diag.Result) -> None:
-        where = f"{node} {result.entity}" if result.entity != "summary" else node
+        where = Place(node, result.entity) if result.entity != "summary" else node
         if result.status == "Skip":
             if dcgm_tests.canonical_name(result.test) not in self.inputs.skips:
                 judge.error(

@@ -14,6 +14,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
 _SETTLE_S = 60
@@ -86,6 +87,7 @@ WATCHED_SWITCHES = FailKind(
     meaning="DCGM does not watch all NVSwitches of the node, so it does not see faults of their links.",
     next_step="Check libnvidia-nscq (it must be the driver's version) and `systemctl status nvidia-fabricmanager`, "
     "then restart nvidia-dcgm: docs/runbooks/nvlink-down.md.",
+    runbook="docs/runbooks/nvlink-down.md",
 )
 DISCOVERY_UNREADABLE = ErrorKind(
     "dcgm-discovery-unreadable",
@@ -98,6 +100,7 @@ HEALTH_UNNAMED = FailKind(
     "DCGM health",
     meaning="DCGM reports that something is unhealthy, but not which part.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTH_OVERALL_CONTRADICTS = ErrorKind(
     "dcgm-health-overall-contradicts",
@@ -110,6 +113,7 @@ HEALTH_INCIDENT = FailKind(
     "DCGM health: {system}",
     meaning="DCGM reports an incident on this part.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTHY_ENTITY_LISTED = ErrorKind(
     "dcgm-health-healthy-listed",
@@ -122,6 +126,7 @@ HEALTH_NO_INCIDENT = FailKind(
     "DCGM health",
     meaning="DCGM reports this part as unhealthy, but not why.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTH_ENTITY_CONTRADICTS = ErrorKind(
     "dcgm-health-entity-contradicts",
@@ -266,7 +271,7 @@ def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | No
 def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) -> None:
     judge.judged += 1
     for entity in found.entities:
-        _entity(judge, f"{node} {_part(entity)}", entity)
+        _entity(judge, Place(node, _part(entity)), entity)
     bad = {_part(entity) for entity in found.entities}
     least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.worst_incident))
     if found.overall != "Healthy" and not bad:

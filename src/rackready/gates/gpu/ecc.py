@@ -48,18 +48,21 @@ ECC_UNCORRECTED = FailKind(
     meaning="The GPU's memory lost data since the driver was loaded. Jobs on it may have crashed or computed wrong "
     "results.",
     next_step=_XID_48,
+    runbook="docs/runbooks/gpu.md",
 )
 SRAM_THRESHOLD = FailKind(
     "ecc-sram-threshold",
     "lifetime SRAM errors above the vendor's threshold",
     meaning="The GPU counted more SRAM errors over its lifetime than the vendor allows.",
     next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+    runbook="docs/runbooks/gpu.md",
 )
 ECC_CORRECTED = FailKind(
     "ecc-corrected",
     "corrected {what} errors since the driver was loaded",
     meaning="More memory errors were corrected than the gate set allows.",
     next_step=f"Watch their rate under load. {_REPLACE}",
+    runbook="docs/runbooks/gpu.md",
 )
 REPAIR_WORD = ErrorKind(
     "memory-repair-unknown-word",
@@ -72,18 +75,21 @@ REMAP_FAILED = FailKind(
     "row remapping failed (Xid 64)",
     meaning="A bad memory row could not be replaced by a spare one: the GPU has no good memory left there.",
     next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+    runbook="docs/runbooks/gpu.md",
 )
 REMAP_PENDING = FailKind(
     "row-remap-pending",
     "row remapping waits for a reset (Xid 63)",
     meaning="The GPU replaces a bad memory row by a spare one only after a reset.",
     next_step=_RESET,
+    runbook="docs/runbooks/gpu.md",
 )
 REMAPS_MANY = FailKind(
     "row-remap-many",
     "rows remapped after uncorrected errors",
     meaning="So many memory rows were replaced that the vendor considers the GPU worn out.",
     next_step=f"{_MOST_REMAPS_SOURCE}. {_REPLACE}",
+    runbook="docs/runbooks/gpu.md",
 )
 
 CHANNEL_REPAIR_PENDING = FailKind(
@@ -91,18 +97,21 @@ CHANNEL_REPAIR_PENDING = FailKind(
     "memory channel repair waits for a reset",
     meaning="The GPU repairs a memory channel only after a reset.",
     next_step=_RESET,
+    runbook="docs/runbooks/gpu.md",
 )
 TPC_REPAIR_PENDING = FailKind(
     "tpc-repair-pending",
     "TPC repair waits for a reset",
     meaning="The GPU repairs one of its processing clusters only after a reset.",
     next_step=_RESET,
+    runbook="docs/runbooks/gpu.md",
 )
 MEMORY_UNREPAIRABLE = FailKind(
     "memory-unrepairable",
     "memory that cannot be repaired",
     meaning="The GPU has bad memory that it cannot replace by spare memory.",
     next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+    runbook="docs/runbooks/gpu.md",
 )
 _REPAIRS = {
     "channel_repair_pending": CHANNEL_REPAIR_PENDING,

@@ -8,6 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _LOCAL = (
@@ -45,6 +46,7 @@ FABRIC_STATE = FailKind(
     meaning="The GPU is not registered with the NVLink fabric: CUDA does not start on it.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_STATUS = FailKind(
     "fabric-status",
@@ -52,6 +54,7 @@ FABRIC_STATUS = FailKind(
     meaning="The GPU's registration with the NVLink fabric ended with an error.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_HEALTH = FailKind(
     "fabric-health-bad",
@@ -59,6 +62,7 @@ FABRIC_HEALTH = FailKind(
     meaning="The driver's summary of the GPU's NVLink fabric is not healthy.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_HEALTH_PART = FailKind(
     "fabric-health-part-bad",
@@ -66,6 +70,7 @@ FABRIC_HEALTH_PART = FailKind(
     meaning="One aspect of the GPU's NVLink fabric is not healthy, for example its bandwidth or a route.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 
 STATE = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_HEALTH_PART)
@@ -102,7 +107,7 @@ class Fabric(SmiGate):
             for gpu in silent:
                 part = parts.name(facts, gpu.pci, gpu.position)
                 judge.measured.discard(f"{node}/{part}")
-                state(judge, facts, f"{node} {part}", gpu)
+                state(judge, facts, Place(node, part), gpu)
         if facts.platform.nvswitch:
             _missing_health(judge, facts, node, log)
 
@@ -116,7 +121,7 @@ def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> N
         for gpu in lacking:
             part = parts.name(facts, gpu.pci, gpu.position)
             judge.measured.discard(f"{node}/{part}")
-            judge.error(f"{node} {part}", HEALTH_NOT_REPORTED, "reported as for the other GPUs", "nothing", what=what)
+            judge.error(Place(node, part), HEALTH_NOT_REPORTED, "reported as for the other GPUs", "nothing", what=what)
 
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:

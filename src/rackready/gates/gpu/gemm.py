@@ -18,6 +18,7 @@ from rackready.gates.judging.expectation import launches
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.model.profile import Precision
 
 _FIELDS: dict[str, int] = {"fp16": 1004, "fp32": 1007}
@@ -67,6 +68,7 @@ RATE_LOW = FailKind(
     "{metric} is slow",
     meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (
@@ -199,7 +201,7 @@ class Gemm(Gate):
         field = _FIELDS[kind]
         for (gpu, of), word in loads.results.items():
             if word == "FAILED" and of == field:
-                judge.fail(f"{node} gpu{gpu}", PROFTESTER_FAILED, "PASSED", word, kind=kind)
+                judge.fail(Place(node, f"gpu{gpu}"), PROFTESTER_FAILED, "PASSED", word, kind=kind)
         if output.exit_code != 0 and not judge.fails:
             judge.error(node, PROFTESTER_EXIT_CODE, "exit code 0 with readings", f"exit code {output.exit_code}")
         return self._steady(judge, facts, node, field, loads)
@@ -210,14 +212,14 @@ class Gemm(Gate):
         out: dict[int, float] = {}
         for gpu in range(parts.gpus(facts, node)):
             if (gpu, field) not in loads.results:
-                judge.error(f"{node} gpu{gpu}", PROFTESTER_NO_RESULT, "PASSED at the end", "nothing")
+                judge.error(Place(node, f"gpu{gpu}"), PROFTESTER_NO_RESULT, "PASSED at the end", "nothing")
                 continue
             readings = loads.readings.get((gpu, field), ())[self.inputs.warm_up_s :]
             least = min(_LEAST_READINGS, max(1, self.inputs.duration_s - self.inputs.warm_up_s - 1))
             if len(readings) < least or min(readings) <= 0:
                 text = f"{len(readings)} readings" + (" and one of 0" if readings and min(readings) <= 0 else "")
                 judge.error(
-                    f"{node} gpu{gpu}",
+                    Place(node, f"gpu{gpu}"),
                     NO_STEADY_LOAD,
                     f"at least {least} readings above 0 after {self.inputs.warm_up_s} s",
                     text,

@@ -22,6 +22,7 @@ from rackready.gates.judging.expectation import launches
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.model.profile import Precision
 from rackready.ondevice import gemm as script
 
@@ -64,6 +65,7 @@ PRODUCTS_VARY = FailKind(
     "{kind} products differ from run to run",
     meaning="The GPU returns different results for the same product: it corrupts data silently.",
     next_step=_WRONG,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 PRODUCTS_DIFFER = FailKind(
     "gemm-products-differ",
@@ -71,6 +73,7 @@ PRODUCTS_DIFFER = FailKind(
     meaning="The GPUs return different results for the same product and no result has a majority: at least one "
     "corrupts data silently.",
     next_step=_WHICH,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 PRODUCT_ODD = FailKind(
     "gemm-product-odd-one",
@@ -78,12 +81,14 @@ PRODUCT_ODD = FailKind(
     meaning="This GPU returns another result for the same product than most of its siblings: it corrupts data "
     "silently.",
     next_step=_WRONG,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 RATE_LOW = FailKind(
     "gemm-torch-slow",
     "{metric} is slow",
     meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (
@@ -257,7 +262,7 @@ def _compare_products(judge: Judge, node: str, kind: str, rows: list[list[dict[s
         if differ:
             bad.add(gpu)
             judge.fail(
-                f"{node} gpu{gpu}",
+                Place(node, f"gpu{gpu}"),
                 PRODUCTS_VARY,
                 "the same result each time",
                 f"{differ} of its comparisons differ",
@@ -284,5 +289,5 @@ def _compare_first_products(judge: Judge, node: str, kind: str, digests: list[se
         return set(range(len(digests)))
     others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
     for gpu in sorted(others):
-        judge.fail(f"{node} gpu{gpu}", PRODUCT_ODD, f"digest {most}, as most have", "another", kind=kind)
+        judge.fail(Place(node, f"gpu{gpu}"), PRODUCT_ODD, f"digest {most}, as most have", "another", kind=kind)
     return others

@@ -19,6 +19,7 @@ from rackready.gates.gpu import inventory_findings as kinds
 from rackready.gates.gpu import parts
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import nvml_inventory
 
 _KEY = "inventory"
@@ -103,7 +104,7 @@ class Inventory(Gate):
         self._unique(judge, node, gpus, parts.of_one_serial(wanted.gpu))
         for gpu, name in zip(gpus, _names(wanted, gpus), strict=True):
             if gpu.get("lost"):
-                judge.fail(f"{node} {name}", kinds.INVENTORY_GPU_LOST, "a GPU that answers", gpu["lost"])
+                judge.fail(Place(node, name), kinds.INVENTORY_GPU_LOST, "a GPU that answers", gpu["lost"])
             else:
                 self._gpu(judge, wanted, (node, name), gpu)
         if not self.inputs.board_parts:
@@ -131,7 +132,7 @@ class Inventory(Gate):
     def _gpu(self, judge: Judge, wanted: NodeFacts, part: tuple[str, str], gpu: dict[str, Any]) -> None:
         """Judge one GPU that answers. ``part``: the node and the name of the GPU."""
         node, name = part
-        where = f"{node} {name}"
+        where = Place(node, name)
         judge.equal(where, kinds.MODEL, wanted.gpu.product_name, gpu.get("name"))
         judge.equal(where, kinds.PCI_DEVICE, wanted.gpu.pci_device_id, gpu.get("device_id"))
         self._board(judge, where, gpu)
@@ -219,7 +220,7 @@ class Inventory(Gate):
     @staticmethod
     def _nvlink(judge: Judge, part: tuple[str, str], links: int, gpu: dict[str, Any]) -> None:
         node, name = part
-        where = f"{node} {name}"
+        where = Place(node, name)
         states = gpu.get("nvlinks")
         judge.judged += 1
         if why := gpu.get("unread", {}).get("nvlinks"):
@@ -269,7 +270,7 @@ def _compare_boards(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) ->
     for name, gpu in gpus.items():
         if not gpu.get("board_part"):
             why = gpu.get("unread", {}).get("board_part", "nothing")
-            judge.error(f"{node} {name}", kinds.SIBLINGS_TELL_BOARD, f"{most}, as its siblings", why)
+            judge.error(Place(node, name), kinds.SIBLINGS_TELL_BOARD, f"{most}, as its siblings", why)
     odd = [
         f"{gpu['board_part']} on {name}" for name, gpu in gpus.items() if gpu.get("board_part") not in {None, "", most}
     ]

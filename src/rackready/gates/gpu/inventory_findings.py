@@ -38,12 +38,14 @@ GPUS_MISSING = FailKind(
     "GPUs missing",
     meaning="The driver does not see all GPUs of the platform.",
     next_step=f"Power the node off and on; if the GPU is still missing, reseat it: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 INVENTORY_GPU_LOST = FailKind(
     "gpu-inventory-lost",
     "GPU lost",
     meaning="The driver lost this GPU: it no longer answers.",
     next_step=f"Power the node off and on; if the GPU is lost again, replace it: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 NOT_UNIQUE = FailKind(
     "gpu-identity-not-unique",
@@ -80,6 +82,7 @@ PCIE_WIDTH = FailKind(
     "PCIe width",
     meaning="The GPU's PCIe link has another width than the site wants.",
     next_step=f"Reseat the GPU board; check the riser: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 BOARD_PART_NOT_REPORTED = ErrorKind(
     "gpu-board-part-not-reported",
@@ -105,6 +108,7 @@ MEMORY = FailKind(
     meaning="The GPU has another amount of memory than its model: parts of it may be retired.",
     next_step="Check for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: "
     f"{_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 PCIE_GENERATION_NOT_REPORTED = ErrorKind(
     "gpu-pcie-generation-not-reported",
@@ -117,6 +121,7 @@ PCIE_GENERATION = FailKind(
     "PCIe generation",
     meaning="The GPU's PCIe link runs at a lower generation than GPU and slot support: copies to the host are slower.",
     next_step=f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 NVLINK_STATE_NOT_GIVEN = ErrorKind(
     "gpu-nvlink-state-not-given",
@@ -136,6 +141,7 @@ NVLINK_DOWN = FailKind(
     meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth.",
     next_step="Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
     "docs/runbooks/nvlink-down.md.",
+    runbook="docs/runbooks/nvlink-down.md",
 )
 BOARD_PARTS_DIFFER = FailKind(
     "gpu-board-parts-differ",

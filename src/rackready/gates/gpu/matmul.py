@@ -8,6 +8,7 @@ from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
+from rackready.model.place import Place
 from rackready.model.profile import GpuProfile, Precision
 
 _SHARE = 0.6
@@ -67,7 +68,9 @@ def judge_rates(
         judge.criterion(Criterion(metric=metric, op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=text))
         for place in (place for place, value in values.items() if value > bound):
             wanted = f"at most {dense.value * 1000:.4g} GFLOPS ({dense.source})"
-            judge.error(f"{node} gpu{place}", RATE_IMPLAUSIBLE, wanted, f"{values[place]:.4g} GFLOPS", metric=metric)
+            judge.error(
+                Place(node, f"gpu{place}"), RATE_IMPLAUSIBLE, wanted, f"{values[place]:.4g} GFLOPS", metric=metric
+            )
     if lower is None:
         return set()
     judge.criterion(
@@ -85,7 +88,7 @@ def judge_rates(
     slow = {place for place, value in values.items() if value < lower.value}
     for place in sorted(slow):
         judge.fail(
-            f"{node} gpu{place}",
+            Place(node, f"gpu{place}"),
             fault,
             f"at least {lower.value:.4g} GFLOPS ({lower.source})",
             f"{values[place]:.4g} GFLOPS",

@@ -16,7 +16,7 @@ from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.nvbandwidth import Bandwidths, Device
+from rackready.gates.formats.nvbandwidth import Bandwidths, ListedGpu
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds
 from rackready.gates.gpu import parts, siblings, smi, twice
@@ -25,6 +25,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.model.supply import Figure
 
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
@@ -164,7 +165,7 @@ class NvBandwidth(Gate):
         )
 
 
-def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
+def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[ListedGpu]) -> bool:
     """Return whether nvbandwidth lists the platform's GPUs: they number the rows and columns of its tables."""
     judge.judged += 1
     good = gpu_models.require_model(
@@ -231,7 +232,7 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
     }
     typical = median(figures.values()) if figures else 0.0
     for pair in cells:
-        where = f"{node} gpu{pair[0]} and gpu{pair[1]}"
+        where = Place(node, f"gpu{pair[0]}", f"and gpu{pair[1]}")
         value = figures.get(pair)
         if value is None:
             judge.error(where, kinds.PEER_NO_NUMBER, "one for each pair of GPUs", "none")
@@ -294,7 +295,7 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
         for gpu, value in values.items():
             if value > rate.value * IMPLAUSIBLE:
                 judge.error(
-                    f"{node} gpu{gpu}",
+                    Place(node, f"gpu{gpu}"),
                     kinds.BANDWIDTH_IMPLAUSIBLE,
                     f"at most {rate.value:g} GB/s",
                     f"{value:.1f} GB/s",
@@ -317,7 +318,7 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
     below = {gpu for gpu, value in values.items() if value < lower.value}
     for gpu in sorted(below):
         judge.fail(
-            f"{node} gpu{gpu}",
+            Place(node, f"gpu{gpu}"),
             kinds.BANDWIDTH_LOW,
             f"at least {lower.value:.1f} GB/s ({lower.source})",
             f"{values[gpu]:.1f} GB/s",
@@ -339,7 +340,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     _same_addresses(judge, facts.nodes[node], node, outputs, after)
     bad: set[int] = set()
     for position, gpu in enumerate(after.gpus):
-        where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"
+        where = Place(node, parts.name(facts.nodes[node], gpu.pci, gpu.position))
         found = _replay_rate(judge, where, before, after, position, seconds)
         if found is not None and found[0] > found[1]:
             bad.add(position)
@@ -363,7 +364,7 @@ def _same_addresses(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs,
 
 
 def _replay_rate(
-    judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float
+    judge: Judge, where: Place, before: SmiLog, after: SmiLog, position: int, seconds: float
 ) -> tuple[float, int] | None:
     """Return replays per minute and the most that DCGM allows; None, with an error, if they are not counted."""
     judge.judged += 1
@@ -384,5 +385,5 @@ def _replay_rate(
         judge.error(where, kinds.REPLAYS_NO_RATE, "a counter that grows, and the time of the copies", actual)
         return None
     rate = gained * 60 / seconds if gained else 0.0
-    judge.metric("pcie_replays_per_minute", where.replace(" ", "/"), rate, "1/min")
+    judge.metric("pcie_replays_per_minute", where.unit, rate, "1/min")
     return rate, math.ceil(_PER_LANE.get(int(gen), _PER_LANE[6]) / 1000 * 60 * width)

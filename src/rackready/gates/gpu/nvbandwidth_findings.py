@@ -51,6 +51,7 @@ NVBANDWIDTH_NO_NUMBER = ErrorKind(
     "nvbandwidth test {test} has no number",
     meaning="A test has no figure for some GPUs.",
     next_step=STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 PEER_NO_NUMBER = ErrorKind(
     "nvbandwidth-peer-no-number",
@@ -63,6 +64,7 @@ PEER_SLOW = FailKind(
     f"{PEER} is slow between two GPUs",
     meaning="Copies between these two GPUs are slower than between all others.",
     next_step=OTHER_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 PEER_IMPLAUSIBLE = ErrorKind(
     "nvbandwidth-peer-implausible",
@@ -83,12 +85,14 @@ BANDWIDTH_LOW = FailKind(
     meaning="Copies to or from this GPU are slower than its link should allow.",
     next_step="{step}",
     steps=(STEP, OTHER_STEP),
+    runbook="docs/runbooks/gpu.md",
 )
 REPLAYS = FailKind(
     "pcie-replays-under-load",
     "PCIe replays while data moves",
     meaning="The GPU's PCIe link replays packets while data moves: it has errors and loses bandwidth.",
     next_step=_REPLAY_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 NVBANDWIDTH_OTHER_GPUS = ErrorKind(
     "nvbandwidth-other-gpus",

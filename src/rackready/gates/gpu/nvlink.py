@@ -19,6 +19,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.model.profile import NvLink
 
 FAULTS = frozenset(
@@ -118,12 +119,12 @@ class NvLinks(Gate):
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and not gpu.refused and (counted is None or counted.refused):
                     said = f"NVML: {counted.refused}" if counted else "nothing"
-                    judge.error(f"{node} gpu{gpu.index}", kinds.NVLINK_ERRORS_NOT_REPORTED, "its links", said)
+                    judge.error(Place(node, f"gpu{gpu.index}"), kinds.NVLINK_ERRORS_NOT_REPORTED, "its links", said)
                 self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
         return judge.verdict(node)
 
     def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
-        where = f"{node} gpu{gpu.index}"
+        where = Place(node, f"gpu{gpu.index}")
         if gpu.refused:
             judge.fail(where, kinds.NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
             return
@@ -204,7 +205,7 @@ def _rate(judge: Judge, where: str, name: str, text: str) -> None:
 def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
     """Fail for a GPU that does not answer. ``name``: its number or PCI address, as nvidia-smi printed it."""
     part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
-    judge.fail(f"{facts.node.name} {part}", kinds.NVLINK_GPU_LOST, "a GPU that answers", words)
+    judge.fail(Place(facts.node.name, part), kinds.NVLINK_GPU_LOST, "a GPU that answers", words)
 
 
 def _read(

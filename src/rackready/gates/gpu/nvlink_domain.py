@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.recorder import not_run
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
@@ -19,6 +19,7 @@ from rackready.gates.gpu import fabric, parts, smi
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
@@ -49,6 +50,7 @@ NOT_IN_DOMAIN = FailKind(
     "not in an NVLink domain",
     meaning="This GPU has not joined an NVLink domain: it cannot reach GPUs of other nodes over NVLink.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 GPU_TWICE = ErrorKind(
     "nvlink-domain-gpu-twice",
@@ -61,12 +63,14 @@ NO_MAJORITY = FailKind(
     "no NVLink domain has most of the GPUs",
     meaning="The rack's GPUs are split over several NVLink domains and none has most of them.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 OTHER_DOMAIN = FailKind(
     "nvlink-domain-other",
     "another NVLink domain than most of {rack}",
     meaning="This GPU is in another NVLink domain than most of its rack, so it reaches them over the network only.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 ADDRESSES_UNREADABLE = ErrorKind(
     "imex-addresses-unreadable",
@@ -218,16 +222,14 @@ class NvLinkDomain(Gate):
             _members(
                 judge, run, lists, {node: _addresses(judge, node, outputs.get(f"address-{node}")) for node in run.nodes}
             )
-        judge.blamed.update(
-            finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes
-        )
+        judge.blamed |= {finding.node for finding in judge.fails} & set(run.nodes)
         return judge.verdict(run.target)
 
     def _size(self, facts: GateFacts, run: Run) -> int:
         platform = facts.nodes[run.nodes[0]].platform
         return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return the verdicts of each node.
 
         A fail belongs to the nodes that it names, and the others of their domain did not run; if it names none, it
@@ -254,23 +256,23 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, t
     found: dict[str, tuple[str, str]] = {}
     for gpu in log.gpus:
         part = parts.name(facts.nodes[node], gpu.pci, gpu.position)
-        before = len(judge.fails) + len(judge.errors)
-        fabric.state(judge, facts.nodes[node], f"{node} {part}", gpu)
+        where, before = Place(node, part), len(judge.fails) + len(judge.errors)
+        fabric.state(judge, facts.nodes[node], where, gpu)
         if gpu.text("fabric/health/summary") is None and gpu.text("fabric/health/bandwidth") is None:
-            judge.error(f"{node} {part}", DOMAIN_HEALTH_NOT_REPORTED, "the health mask of its NVLink domain", "nothing")
+            judge.error(where, DOMAIN_HEALTH_NOT_REPORTED, "the health mask of its NVLink domain", "nothing")
         judge.judged += 1
         cluster, clique = gpu.text("fabric/clusterUuid"), gpu.text("fabric/cliqueId")
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
             judge.fail(
-                f"{node} {part}",
+                where,
                 NOT_IN_DOMAIN,
                 "a ClusterUUID and a clique",
                 f"{cluster or 'none'}, clique {clique or 'none'}",
             )
             continue
-        found[f"{node} {part}"] = (cluster, clique)
+        found[where] = (cluster, clique)
         if len(judge.fails) + len(judge.errors) == before:
-            judge.measured.add(f"{node}/{part}")
+            judge.measured.add(where.unit)
     return found
 
 

@@ -21,6 +21,7 @@ NVLINK_NONE_ACTIVE = FailKind(
     "no NVLink active",
     meaning="No NVLink of this GPU is active: it reaches its peers over PCIe only, or not at all.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_INACTIVE = FailKind(
@@ -29,6 +30,7 @@ NVLINK_INACTIVE = FailKind(
     meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every "
     "collective.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_SPEED = FailKind(
@@ -36,6 +38,7 @@ NVLINK_SPEED = FailKind(
     "NVLink speed",
     meaning="A link runs at another speed than the GPU model's.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_COUNTER_UNREADABLE = ErrorKind(
@@ -50,6 +53,7 @@ NVLINK_ERRORS = FailKind(
     "NVLink {name}",
     meaning="A link counted errors since the driver was loaded.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_COUNTER_UNKNOWN = ErrorKind(
@@ -64,6 +68,7 @@ NVLINK_CRC = FailKind(
     "NVLink {name}",
     meaning="A link counted more CRC errors than the gate set allows.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_FAULTS_NOT_COUNTED = ErrorKind(
@@ -85,6 +90,7 @@ NVLINK_EFFECTIVE_BER = FailKind(
     "NVLink effective bit error rate",
     meaning="A link has bit errors that its error correction does not correct.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 NVLINK_GPU_LOST = FailKind(
@@ -92,6 +98,7 @@ NVLINK_GPU_LOST = FailKind(
     "GPU lost",
     meaning="The driver lost this GPU: it no longer answers.",
     next_step="Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
+    runbook="docs/runbooks/gpu.md",
 )
 
 NVLINK_UNREADABLE = ErrorKind(

@@ -15,6 +15,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import pcie_path
 
 _KEY = "path"
@@ -41,12 +42,14 @@ PCIE_GPUS = FailKind(
     "GPUs on PCIe",
     meaning="The PCIe bus has another number of GPUs than the platform.",
     next_step=f"Power the node off and on; if that does not help, reseat the GPU: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 FELL_OFF = FailKind(
     "gpu-pcie-fell-off",
     "GPU fell off the PCIe bus",
     meaning="The GPU is listed on the PCIe bus and does not answer: only a power cycle can bring it back.",
     next_step=f"Power the node off and on; if it happens again, replace the GPU: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 REVISION_UNREADABLE = ErrorKind(
     "gpu-pcie-revision-unreadable",
@@ -66,6 +69,7 @@ GENERATION_ABLE = FailKind(
     meaning="The GPU or a port above it supports a lower PCIe generation than it should: it is another part, or the "
     "BIOS limits it.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 LANES_ABLE = FailKind(
     "gpu-pcie-lanes-able",
@@ -73,6 +77,7 @@ LANES_ABLE = FailKind(
     meaning="The GPU or a port above it supports fewer lanes than it should: it is another part, or a riser is not "
     "fully connected.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 LINK_NOT_REPORTED = ErrorKind(
     "gpu-pcie-link-not-reported",
@@ -85,12 +90,14 @@ WIDTH = FailKind(
     "PCIe width of {name}",
     meaning="A PCIe link on the GPU's path uses fewer lanes than both ends support: copies are slower.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 GENERATION = FailKind(
     "gpu-pcie-generation",
     "PCIe generation of {name}",
     meaning="A PCIe link on the GPU's path runs at a lower speed than both ends support: copies are slower.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 FINDINGS = (
@@ -145,11 +152,11 @@ def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> 
         judge.fail(node, PCIE_GPUS, f"{facts.platform.gpus}", detail)
     notes: list[str] = []
     for position, gpu in enumerate(gpus):
-        _gpu(judge, facts, f"{node} {parts.name(facts, gpu['pci'], position)}", gpu, notes)
+        _gpu(judge, facts, Place(node, parts.name(facts, gpu["pci"], position)), gpu, notes)
     judge.note = "; ".join(notes) or None
 
 
-def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes: list[str]) -> None:
+def _gpu(judge: Judge, facts: NodeFacts, where: Place, gpu: dict[str, Any], notes: list[str]) -> None:
     before = len(judge.fails) + len(judge.errors)
     links: list[dict[str, Any]] = gpu["links"]
     judge.judged += 1
@@ -173,7 +180,7 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
             "only the GPU's end is judged"
         )
     if len(judge.fails) + len(judge.errors) == before:
-        judge.measured.add(where.replace(" ", "/"))
+        judge.measured.add(where.unit)
 
 
 def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) -> None:

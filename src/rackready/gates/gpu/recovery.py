@@ -8,6 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}."
 _REBOOT = f"Drain and reboot the node: {RUNBOOK}."
@@ -42,6 +43,7 @@ ACTION_WANTED = FailKind(
     meaning="The driver asks for a repair action; until it is done, the GPU is not fit for jobs.",
     next_step="{step}",
     steps=tuple(dict.fromkeys(ACTIONS.values())),
+    runbook="docs/runbooks/gpu.md",
 )
 ACTION_UNKNOWN = ErrorKind(
     "gpu-recovery-unknown-word",
@@ -54,6 +56,7 @@ INFOROM_NOT_REPORTED = ErrorKind(
     "{what} not reported",
     meaning="The GPU's InfoROM lacks a value that every good one has.",
     next_step=f"Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}.",
+    runbook="docs/runbooks/gpu.md",
 )
 INFOROM_CORRUPT = FailKind(
     "inforom-corrupt",
@@ -61,6 +64,7 @@ INFOROM_CORRUPT = FailKind(
     meaning="The GPU's InfoROM is damaged: its serial, ECC history and power limits cannot be trusted.",
     next_step="Power the node off and on; if that does not help, have the vendor replace the board or reflash its "
     f"InfoROM: {RUNBOOK}.",
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (
@@ -126,5 +130,5 @@ class InfoRom(SmiGate):
             part = parts.name(facts, pci, position)
             judge.measured.discard(f"{node}/{part}")
             judge.fail(
-                f"{node} {part}", INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}"
+                Place(node, part), INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}"
             )

@@ -12,6 +12,7 @@ from rackready.gates.base import FleetMetric
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.gates.judging.fleet import part_bound
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _LEAST_OTHERS = 2
 """Fewer siblings than this have no spread."""
@@ -60,7 +61,7 @@ def compare(judge: Judge, node: str, values: Mapping[int, float], how: Compariso
             criterion = found.criterion(how.unit, sigma=how.sigma, r=how.launches)
             judge.criterion(criterion)
             judge.fail(
-                f"{node} gpu{gpu}",
+                Place(node, f"gpu{gpu}"),
                 BEHIND_SIBLINGS,
                 f"at least {found.bound:.4g} {how.unit} (median of the others {found.centre:.4g}; {criterion.source})",
                 f"{value:.4g} {how.unit}, {deficit:.1f} % less (median of {how.launches})",

@@ -15,6 +15,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 KEY = "smi"
 ARGV = ("nvidia-smi", "-q", "-x")
@@ -48,6 +49,7 @@ SMI_GPU_LOST = FailKind(
     "GPU lost ({name})",
     meaning="The driver lost this GPU: it no longer answers, and jobs on it hang or crash.",
     next_step=f"Power the node off and on; if the GPU is lost again, replace it: {RUNBOOK}.",
+    runbook=RUNBOOK,
 )
 SMI_EXIT_CODE = ErrorKind(
     "nvidia-smi-exit-code",
@@ -209,9 +211,9 @@ class SmiGate(Gate):
         part = parts.name(facts, gpu.pci, gpu.position)
         before = len(judge.fails) + len(judge.errors)
         try:
-            self.gpu(judge, facts, f"{node} {part}", gpu)
+            self.gpu(judge, facts, Place(node, part), gpu)
         except FormatError as error:
-            judge.error(f"{node} {part}", SMI_NUMBERS, "numbers where numbers belong", error)
+            judge.error(Place(node, part), SMI_NUMBERS, "numbers where numbers belong", error)
         if len(judge.fails) + len(judge.errors) == before:
             judge.measured.add(f"{node}/{part}")
 

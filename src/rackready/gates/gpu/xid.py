@@ -20,6 +20,7 @@ from rackready.gates.gpu.recovery import ACTIONS
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.profiles import loader
 
 _KEY = "log"
@@ -96,6 +97,7 @@ XID_154 = FailKind(
     meaning="The driver asks for a recovery action on this GPU.",
     next_step="{step}",
     steps=tuple(dict.fromkeys(ACTIONS.values())),
+    runbook="docs/runbooks/gpu.md",
 )
 XID_154_UNKNOWN = ErrorKind(
     "xid-154-unknown-action",
@@ -111,6 +113,7 @@ SXID_FATAL = FailKind(
         "Power the node off and on: this resets the fabric and all its GPUs. "
         "If it happens again, replace the NVSwitch board: docs/runbooks/nvlink-down.md."
     ),
+    runbook="docs/runbooks/nvlink-down.md",
 )
 SXID_UNKNOWN = ErrorKind(
     "sxid-unknown",
@@ -225,9 +228,9 @@ class Xids(Gate):
         judge.metric("sxids", node, len(log.sxids), "1")
         judge.note = "; ".join(notes) or None
         if not judge.errors:
-            bad = {finding.where for finding in judge.fails}
+            bad = {finding.unit for finding in judge.fails}
             judge.measured.update(
-                f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad
+                unit for index in range(facts.platform.gpus) if (unit := f"{node}/gpu{index}") not in bad
             )
 
     def _fallen_off(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, notes: list[str]) -> None:
@@ -240,7 +243,7 @@ class Xids(Gate):
         ]
         for pci in dict.fromkeys(event.pci for event in fallen):
             same = [event for event in fallen if event.pci == pci]
-            where = f"{node} {parts.name(facts, pci)}" if pci else node
+            where = Place(node, parts.name(facts, pci)) if pci else node
             actual = f"{_times(same)}: {same[-1].text.rstrip('.')}"
             judge.fail(
                 where,

@@ -9,7 +9,7 @@ from rackready.gates import base
 from rackready.gates.formats import chrony
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
@@ -83,9 +83,9 @@ class Clock(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the question to the clock daemon."""
-        return Wanted((TRACKING,))
+        return WantedValues((TRACKING,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare state, possible error and offset with their bounds."""

@@ -13,7 +13,7 @@ from rackready.gates import base
 from rackready.gates.formats import lscpu
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 
@@ -143,9 +143,9 @@ class Cpu(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return lscpu and the kernel's files on SMT, governors and microcode."""
-        return Wanted((LSCPU,), (SMT, GOVERNORS, MICROCODE))
+        return WantedValues((LSCPU,), (SMT, GOVERNORS, MICROCODE))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the processors with the platform profile and with each other."""

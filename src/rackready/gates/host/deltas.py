@@ -20,10 +20,11 @@ from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
 from rackready.gates.host.pcie import parts
-from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers, placed
+from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, WantedValues, answers, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op, Verdict
+from rackready.model.place import Place
 from rackready.ondevice.rdma_counters import ERRORS
 
 _REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
@@ -122,7 +123,7 @@ class CounterDeltas(Gate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts, key: str) -> Wanted:
+    def wanted(self, facts: NodeFacts, key: str) -> WantedValues:
         """Return what to read before or after: counters both times, links and modules after, while still warm."""
         pcie = tuple(
             f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed")
@@ -131,7 +132,7 @@ class CounterDeltas(Gate):
             f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data")
         )
         gpus = (_REPLAYS, nvlink_deltas.TOOL) if facts.gpu.nvlink else (_REPLAYS,)
-        return Wanted(
+        return WantedValues(
             (*gpus, *(optics.tools(facts) if key == "after" else ())),
             (*pcie, *nics, COUNTS, pairing.BOOT_ID, pairing.UPTIME),
         )
@@ -180,7 +181,7 @@ class CounterDeltas(Gate):
         for nic in known.nics:
             port = optics.read(judge, node, nic, readings[1])
             if port is not None:
-                where = f"{node} {nic.rdma_device} (rail {nic.rail}) after the load"
+                where = Place(node, nic.rdma_device, f"(rail {nic.rail}) after the load")
                 optics.errors(judge, where, port)
                 optics.module(judge, where, port)
         if not judge.errors and not judge.fails:
@@ -257,7 +258,7 @@ def _missing_load(text: str, gpus: int) -> str:
 def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]:
     out = []
     for pci, part in parts(facts).items():
-        where = f"{facts.node.name} {part}"
+        where = Place(facts.node.name, part)
         allowed = pcie_errors(_generation(after.one(f"/sys/bus/pci/devices/{pci}/current_link_speed")), seconds)
         out.append(
             Counter(
@@ -272,7 +273,7 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
             for leaf in _AER[1:]
         ]
     for nic in facts.nics:
-        where = f"{facts.node.name} {nic.rdma_device} (rail {nic.rail})"
+        where = Place(facts.node.name, nic.rdma_device, f"(rail {nic.rail})")
         out += [
             Counter(
                 where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", port_errors.SOURCE), port_errors.STEP
@@ -280,7 +281,7 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
             for leaf in ERRORS
         ]
     for gpu in range(facts.platform.gpus):
-        where = f"{facts.node.name} gpu{gpu}"
+        where = Place(facts.node.name, f"gpu{gpu}")
         out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
     limit = Limit("memory_corrected", Op.LE, CE_PER_DAY, "1", CE_SOURCE)
     lost = Limit("memory_uncorrected", Op.LE, 0, "1", UE_SOURCE)

@@ -14,10 +14,11 @@ from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.drive_reading import of_the_host
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 _RUN_S = 10
 """How long fio reads, s."""
@@ -138,9 +139,9 @@ class DiskBandwidth(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the list of drives, then a read of each for 10 s, one after the other."""
-        return Wanted((LIST, FIO))
+        return WantedValues((LIST, FIO))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare every drive with its siblings and with the declared rate."""
@@ -175,7 +176,7 @@ class DiskBandwidth(HostGate):
 
     @staticmethod
     def _rate(judge: Judge, node: str, found: Answers, name: str) -> float | None:
-        where = f"{node} {name}"
+        where = Place(node, name)
         text = found.text(f"fio {name}", where=where)
         if text is None:
             return None
@@ -195,7 +196,7 @@ class DiskBandwidth(HostGate):
     def _model(self, judge: Judge, node: str, model: str, rates: dict[str, float]) -> None:
         declared = self.inputs.models.get(model, self.inputs.read_gb_s)
         for name, rate in rates.items():
-            where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
+            where, actual = Place(node, name, f"({model})"), f"{rate:.2f} GB/s"
             others = [other for key, other in rates.items() if key != name]
             if declared is not None and not Limit(
                 "drive_read", Op.GE, declared, "GB/s", "declared in the gate set"

@@ -12,10 +12,11 @@ from rackready.gates import base
 from rackready.gates.formats import smart
 from rackready.gates.host import drive_reading, reading
 from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 _NVME = "NVM Express base specification, SMART / health information log"
 _ATA = (
@@ -147,7 +148,7 @@ def _check_attachment(judge: Judge, node: str, read: list[smart.Drive], listed: 
     """
     for drive in read:
         if not drive.name.startswith("/dev/nvme") and drive.name not in listed:
-            judge.error(f"{node} {drive.name}", ATTACHMENT_UNKNOWN, "the drive on lsblk's list", "not there")
+            judge.error(Place(node, drive.name), ATTACHMENT_UNKNOWN, "the drive on lsblk's list", "not there")
 
 
 def _capacities(read: list[smart.Drive]) -> str:
@@ -187,9 +188,9 @@ class Disks(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the list of drives, then the health of each."""
-        return Wanted((SCAN, HEALTH, BLOCK))
+        return WantedValues((SCAN, HEALTH, BLOCK))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare number, capacity and health with the profile, siblings and the drives' own limits."""
@@ -240,7 +241,7 @@ class Disks(HostGate):
                 (Limit("drive_capacity", Op.GE, gb * (1 - _ROUNDING), "GB", parts.source, derived=True), drive)
                 for gb, drive in pairs
             ]
-            good = [limit.holds(judge, f"{node} {drive.name}", drive.size / 1e9) for limit, drive in limits]
+            good = [limit.holds(judge, Place(node, drive.name), drive.size / 1e9) for limit, drive in limits]
             if not all(good):
                 expected = ", ".join(
                     f"{count} of {gb} GB" for gb, count in sorted(parts.drive_gb.items(), reverse=True)
@@ -263,7 +264,7 @@ class Disks(HostGate):
         )
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
-        where = f"{node} {drive.name} ({drive.model} {drive.serial})"
+        where = Place(node, drive.name, f"({drive.model} {drive.serial})")
         judge.judged += 1
         if not drive.passed or drive.warning:
             words = "failed by its own verdict" if not drive.passed else "passed by its own verdict"
@@ -288,7 +289,7 @@ class Disks(HostGate):
     @staticmethod
     def _alarms(judge: Judge, node: str, drive: smart.Drive) -> None:
         """Fail for smartctl's present warnings; its warnings about the past are noted."""
-        where = f"{node} {drive.name} ({drive.model} {drive.serial})"
+        where = Place(node, drive.name, f"({drive.model} {drive.serial})")
         for bit, expected, actual in (
             (_FAILING, "every pre-failure attribute above its threshold", "one at or below it"),
             (_FAILED_TEST, "no self-test that failed", "one in the drive's log"),

@@ -11,6 +11,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import AGAIN, Answers, Tool
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 SCAN = Tool("scan", ("smartctl", "--scan-open", "--json"), "smartmontools")
 
@@ -79,12 +80,12 @@ def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[sm
         judge.error(found.node, SMART_UNREADABLE, "a list of drives", error)
         return []
     for name in sorted({key.split(" ", 1)[1] for key in found.repeated("smart")} - set(names)):
-        judge.error(f"{found.node} {name}", SMART_LIST, "a drive of its list", "an answer, but no place on the list")
+        judge.error(Place(found.node, name), SMART_LIST, "a drive of its list", "an answer, but no place on the list")
     return [drive for name in names if name not in loose and (drive := _drive(judge, found, name)) is not None]
 
 
 def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
-    where = f"{found.node} {name}"
+    where = Place(found.node, name)
     text = found.text(f"smart {name}", good=None, where=where)
     if text is None:
         return None

@@ -12,9 +12,10 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _END = "complete"
 """Last line of each list, so that one that was cut off is noticed."""
@@ -114,9 +115,9 @@ class Environment(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the environment of a login, sshd's settings, and every file that sets variables."""
-        return Wanted((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
+        return WantedValues((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Fail for every setting that is not declared, once each, with the file that sets it."""
@@ -139,7 +140,7 @@ class Environment(HostGate):
                 else "not set: it changes measurements"
             )
             judge.fail(
-                f"{node} {item.where}",
+                Place(node, item.where),
                 SETTING_FOUND,
                 expected,
                 f"{item.name}={item.value}",
@@ -169,7 +170,7 @@ class Environment(HostGate):
         loaded = [word for line in text.splitlines() for word in line.split("#")[0].replace(":", " ").split()]
         judge.judged += 1
         if loaded:
-            judge.fail(f"{node} {PRELOAD}", PRELOAD_FOUND, "none", ", ".join(loaded))
+            judge.fail(Place(node, PRELOAD), PRELOAD_FOUND, "none", ", ".join(loaded))
 
 
 def _complete_list(judge: Judge, found: Answers, tool: Tool) -> str | None:
@@ -206,9 +207,9 @@ def _sshd(judge: Judge, node: str, text: str) -> None:
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
         if key.lower() == "setenv" and any(changes(word.partition("=")[0]) for word in value.split()):
-            judge.fail(f"{node} sshd", SSHD_SETS, "no variable that changes measurements", value, key=key)
+            judge.fail(Place(node, "sshd"), SSHD_SETS, "no variable that changes measurements", value, key=key)
         elif key.lower() == "acceptenv" and any(_accepts(pattern) for pattern in value.split()):
-            judge.fail(f"{node} sshd", SSHD_ACCEPTS, "no variable that changes measurements", value, key=key)
+            judge.fail(Place(node, "sshd"), SSHD_ACCEPTS, "no variable that changes measurements", value, key=key)
 
 
 def _accepts(pattern: str) -> bool:

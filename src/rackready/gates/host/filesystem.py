@@ -9,7 +9,7 @@ from rackready.gates import base
 from rackready.gates.formats import fio
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -132,10 +132,10 @@ class ParallelFilesystem(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return a write and a read past the page cache; nothing without a declared folder."""
         if self.inputs.directory is None:
-            return Wanted()
+            return WantedValues()
         mounted = Tool(
             "mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux"
         )
@@ -154,7 +154,7 @@ class ParallelFilesystem(HostGate):
             "--unlink=1",
         )
         both = Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540)
-        return Wanted((mounted, both))
+        return WantedValues((mounted, both))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare both rates with the declared ones."""

@@ -14,15 +14,16 @@ from pydantic import Field, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import drive_reading, reading
 from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
-from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
+from rackready.gates.host.reading import AGAIN, Answers, Tool, WantedValues, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Outcome, Verdict
+from rackready.model.place import Place
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
 VBIOS = Tool(
@@ -117,10 +118,10 @@ FINDINGS = (
 )
 
 
-def wanted(facts: NodeFacts) -> Wanted:
+def wanted(facts: NodeFacts) -> WantedValues:
     """Return what to read on one node."""
     base_ = "/sys/class/infiniband"
-    return Wanted(
+    return WantedValues(
         (BIOS, VBIOS, SCAN, HEALTH, BLOCK),
         tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")),
     )
@@ -146,14 +147,14 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
             out[f"NIC {board}"][nic.rdma_device] = version
         else:
             actual = f"{version!r} and {board!r}" if version or board else "nothing"
-            judge.error(f"{found.node} {nic.rdma_device}", NIC_NOT_REPORTED, "version and PSID", actual)
+            judge.error(Place(found.node, nic.rdma_device), NIC_NOT_REPORTED, "version and PSID", actual)
     loose = {name for name, own in attached(judge, found).items() if not own}
     for drive in drives(judge, found, loose):
         if _is_reported(drive.model) and _is_reported(drive.firmware):
             out[f"drive {drive.model}"][drive.name] = drive.firmware
         else:
             actual = f"{drive.model!r} and {drive.firmware!r}"
-            judge.error(f"{found.node} {drive.name}", DRIVE_NOT_REPORTED, "model and version", actual, name=drive.name)
+            judge.error(Place(found.node, drive.name), DRIVE_NOT_REPORTED, "model and version", actual, name=drive.name)
     _vbios(judge, facts, found, out)
     return dict(out)
 
@@ -256,7 +257,7 @@ class Firmware(Gate):
                     _odd_one(judge, kind, by_node, [other for other in nics if other != kind])
             else:
                 self._kind(judge, kind, by_node)
-        bad = {finding.where.split(" ", 1)[0] for finding in [*judge.fails, *judge.errors]}
+        bad = {finding.node for finding in [*judge.fails, *judge.errors]}
         judge.blamed = bad
         judge.measured = set(seen) - bad
         missing = sorted({kind for kind in self.inputs.baseline if not any(kind in parts for parts in seen.values())})
@@ -271,13 +272,13 @@ class Firmware(Gate):
         total = sum(versions.values())
         if declared is None and len(versions) > 1 and times * 2 <= total:
             for node in by_node:
-                judge.fail(f"{node} {kind}", NO_MAJORITY, "one version on alike parts", ", ".join(sorted(versions)))
+                judge.fail(Place(node, kind), NO_MAJORITY, "one version on alike parts", ", ".join(sorted(versions)))
             return
         expected = f"{declared} (declared)" if declared else f"{usual}, as {times} of {total} alike parts have"
         for node, parts in by_node.items():
             for part, version in parts.items():
                 if version != (declared or usual):
-                    judge.fail(f"{node} {part}", FIRMWARE_VERSION, expected, version, kind=kind)
+                    judge.fail(Place(node, part), FIRMWARE_VERSION, expected, version, kind=kind)
 
     def _undeclared(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
         """Add an error for parts that the baseline lacks, though it declares others of their sort."""
@@ -285,9 +286,9 @@ class Firmware(Gate):
         expected = " or ".join(sorted(name for name in self.inputs.baseline if _sort(name) == sort)) + " (declared)"
         for node, parts in by_node.items():
             actual = ", ".join(f"{part} has {version}" for part, version in parts.items())
-            judge.error(f"{node} {kind}", NOT_IN_BASELINE, expected, actual, sort=sort, kind=kind)
+            judge.error(Place(node, kind), NOT_IN_BASELINE, expected, actual, sort=sort, kind=kind)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
         """Return each node's own part of the verdict: another node's drift is not its fault."""
         out: dict[str, list[Verdict]] = {}
         for item in done:
@@ -300,7 +301,7 @@ def _odd_one(judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]], 
     """Add an error for a compute NIC with a PSID of its own: it is compared with no other."""
     for node, parts in by_node.items():
         actual = ", ".join(f"{part} is {kind}" for part in parts)
-        judge.error(f"{node} {', '.join(parts)}", NIC_ALONE, " or ".join(others), actual)
+        judge.error(Place(node, ", ".join(parts)), NIC_ALONE, " or ".join(others), actual)
 
 
 def _sort(kind: str) -> str:
@@ -310,7 +311,7 @@ def _sort(kind: str) -> str:
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
     """Return the part of a group's verdict that is about one node."""
-    findings = [finding for finding in verdict.findings if finding.where.split(" ", 1)[0] == node]
+    findings = [finding for finding in verdict.findings if finding.node == node]
     if not findings and node not in verdict.measured:
         return verdict  # an error of the whole run
     failed = any(finding.code in _WRONG for finding in findings)

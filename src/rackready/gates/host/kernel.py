@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 
@@ -128,9 +128,9 @@ class KernelSettings(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return command line, huge pages, limits and swap."""
-        return Wanted((MEMLOCK, SWAPS), (CMDLINE, HUGE))
+        return WantedValues((MEMLOCK, SWAPS), (CMDLINE, HUGE))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare each setting with the wanted one."""

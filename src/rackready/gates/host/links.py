@@ -11,10 +11,11 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
 _LINE = re.compile(
@@ -190,10 +191,12 @@ class Links(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return each port's state and counter, and the kernel log's lines about links."""
         leaves = ("state", "phys_state", "rate", "counters/link_downed")
-        return Wanted((LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves)))
+        return WantedValues(
+            (LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves))
+        )
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare each link with the plan; a node without compute NICs has nothing to judge."""
@@ -321,4 +324,4 @@ def _now(found: Answers) -> float:
 
 
 def _where(node: str, nic: NicFacts) -> str:
-    return f"{node} {nic.rdma_device} (rail {nic.rail})"
+    return Place(node, nic.rdma_device, f"(rail {nic.rail})")

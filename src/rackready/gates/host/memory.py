@@ -10,10 +10,11 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
 
@@ -118,9 +119,9 @@ class MemoryModules(HostGate):
     looks = True
     what = "memory modules"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the BIOS's list of modules."""
-        return Wanted((MODULES,))
+        return WantedValues((MODULES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the modules with the platform profile and with each other."""
@@ -232,9 +233,9 @@ class MemoryErrors(HostGate):
     looks = True
     what = "memory errors"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the counters of the kernel's EDAC driver, and the kernel log's lines about machine checks."""
-        return Wanted((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
+        return WantedValues((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the counters with mcelog's thresholds for a bad module, and judge the log."""
@@ -280,7 +281,7 @@ class MemoryErrors(HostGate):
         folder = path.rsplit("/", 1)[0]
         controller = folder.rsplit("/", 1)[0] if "/dimm" in folder else folder
         name = labels.get(f"{folder}/dimm_label", "").strip() or "/".join(folder.split("/")[6:])
-        _compare(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
+        _compare(judge, Place(node, name), corrected="ce_count" in path, count=count, seconds=seconds[controller])
 
     @staticmethod
     def _unassigned(judge: Judge, node: str, path: str, count: int, seconds: dict[str, int]) -> None:
@@ -288,7 +289,7 @@ class MemoryErrors(HostGate):
         if count > 0:
             _compare(
                 judge,
-                f"{node} {controller.rsplit('/', 1)[1]}",
+                Place(node, controller.rsplit("/", 1)[1]),
                 corrected=kind == "ce_count",
                 count=count,
                 seconds=seconds[controller],

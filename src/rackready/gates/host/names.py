@@ -17,6 +17,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import names as script
 
 _KEY = "names"
@@ -137,7 +138,7 @@ class Names(Gate):
             known = right.get(name.lower())
             own = name.lower() in {node, found["hostname"].lower()} and _loopback(address)
             if known and address != known and not own:
-                judge.fail(f"{node} /etc/hosts", NAME_IN_HOSTS, known, address, name=name)
+                judge.fail(Place(node, "/etc/hosts"), NAME_IN_HOSTS, known, address, name=name)
 
     def _needed(self, judge: Judge, node: str, facts: GateFacts, found: Mapping[str, Any]) -> None:
         for name in sorted({*facts.needed, *self.inputs.resolve, *self.inputs.hosts}):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from rackready.design.facts import NodeFacts
 from rackready.gates.host import cpu, reading
 from rackready.gates.host.cpu import LSCPU, processors
-from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
+from rackready.gates.host.reading import Answers, HostGate, WantedValues, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
 
@@ -63,9 +64,9 @@ class Numa(HostGate):
     looks = True
     what = "NUMA layout"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return lscpu and the NUMA node of every GPU and NIC."""
-        return Wanted((LSCPU,), tuple(sorted(_numa_file(pci) for pci in expected(facts))))
+        return WantedValues((LSCPU,), tuple(sorted(_numa_file(pci) for pci in expected(facts))))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the layout with the platform profile."""
@@ -86,7 +87,7 @@ class Numa(HostGate):
             )
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_numa_file(pci))
-            where = f"{node} {part}"
+            where = Place(node, part)
             if text == "-1":
                 judge.judged += 1
                 judge.fail(where, NO_AFFINITY, wanted, "none (-1)")

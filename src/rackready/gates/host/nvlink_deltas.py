@@ -14,6 +14,7 @@ from rackready.gates.host.reading import AGAIN, Limit, Tool
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
 _SOURCE = (
@@ -104,7 +105,7 @@ def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) 
     except FormatError:
         return
     for gpu in sorted(after):
-        old, where = before[gpu].counters if gpu in before else {}, f"{facts.node.name} gpu{gpu}"
+        old, where = before[gpu].counters if gpu in before else {}, Place(facts.node.name, f"gpu{gpu}")
         grown: Counted[str] = Counted()
         crc: dict[int, int] = {}
         for link, counted in after[gpu].counters.items():
@@ -173,7 +174,7 @@ def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
         if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
             said = f"NVML: {gpu.refused}" if gpu.refused else "none"
             judge.error(
-                f"{facts.node.name} gpu{gpu.index}", NVLINK_LOAD_FAULTS, "a counter of faults on every link", said
+                Place(facts.node.name, f"gpu{gpu.index}"), NVLINK_LOAD_FAULTS, "a counter of faults on every link", said
             )
         for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
             if (

@@ -17,9 +17,10 @@ from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import optics_findings as kinds
 from rackready.gates.host import reading
-from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, Wanted, placed
+from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, WantedValues, placed
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
 _RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
@@ -36,7 +37,7 @@ def tools(facts: NodeFacts) -> tuple[Tool, ...]:
 
 def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port | None:
     """Return mlxlink's answer for one NIC's port; None, with an error, if it cannot be read."""
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     text = found.text(f"mlxlink-{nic.rdma_device}", good=None, where=where)
     if text is None:
         return None
@@ -230,9 +231,9 @@ class Optics(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return one call of mlxlink for every compute NIC."""
-        return Wanted(tools(facts))
+        return WantedValues(tools(facts))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare every port with the bounds and its siblings."""
@@ -245,7 +246,7 @@ class Optics(HostGate):
         ports = {nic: port for nic in facts.nics if (port := read(judge, node, nic, found)) is not None}
         for nic, port in ports.items():
             before = len(judge.fails) + len(judge.errors)
-            where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+            where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
             errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
             module(judge, where, port)
             _readings(judge, where, port, list(ports.values()))

@@ -6,9 +6,10 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
@@ -42,6 +43,7 @@ ACS_ON = FailKind(
     meaning="Access control sends traffic between GPU and NIC through the processor: GPUDirect RDMA is slow.",
     next_step="Run `setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or turn ACS off in the BIOS: "
     "docs/runbooks/nccl-transport.md.",
+    runbook="docs/runbooks/nccl-transport.md",
 )
 DEVICE_NOT_FOUND = ErrorKind(
     "pci-device-not-found",
@@ -81,9 +83,9 @@ class AccessControl(HostGate):
     looks = True
     what = "PCIe bridges"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the list of all PCI bridges."""
-        return Wanted((BRIDGES,))
+        return WantedValues((BRIDGES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Judge every switch port on the path to a GPU or NIC."""
@@ -113,7 +115,7 @@ class AccessControl(HostGate):
             on = (bridge.acs or frozenset()) & _REDIRECTS
             if under and not bridge.port:
                 judge.error(
-                    f"{node} {bridge.address}",
+                    Place(node, bridge.address),
                     PORT_KIND_UNKNOWN,
                     "root, upstream or downstream port",
                     "nothing",
@@ -121,7 +123,7 @@ class AccessControl(HostGate):
                 )
             if under and on and bridge.port == "Downstream Port":
                 where, actual = (
-                    f"{node} {bridge.address} (above {', '.join(under)})",
+                    Place(node, bridge.address, f"(above {', '.join(under)})"),
                     " ".join(f"{flag}+" for flag in sorted(on)),
                 )
                 judge.fail(where, ACS_ON, "off on switch ports above GPUs and NICs", actual, address=bridge.address)
@@ -135,9 +137,9 @@ class Iommu(HostGate):
     looks = True
     what = "IOMMU"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return the type of every GPU's and NIC's IOMMU group."""
-        return Wanted(
+        return WantedValues(
             files=tuple(sorted(name for pci in parts(facts) for name in (_group_file(pci), _vendor_file(pci))))
         )
 
@@ -153,13 +155,13 @@ class Iommu(HostGate):
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
             judge.judged += 1
             if found.one(_vendor_file(pci)) is None:
-                judge.error(f"{node} {name}", DEVICE_NOT_FOUND, _vendor_file(pci), "nothing", pci=pci)
+                judge.error(Place(node, name), DEVICE_NOT_FOUND, _vendor_file(pci), "nothing", pci=pci)
                 continue
             for kind in found.matching(_group_file(pci)).values():  # a group whose type cannot be read is an error
                 if kind != "identity":
                     wrong.setdefault(kind, []).append(name)
         for kind, names in wrong.items():
-            judge.fail(f"{node} {', '.join(names)}", IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
+            judge.fail(Place(node, ", ".join(names)), IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
 
 
 def _group_file(pci: str) -> str:

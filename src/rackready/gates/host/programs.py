@@ -17,6 +17,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.gates.records.node_parts import LIBRARIES, MEASURING
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import trusted_programs as script
 
 _KEY = "programs"
@@ -177,7 +178,7 @@ class Programs(Gate):
 
     def _file(self, judge: Judge, node: str, name: str, file: Mapping[str, Any]) -> None:
         judge.judged += 1
-        path, package, where = file["path"], file["package"], f"{node} {file['path']}"
+        path, package, where = file["path"], file["package"], Place(node, file["path"])
         declared = self.inputs.sha256.get(path) or self.inputs.sha256.get(file["real"])
         if declared is not None:
             if file["sha256"] != declared:

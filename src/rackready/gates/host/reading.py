@@ -101,7 +101,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedValues:
     """Everything that a gate reads on a node."""
 
     tools: tuple[Tool, ...] = ()
@@ -126,7 +126,7 @@ class Answers:
     """A node's answers. Everything that is missing becomes an error of the judge, with a next step."""
 
     node: str
-    wanted: Wanted
+    wanted: WantedValues
     commands: Mapping[str, Mapping[str, Any]]
     files: Mapping[str, Mapping[str, str | None]]
     judge: Judge = field(compare=False)
@@ -188,7 +188,7 @@ class Answers:
         return self.files.get(path, {}).get(path)
 
 
-def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what: str) -> Answers | None:
+def answers(judge: Judge, output: Output | None, node: str, wanted: WantedValues, what: str) -> Answers | None:
     """Return a node's answers; None, with an error, if there are none."""
     if judge.trouble(trouble(output, node, what)) or output is None:
         return None
@@ -283,7 +283,7 @@ class HostGate(Gate):
     """Name of the reading in messages."""
 
     @abstractmethod
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return what to read on the node."""
 
     @abstractmethod

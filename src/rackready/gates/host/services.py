@@ -7,7 +7,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.host import reading
-from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 
@@ -91,12 +91,12 @@ class Services(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return the questions to systemd."""
         options = ("--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service,mount")
         failed = Tool("systemctl", ("systemctl", "list-units", *options), "systemd")
         asked = Tool("is-active", ("systemctl", "is-active", *self._units(facts)), "systemd")
-        return Wanted((failed, asked) if self.inputs.active else (failed,))
+        return WantedValues((failed, asked) if self.inputs.active else (failed,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the states of units with the wanted ones."""

@@ -141,7 +141,7 @@ class Versions(Gate):
         if judge.trouble(trouble(output, node, "version check")) or output is None:
             return judge.verdict(node)
         try:
-            found = document(output, script.FORMAT, printed.Versions)
+            found = document(output, script.FORMAT, printed.PrintedVersions)
         except FormatError as error:
             judge.error(node, VERSIONS_UNREADABLE, "a complete versions document", error)
             return judge.verdict(node)

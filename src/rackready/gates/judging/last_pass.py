@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import REGISTRY, Passed
+from rackready.gates.base import REGISTRY, LastPass
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -21,22 +21,22 @@ REPAIR = "repair"
 
 def last_passes(
     store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prints: Mapping[str, Fingerprint | Finding]
-) -> dict[tuple[str, str], Passed]:
+) -> dict[tuple[str, str], LastPass]:
     """Return (gate, node) -> the last pass on the node's present chassis, or a later repair."""
-    found: dict[tuple[str, str], Passed] = {}
+    found: dict[tuple[str, str], LastPass] = {}
     repaired = {node: _repaired(ledger, node) for node in nodes}
     for gate_id in (gate_id for gate_id, kind in REGISTRY.items() if kind.since_last_pass):
         for node in nodes:
             for record in store.records(gate=gate_id, target=node):
                 if record.verdict.outcome is Outcome.PASS and _same(record, node, prints.get(node)):
-                    found[gate_id, node] = Passed(record.finished, tuple(record.verdict.metrics))
+                    found[gate_id, node] = LastPass(record.finished, tuple(record.verdict.metrics))
             at = repaired[node]
             if at is not None and ((gate_id, node) not in found or found[gate_id, node].at < at):
-                found[gate_id, node] = Passed(at)
+                found[gate_id, node] = LastPass(at)
     return found
 
 
-def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, node: str) -> Passed | None:
+def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, node: str) -> LastPass | None:
     """Return the last pass, or a later repair, before a record, by which it was judged; None if there was none."""
     now = next((item for item in record.fingerprints if item.node == node), None)
     older = [
@@ -47,9 +47,9 @@ def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, no
     last = next(
         (item for item in reversed(older) if item.verdict.outcome is Outcome.PASS and _same(item, node, now)), None
     )
-    found = None if last is None else Passed(last.finished, tuple(last.verdict.metrics))
+    found = None if last is None else LastPass(last.finished, tuple(last.verdict.metrics))
     repaired = _repaired(ledger, node, before=record.started.timestamp())
-    return Passed(repaired) if repaired is not None and (found is None or found.at < repaired) else found
+    return LastPass(repaired) if repaired is not None and (found is None or found.at < repaired) else found
 
 
 def _repaired(ledger: Ledger, node: str, before: float = math.inf) -> datetime | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rackready.gates.base import Done, Gate, GateFacts
+from rackready.gates.base import FinishedRun, Gate, GateFacts
 from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.model.outcome import Outcome
 
@@ -14,7 +14,7 @@ _DIRECTION = re.compile(r"^(\S+) \S+ -> (\S+) \S+ \(rail (\d+)\)$")
 """Target of a direction: `node03 mlx5_4 -> node04 mlx5_4 (rail 3)`."""
 
 
-def suspected(gate: Gate, facts: GateFacts, done: Sequence[Done]) -> list[Done]:
+def suspected(gate: Gate, facts: GateFacts, done: Sequence[FinishedRun]) -> list[FinishedRun]:
     """Return the runs, with passes that have a direction behind its fleet marked as failed, to measure them again.
 
     The recorded verdicts do not change: the fleet judges later, with the evidence of the whole site. This only selects

@@ -81,6 +81,7 @@ WRONG_RESULTS = FailKind(
     meaning="The collective returned wrong values: a part of the node silently corrupts data.",
     next_step="Data were corrupted. Take the node out of service and run DCGM level 4: "
     "docs/runbooks/silent-data-corruption.md.",
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 TWO_TABLES = ErrorKind(
     "nccl-two-tables",

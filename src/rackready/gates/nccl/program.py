@@ -14,6 +14,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.judge import Judge
 from rackready.gates.nccl import findings as kinds
 from rackready.gates.nccl import rows as nccl_rows
+from rackready.model.place import Place
 
 WARMUP = 10
 ITERATIONS = 50
@@ -144,15 +145,14 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
     """Return every launch that can be judged; report the others to the judge."""
     found: list[tuple[int, Launched]] = []
     for number, output in enumerate(outputs, 1):
-        one = _read(judge, output, f"{node} launch {number}", wanted)
+        where = Place(node, f"launch {number}")
+        one = _read(judge, output, where, wanted)
         twin = next(
             ((before, words) for before, other in found if one is not None and (words := one.shared(other))), None
         )
         if twin is not None:
             expected = "a launch of its own: other processes (host, process id), another communicator"
-            judge.error(
-                f"{node} launch {number}", kinds.SAME_LAUNCH, expected, twin[1], program=wanted.program, twin=twin[0]
-            )
+            judge.error(where, kinds.SAME_LAUNCH, expected, twin[1], program=wanted.program, twin=twin[0])
         if one is not None:
             found.append((number, one))
     return [one for _, one in found]

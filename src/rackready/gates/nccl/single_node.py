@@ -30,6 +30,7 @@ NODE_SLOW = FailKind(
     "{what} is slow",
     meaning="The bandwidth between the node's GPUs is below the minimum for their NVLinks.",
     next_step=_SLOW,
+    runbook="docs/runbooks/nccl-slow.md",
 )
 
 
@@ -112,7 +113,9 @@ class OneNode(NcclGate):
         if values is None:
             return gathered.verdict(node)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
-        transport.prove(gathered, facts, transport.Wanted((node,), self.collective, self.algorithm, domain), texts)
+        transport.prove(
+            gathered, facts, transport.WantedTransport((node,), self.collective, self.algorithm, domain), texts
+        )
         found = self.bounds(facts, node)
         judge_busbw(gathered, node, f"{WORDS[self.collective]} of {domain.ranks} GPUs", values, found, NODE_SLOW)
         if not gathered.fails and not gathered.errors:

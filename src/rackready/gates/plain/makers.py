@@ -11,7 +11,7 @@ from rackready.gates.engine.shipped_script import source as text_of
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.plain.host import HostRead, RdmaCounters
-from rackready.gates.plain.nvidia import Inventory, Versions
+from rackready.gates.plain.nvidia import Inventory, VersionsMaker
 from rackready.gates.plain.pcie import PciePath
 from rackready.gates.plain.source import LackError, Maker, Source
 from rackready.gates.records.offline import Captured
@@ -39,7 +39,7 @@ def _makers() -> Mapping[str, Maker]:
     """Return script text -> maker of its document: a command is recognised by its script."""
     return {
         text_of(nvml_inventory): Inventory(),
-        text_of(versions): Versions(),
+        text_of(versions): VersionsMaker(),
         text_of(pcie_path): PciePath(),
         text_of(host_read): HostRead(),
         text_of(rdma_counters): RdmaCounters(),

@@ -139,7 +139,7 @@ _UNIT = re.compile(r"^[\s\u25cf*]*(?P<name>\S+\.service) +\S+ +(?P<active>[a-z]+
 _MODINFO = re.compile(r"^filename:\s", re.MULTILINE)
 
 
-class Versions:
+class VersionsMaker:
     """Maker of ``versions``' document. modinfo is not a source: it shows the module on disk, not the loaded one."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the same for all

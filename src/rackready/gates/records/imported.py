@@ -16,7 +16,7 @@ from typing import Any
 from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
+from rackready.gates.base import FinishedRun, Gate, GateFacts, LastPass, Output, Run
 from rackready.gates.engine.recorder import recorded_inputs, store_output
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.runner import evaluated
@@ -100,7 +100,7 @@ class Import:
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
+    passed: Mapping[tuple[str, str], LastPass] = field(default_factory=dict)
     left: dict[str, list[Run]] = field(default_factory=dict)
     """Gate -> runs on these nodes that were not imported."""
 
@@ -267,14 +267,14 @@ class Import:
 
     def _judge(self, items: Sequence[_Item]) -> tuple[list[Imported], list[EvidenceRecord]]:
         """Judge everything before anything is recorded: a partial import could be neither repeated nor corrected."""
-        done: dict[str, list[tuple[_Item, Done]]] = {}
+        done: dict[str, list[tuple[_Item, FinishedRun]]] = {}
         records: list[EvidenceRecord] = []
         for item in items:
             facts = self.facts(item.run.nodes)
             texts = outputs(item.run, {member.key: self._captured(member) for member in item.members})
             verdict = evaluated(item.gate, facts, item.run, texts)
             records.append(self._measured(item, texts, verdict))
-            done.setdefault(item.gate.id, []).append((item, Done(item.run, verdict)))
+            done.setdefault(item.gate.id, []).append((item, FinishedRun(item.run, verdict)))
         imported = [one for pairs in done.values() for one in self._conclude(pairs, records)]
         return imported, records
 
@@ -282,7 +282,7 @@ class Import:
         stderr = self.capture.files[member.stderr_file] if member.stderr_file else ""
         return Captured(self.capture.files[member.file], member.exit_code, stderr, member.seconds)
 
-    def _conclude(self, pairs: Sequence[tuple[_Item, Done]], records: list[EvidenceRecord]) -> list[Imported]:
+    def _conclude(self, pairs: Sequence[tuple[_Item, FinishedRun]], records: list[EvidenceRecord]) -> list[Imported]:
         """Return the conclusions for each node from the runs of one gate, and record those that no single run gives."""
         found = pairs[0][0].gate
         nodes = list(dict.fromkeys(node for item, _ in pairs for node in item.run.nodes))

@@ -13,6 +13,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured import Capture
 from rackready.gates.records.fingerprint import build, is_of, serials_of
 from rackready.model.evidence import CapturedOutput, Fingerprint
+from rackready.model.problems import quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
@@ -22,7 +23,7 @@ _NO_BOOT = "no equal fingerprint afterwards proves the boot: it satisfies no gat
 
 
 @dataclass(slots=True)
-class Proof:
+class ImportedProof:
     """Proof of one node's host and boot. ``lacks``: what is not proven, in words."""
 
     fingerprint: Fingerprint | None = None
@@ -31,10 +32,10 @@ class Proof:
     problems: list[str] = field(default_factory=list)
 
 
-def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> Proof:
+def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> ImportedProof:
     """Return what the fingerprints of a node's outputs prove, and the problems of the fingerprints and times."""
     step = "Correct the clock that is wrong, or the manifest."
-    proof = Proof(
+    proof = ImportedProof(
         problems=[
             f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
             for item in members
@@ -68,7 +69,9 @@ def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, prob
         made = None if found.get("gpu_error") else build(found, site, node)
     except FormatError as error:
         step = f"Import the output of that script on {node}."
-        problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
+        problems.append(
+            f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {quoted(str(error))}. {step}"
+        )
         return None
     serials, own = serials_of(found), site.node(node)
     same = is_of(serials, own)

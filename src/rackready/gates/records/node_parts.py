@@ -17,7 +17,7 @@ from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.records.sanitize import clean
-from rackready.ledger.store import Entry, Ledger
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding
 from rackready.model.site import Site
@@ -75,7 +75,7 @@ PARTS_LOST = ErrorKind(
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PartsReading:
     """The parts of a node. ``digest``: of the list. ``changed``: differences that rackready did not make, in words."""
 
     digest: str
@@ -90,15 +90,15 @@ def see(  # noqa: PLR0913, PLR0917 - nodes, connection and stores
     campaign: str,
     nodes: Sequence[str],
     within_s: float,
-) -> dict[str, Seen | Finding]:
+) -> dict[str, PartsReading | Finding]:
     """Return the parts of nodes, or the finding that parts which were read before cannot be read now.
 
     Read again only if this campaign has not read them within ``within_s``. Record a changed list as a change of the
     node.
     """
     last = {node: ledger.latest(node, SEEN) for node in nodes}
-    out: dict[str, Seen | Finding] = {
-        node: Seen(entry.desired)
+    out: dict[str, PartsReading | Finding] = {
+        node: PartsReading(entry.desired)
         for node, entry in last.items()
         if entry is not None and _fresh(entry, campaign, within_s)
     }
@@ -175,7 +175,7 @@ def _unrecorded(
     return [] if by_us else changes(before, parts)
 
 
-def _fresh(entry: Entry, campaign: str, within_s: float) -> bool:
+def _fresh(entry: LedgerEntry, campaign: str, within_s: float) -> bool:
     return (
         entry.status == "done"
         and entry.result.get("campaign") == campaign
@@ -209,8 +209,8 @@ def _compared(
     campaign: str,
     node: str,
     found: tuple[Kinds, Mapping[str, str]],
-    last: Entry | None,
-) -> Seen | Finding:
+    last: LedgerEntry | None,
+) -> PartsReading | Finding:
     parts, unread = found
     before = _stored(store, last)
     lost = sorted(unread.keys() & before.keys())
@@ -234,10 +234,10 @@ def _compared(
             "warn",
         )
     ledger.done(ledger.begin(node, SEEN, digest, {}).token, {"campaign": campaign})
-    return Seen(digest, () if by_us else changed)
+    return PartsReading(digest, () if by_us else changed)
 
 
-def _stored(store: EvidenceStore, last: Entry | None) -> Kinds:
+def _stored(store: EvidenceStore, last: LedgerEntry | None) -> Kinds:
     """Return the last list; empty if there is none, or it is no longer on this machine."""
     if last is None:
         return {}

@@ -56,7 +56,7 @@ def _configure(argv: list[str]) -> int:
             config["default-runtime"] = "nvidia"
         text = json.dumps(config, indent=4)
     else:
-        name = {"containerd": "/etc/containerd/conf.d/99-nvidia.toml", "crio": "/etc/crio/conf.d/99-nvidia.toml"}[
+        name = {"containerd": "/etc/containerd/conf.d/99-nvidia.toml", "crio": "/etc/crio/crio.conf.d/99-nvidia.toml"}[
             runtime
         ]
         path = paths.at(_option(argv, "drop-in-config", name))

@@ -9,7 +9,7 @@ import yaml
 
 from rackready.design.cabling.catalogue import Catalogue
 from rackready.design.cabling.plan import plan_cables
-from rackready.design.cabling.types import CablePlan, Cage, FloorPlan, HallPlan, Place, Racked, Run
+from rackready.design.cabling.types import CablePlace, CablePlan, CableRun, Cage, FloorPlan, HallPlan, Racked
 from rackready.design.site import parse_site
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -25,7 +25,9 @@ def catalogue(**stock: list[float]) -> Catalogue:
 def floor(**places: tuple[int, int]) -> FloorPlan:
     """Racks of one hall by (row, position); rack ``r`` stands at (0, 0)."""
     racks = {"r": (0, 0), **places}
-    return FloorPlan({"hall-a": HALL}, {name: Place("hall-a", *place) for name, place in racks.items()}, slack_m=0.5)
+    return FloorPlan(
+        {"hall-a": HALL}, {name: CablePlace("hall-a", *place) for name, place in racks.items()}, slack_m=0.5
+    )
 
 
 class Bench:
@@ -33,7 +35,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.racked = Racked()
-        self.runs: list[Run] = []
+        self.runs: list[CableRun] = []
 
     def cage(self, where: str, form: str, connectors: int) -> Cage:
         """``rack/unit/device/cage``."""
@@ -55,11 +57,11 @@ class Bench:
         rate: int = 400,
         lanes: int = 4,
         layer: str = "ethernet",
-    ) -> Run:
+    ) -> CableRun:
         def port(cage: Cage, sub: int) -> str:
             return cage.name if cage.connectors == 1 else f"{cage.name}s{sub}"
 
-        run = Run(
+        run = CableRun(
             a, port(a, subs[0]), subs[0], b, port(b, subs[1]), subs[1], self.racked.link(rate, lanes, "compute", layer)
         )
         self.runs.append(run)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackready.design.cabling.length import LengthError, Ruler, height
-from rackready.design.cabling.types import Device, FloorPlan, HallPlan, Place
+from rackready.design.cabling.types import CabledDevice, CablePlace, FloorPlan, HallPlan
 from tests.unit.design.cabling.kit import HALL, floor
 
-PLACES = st.builds(Place, hall=st.just("hall-a"), row=st.integers(0, 40), position=st.integers(0, 60))
+PLACES = st.builds(CablePlace, hall=st.just("hall-a"), row=st.integers(0, 40), position=st.integers(0, 60))
 UNITS = st.integers(1, 48)
 HALLS = st.builds(
     HallPlan,
@@ -29,10 +29,10 @@ EXACT = 0.011
 
 
 def measure(plan: FloorPlan, a: tuple[str, int], b: tuple[str, int]) -> float:
-    return Ruler(plan).length(Device("a", *a), Device("b", *b))
+    return Ruler(plan).length(CabledDevice("a", *a), CabledDevice("b", *b))
 
 
-def between(a: Place, b: Place, hall: HallPlan, slack: float) -> FloorPlan:
+def between(a: CablePlace, b: CablePlace, hall: HallPlan, slack: float) -> FloorPlan:
     return FloorPlan({"hall-a": hall}, {"x": a, "y": b}, slack_m=slack)
 
 
@@ -53,7 +53,10 @@ def test_across_rows_adds_the_row_pitch() -> None:
 def two_halls(ways: Mapping[tuple[str, str], float]) -> FloorPlan:
     other = HallPlan("hall-b", 0.8, 2.0, 3.5)
     return FloorPlan(
-        {"hall-a": HALL, "hall-b": other}, {"r": Place("hall-a", 2, 3), "s": Place("hall-b", 1, 4)}, ways, slack_m=0.5
+        {"hall-a": HALL, "hall-b": other},
+        {"r": CablePlace("hall-a", 2, 3), "s": CablePlace("hall-b", 1, 4)},
+        ways,
+        slack_m=0.5,
     )
 
 
@@ -73,7 +76,7 @@ def test_the_length_is_rounded_up_and_never_by_floating_point() -> None:
 
 @given(PLACES, UNITS, PLACES, UNITS, HALLS, SLACK)
 def test_it_does_not_matter_which_end_comes_first(
-    a: Place, u: int, b: Place, v: int, hall: HallPlan, slack: float
+    a: CablePlace, u: int, b: CablePlace, v: int, hall: HallPlan, slack: float
 ) -> None:
     plan = between(a, b, hall, slack)
     assert measure(plan, ("x", u), ("y", v)) == pytest.approx(measure(plan, ("y", v), ("x", u)), abs=EXACT)
@@ -81,7 +84,7 @@ def test_it_does_not_matter_which_end_comes_first(
 
 @given(PLACES, UNITS, PLACES, UNITS, HALLS, SLACK)
 def test_it_is_never_shorter_than_the_straight_line(
-    a: Place, u: int, b: Place, v: int, hall: HallPlan, slack: float
+    a: CablePlace, u: int, b: CablePlace, v: int, hall: HallPlan, slack: float
 ) -> None:
     level = hypot((a.row - b.row) * hall.row_pitch_m, (a.position - b.position) * hall.rack_pitch_m)
     straight = hypot(level, height(u) - height(v))
@@ -96,7 +99,7 @@ def beyond(start: int, at: int, steps: int) -> int:
 
 @given(PLACES, PLACES, UNITS, UNITS, HALLS, st.tuples(st.integers(0, 20), st.integers(0, 20)))
 def test_further_away_is_never_shorter(
-    a: Place, b: Place, u: int, v: int, hall: HallPlan, steps: tuple[int, int]
+    a: CablePlace, b: CablePlace, u: int, v: int, hall: HallPlan, steps: tuple[int, int]
 ) -> None:
     further = replace(b, row=beyond(a.row, b.row, steps[0]), position=beyond(a.position, b.position, steps[1]))
     near, far = (measure(between(a, place, hall, 0.5), ("x", u), ("y", v)) for place in (b, further))
@@ -105,7 +108,7 @@ def test_further_away_is_never_shorter(
 
 @given(PLACES, UNITS, PLACES, UNITS, HALLS, st.floats(0.01, 6))
 def test_a_tray_below_the_ports_never_shortens_the_way(
-    a: Place, u: int, b: Place, v: int, hall: HallPlan, low: float
+    a: CablePlace, u: int, b: CablePlace, v: int, hall: HallPlan, low: float
 ) -> None:
     lowest = min(height(u), height(v))
     at, below = (
@@ -144,7 +147,7 @@ def test_a_place_before_the_beginning_is_refused() -> None:
 
 
 def test_an_unknown_hall_is_refused() -> None:
-    plan = replace(floor(), places={"r": Place("hall-a", 0, 0), "s": Place("hall-z", 0, 1)})
+    plan = replace(floor(), places={"r": CablePlace("hall-a", 0, 0), "s": CablePlace("hall-z", 0, 1)})
     assert (
         refused(plan)
         == "rack s - Expected: a hall of the site Actual: hall-z. Add the hall with its pitches, or correct the "
@@ -186,7 +189,7 @@ def test_negative_slack_is_refused() -> None:
 
 def test_a_way_without_end_is_refused() -> None:
     hall = HallPlan("hall-a", 0.6, 1e308, 2.7)
-    plan = FloorPlan({"hall-a": hall}, {"r": Place("hall-a", 0, 1), "s": Place("hall-a", 5, 1)}, slack_m=0.5)
+    plan = FloorPlan({"hall-a": hall}, {"r": CablePlace("hall-a", 0, 1), "s": CablePlace("hall-a", 5, 1)}, slack_m=0.5)
     with pytest.raises(LengthError) as refused:
         measure(plan, ("r", 1), ("s", 1))
     assert (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.model.facility import Facility, Feed, PowerNode, RackCooling
 
 DGX = DeviceModel("dgx_h100", 8, 10200.0, None, None, 130.45, psus=6, psu_min=4, psu_max_w=3300.0, liquid_share=0.0)
@@ -14,13 +14,19 @@ TRAY = DeviceModel("tray", 1, 6000.0, liquid_share=0.8)
 
 
 def rack(
-    name: str, *devices: Device, feeds: tuple[Feed, ...] = (), height_u: int = 48, cooling: RackCooling | None = None
+    name: str,
+    *devices: PoweredDevice,
+    feeds: tuple[Feed, ...] = (),
+    height_u: int = 48,
+    cooling: RackCooling | None = None,
 ) -> RackInput:
     return RackInput(name, devices, feeds, height_u, cooling)
 
 
-def stack(model: DeviceModel, count: int, prefix: str = "n") -> tuple[Device, ...]:
-    return tuple(Device(f"{prefix}{number + 1}", model, 1 + number * model.rack_units) for number in range(count))
+def stack(model: DeviceModel, count: int, prefix: str = "n") -> tuple[PoweredDevice, ...]:
+    return tuple(
+        PoweredDevice(f"{prefix}{number + 1}", model, 1 + number * model.rack_units) for number in range(count)
+    )
 
 
 def pdus(*sources: str, amps: float = 60, volts: float = 415) -> tuple[Feed, ...]:

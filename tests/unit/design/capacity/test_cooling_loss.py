@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rackready.design.capacity.cooling_loss import Cdu, cooled, served_racks
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import capacity
 from rackready.design.plan import plan_site
 from rackready.design.plan_summary import summary
@@ -24,7 +24,8 @@ HYBRID = RackCooling(kind="hybrid")
 
 def racks(count: int = 4, model: DeviceModel = TRAY) -> list[RackInput]:
     return [
-        RackInput(f"r{number}", (Device(f"r{number}-n1", model, 1),), cooling=HYBRID) for number in range(1, count + 1)
+        RackInput(f"r{number}", (PoweredDevice(f"r{number}-n1", model, 1),), cooling=HYBRID)
+        for number in range(1, count + 1)
     ]
 
 
@@ -150,7 +151,7 @@ def test_rack_needs_a_unit_where_something_says_that_heat_goes_into_liquid(
     model: DeviceModel,
     wet: bool,  # noqa: FBT001
 ) -> None:
-    rack = RackInput("r9", (Device("r9-n1", model, 1),), cooling=cooling)
+    rack = RackInput("r9", (PoweredDevice("r9-n1", model, 1),), cooling=cooling)
     assert [
         "rack r9" in str(problem)
         for problem in cooled([cdu("cdu-1", "r1"), cdu("cdu-2", "r1")], [*racks(1), rack]).problems
@@ -218,7 +219,7 @@ def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
         ({"serves": ["r[01-09]"]}, "devices[0].serves[0]: no rack is called r09. Correct the name or the range."),
         (
             {"kind": "storage"},
-            "devices[0]: Value error, serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it.",
+            "devices[0]: serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it.",
         ),
     ],
 )

@@ -117,7 +117,7 @@ def test_missing_figures_are_reported_with_the_way_to_state_them() -> None:
         ),
         (
             [{"model": "qm9700", "source": "our own reading"}],
-            ["facility.nameplates[0]: Value error, state at least one power or weight. Correct it."],
+            ["facility.nameplates[0]: state at least one power or weight. Correct it."],
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_more_supplies_needed_than_there_are(psus: dict[str, int], words: str) -
     document = written("h100-1su-infiniband")
     document["devices"] = [{"name": "store", "kind": "storage", "psus_needed": 2, **psus}]
     expected = "Expected: psus, and psus_needed no greater than psus"
-    assert refusals(document) == [f"devices[0]: Value error, {words} - {expected}. Correct it."]
+    assert refusals(document) == [f"devices[0]: {words} - {expected}. Correct it."]
 
 
 def test_an_inlet_has_its_source() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rackready.design.capacity import poles
 from rackready.design.capacity.graph import PowerGraph
 from rackready.design.capacity.losses import LossCase, losses
-from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.parts import PoweredDevice, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.capacity.supply import Supplies, spread
 from rackready.model.facility import Facility, Feed, PowerNode
@@ -207,7 +207,9 @@ def sites(draw: st.DrawFn) -> tuple[list[RackInput], list[PowerNode]]:
     for number in range(draw(st.integers(1, 4))):
         model = draw(st.sampled_from([DGX, DUAL, TRAY]))
         names = draw(st.lists(st.sampled_from(above), min_size=1, max_size=4))
-        racks.append(RackInput(f"r{number}", (Device("x", model, 1), Device("y", DUAL, 20)), pdus(*names)))
+        racks.append(
+            RackInput(f"r{number}", (PoweredDevice("x", model, 1), PoweredDevice("y", DUAL, 20)), pdus(*names))
+        )
     return racks, power
 
 

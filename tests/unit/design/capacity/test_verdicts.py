@@ -9,7 +9,7 @@ import pytest
 
 from rackready.design.capacity.limits import kilowatts, over
 from rackready.design.capacity.losses import tally
-from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, PoweredDevice, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.plan import plan_site
 from rackready.design.plan_summary import summary
@@ -63,7 +63,7 @@ def test_missing_pue_is_noted() -> None:
 
 
 def test_what_no_power_node_shows_counts_against_the_utility() -> None:
-    unplaced = [Device("cdu-1", DeviceModel("cdu/0u", 0, 5_000_000.0, psus=2), None, "device")]
+    unplaced = [PoweredDevice("cdu-1", DeviceModel("cdu/0u", 0, 5_000_000.0, psus=2), None, "device")]
     report = capacity(loads(2), one_grid(1400, 1.25), unplaced)
     assert texts(report) == [
         (
@@ -88,9 +88,9 @@ def two_grids(rating_kw: float, **more: Any) -> Facility:
     )
 
 
-def aside(kw: float | None) -> list[Device]:
+def aside(kw: float | None) -> list[PoweredDevice]:
     """Return a device that stands in no rack."""
-    return [Device("cdu-1", DeviceModel("cdu/0u", 0, None if kw is None else kw * 1000, psus=2), None, "device")]
+    return [PoweredDevice("cdu-1", DeviceModel("cdu/0u", 0, None if kw is None else kw * 1000, psus=2), None, "device")]
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_node_goes_only_where_its_cooling_and_its_feeds_are(
 
 def test_share_of_the_rack_replaces_an_unpublished_share() -> None:
     tray, switch = DeviceModel("tray", 1, 1000.0, cooled="hybrid"), DeviceModel("switch", 1, 1000.0)
-    devices = (*stack(tray, 1), Device("s", switch, 9, "switch"))
+    devices = (*stack(tray, 1), PoweredDevice("s", switch, 9, "switch"))
     report = capacity([rack("r1", *devices, cooling=RackCooling(kind="hybrid"))], None)
     assert (report.totals.liquid_w, report.totals.no_liquid_share) == (None, ("switch", "tray"))
     assert report.notes[-1] == (

@@ -339,7 +339,7 @@ def test_refusal(raw: object, text: str) -> None:
 def test_heads_that_cannot_be_grouped_are_refused() -> None:
     with pytest.raises(
         RackreadyError,
-        match=r"^config.json: shape - Value error, 32 heads cannot share 5 key and value heads evenly\. "
+        match=r"^config.json: shape - 32 heads cannot share 5 key and value heads evenly\. "
         r"Expected: the shape of one model",
     ):
         read(num_key_value_heads=5)

@@ -108,12 +108,12 @@ def test_weights_are_computed_in_their_own_format_or_unpacked() -> None:
 
 
 def test_links_are_those_of_the_server() -> None:
-    assert links.between(DGX, H100, 8) == links.Link(450e9, "NVLink")
-    assert links.between(DGX, H100, 16) == links.Link(50e9, "network")
+    assert links.between(DGX, H100, 8) == links.LinkRates(450e9, "NVLink")
+    assert links.between(DGX, H100, 16) == links.LinkRates(50e9, "network")
     nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")
-    assert links.between(dell, nvl, 2) == links.Link(300e9, "NVLink bridge")
-    assert links.between(dell, nvl, 4) == links.Link(64e9, "PCIe")
-    assert links.between(dell, nvl, 8) == links.Link(None, "network")  # its network cards are not in the profile
+    assert links.between(dell, nvl, 2) == links.LinkRates(300e9, "NVLink bridge")
+    assert links.between(dell, nvl, 4) == links.LinkRates(64e9, "PCIe")
+    assert links.between(dell, nvl, 8) == links.LinkRates(None, "network")  # its network cards are not in the profile
     assert links.between(loader.platform("gb200_nvl72"), loader.gpu("gb200_nvl72"), 72).carrier == "NVLink"
 
 

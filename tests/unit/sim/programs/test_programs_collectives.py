@@ -11,7 +11,7 @@ import pytest
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.gates.base import Done, GateFacts, Output, Run
+from rackready.gates.base import FinishedRun, GateFacts, Output, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.collectives import GATES
 from rackready.gates.fabric.scaling import doubled
@@ -117,7 +117,7 @@ def test_racks_run_for_themselves_and_a_lone_node_is_not_passed() -> None:
     found = gate("rack/fabric/performance/nccl-all-gather", {"launches": 1})
     runs = found.plan(known, list(known.nodes))
     assert [(run.target, run.nodes) for run in runs] == [("a", ("node01", "node02", "node03"))]
-    by_node = found.attribute(known, [Done(runs[0], Verdict(outcome=Outcome.PASS, measured=["x"]))])
+    by_node = found.attribute(known, [FinishedRun(runs[0], Verdict(outcome=Outcome.PASS, measured=["x"]))])
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
         "node01": "pass", "node02": "pass", "node03": "pass", "node04": "not_run",
     }  # fmt: skip
@@ -146,9 +146,11 @@ def test_pairs_blame_the_end_that_fails_twice() -> None:
     found = gate("pair/fabric/performance/nccl-all-reduce-ring", {"launches": 1})
     one, two = found.plan(known, list(known.nodes))
     bad, good = Verdict(outcome=Outcome.FAIL), Verdict(outcome=Outcome.PASS, measured=["x"])
-    again = found.follow_up(known, [Done(one, bad), Done(two, good)])
+    again = found.follow_up(known, [FinishedRun(one, bad), FinishedRun(two, good)])
     assert [run.nodes for run in again] == [("node01", "node03"), ("node02", "node04")]
-    by_node = found.attribute(known, [Done(one, bad), Done(two, good), Done(again[0], bad), Done(again[1], good)])
+    by_node = found.attribute(
+        known, [FinishedRun(one, bad), FinishedRun(two, good), FinishedRun(again[0], bad), FinishedRun(again[1], good)]
+    )
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
         "node01": "fail",
         "node02": "pass",

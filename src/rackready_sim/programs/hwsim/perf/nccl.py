@@ -62,7 +62,7 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     rows = _rows(name, options, ranks, peak, inter_node=len(used) > 1)
     carried = _carried(name, options, used, algorithm, rows) if len(used) > 1 and network == "IB" and rows else {}
     footer, code = nccl_report.footer(name, rows)
-    nccl_report.write_json(options, name, version, ranks, rows, used)
+    nccl_report.write_json(options, name, ranks, rows, used)
     time.sleep(min(_LONGEST_S, 0.2 + sum(row["seconds"] for row in rows) * 0.02))
     return text + nccl_report.table(name, options, rows) + footer, {"code": code, "carried": carried}
 

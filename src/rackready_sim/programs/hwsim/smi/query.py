@@ -134,18 +134,15 @@ _REMAPPED: dict[str, tuple[str, Value]] = {
     "remapped_rows.pending": ("", _rows("pending")),
     "remapped_rows.failure": ("", _rows("failure")),
 }
-_APPS = (
-    "pid",
-    "process_name",
-    "gpu_uuid",
-    "gpu_bus_id",
-    "used_gpu_memory",
-    "used_memory",
-    "name",
-    "gpu_name",
-    "gpu_serial",
-    "timestamp",
-)
+_FIELDS |= {name: value for name, value in _REMAPPED.items() if name.startswith("remapped_rows.")}
+"""Driver 580 answers --query-gpu for these, too (a real H200)."""
+_APPS = {
+    **{name: name for name in ("pid", "process_name", "gpu_uuid", "gpu_bus_id", "gpu_name", "gpu_serial", "timestamp")},
+    "name": "process_name",
+    "used_gpu_memory": "used_gpu_memory [MiB]",
+    "used_memory": "used_gpu_memory [MiB]",
+}
+"""Field of --query-compute-apps -> its heading, as driver 580.159.04 prints it."""
 
 
 def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
@@ -157,7 +154,7 @@ def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
     names = [item.strip() for item in wanted.split(",")]
     if kind == "apps":
         return (
-            _header(names, formats)
+            _header([_APPS[name] for name in names], formats)
             if all(name in _APPS for name in names)
             else _unknown(next(name for name in names if name not in _APPS))
         )

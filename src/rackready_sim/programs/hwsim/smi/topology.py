@@ -28,7 +28,9 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         return 2
     nics = machine.nics()
     names = [f"GPU{gpu.index}" for gpu in gpus] + [f"NIC{at}" for at in range(len(nics))]
-    sys.stdout.write("\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]) + "\n")
+    heading = "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+    # Driver 580.159.04 underlines it in a pipe, too: tests/fixtures/captured/h200_vm/topo_m.txt.
+    sys.stdout.write(f"\t\x1b[4m{heading}\x1b[0m\n")
     for gpu in gpus:
         cells = [" X " if other is gpu else _links(gpu, other) for other in gpus] + [
             distance(gpu.part, nic) for nic in nics

@@ -1,0 +1,154 @@
+"""Findings of the comparison of switches, and of both ends of a cable, with the site."""
+
+from __future__ import annotations
+
+from rackready.model.finding_kinds import ErrorKind, FailKind, Kinds
+
+_RUNBOOK = "docs/runbooks/fabric.md"
+_LINK_DOWN = "docs/runbooks/link-down.md"
+_BY = "the fabric phase"
+_PLAN = "Run `rackready fabric --check` to see the difference, then `rackready fabric`."
+_CABLE = "Check the cable, the transceiver and that the node is powered on."
+_ENDS = f"Run `rackready fabric` again; if it stays, read both ends as {_RUNBOOK} says."
+
+PORT_MISSING = FailKind(
+    "switch-port-missing",
+    "port not there",
+    meaning="The site cables a node to a port that the switch does not list.",
+    next_step=_CABLE,
+    runbook=_LINK_DOWN,
+    by=_BY,
+)
+PORT_VLAN = FailKind(
+    "switch-port-vlan",
+    "access VLAN",
+    meaning="The port is in another VLAN than the site declares: the node does not reach its gateway.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+PORT_MTU = FailKind(
+    "switch-port-mtu",
+    "MTU",
+    meaning="The port's MTU is not the declared one. A smaller one drops RDMA's full-size packets.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+PORT_OFF = FailKind(
+    "switch-port-off",
+    "port switched off",
+    meaning="Somebody shut the port down. Its cable cannot have a link.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ROCE_OFF = FailKind(
+    "switch-roce-off",
+    "RoCE",
+    meaning="RoCE is off on the switch, or not lossless: it drops RDMA traffic under load.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+DSCP_TRUST = FailKind(
+    "switch-dscp-trust",
+    "trust",
+    meaning="The switch does not read the class of a packet from its DSCP: RDMA traffic is in the wrong class.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+PFC = FailKind(
+    "switch-pfc-priorities",
+    "PFC priorities",
+    meaning="The switch pauses other priorities than the site declares as lossless.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+DSCP_PRIORITY = FailKind(
+    "switch-dscp-priority",
+    "priority of DSCP {dscp}",
+    meaning="The switch maps this DSCP to another priority than the site declares.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+LINK_DOWN = FailKind(
+    "switch-link-down",
+    "link to {end} (rail {rail})",
+    meaning="The port of a cabled node has no link.",
+    next_step=_CABLE,
+    runbook=_LINK_DOWN,
+    by=_BY,
+)
+ENDS_PFC = FailKind(
+    "cable-pfc-differs",
+    "PFC priorities differ",
+    meaning="Node and switch pause different priorities: the cable is lossless in one direction only.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_TRUST = FailKind(
+    "cable-trust-differs",
+    "trust differs",
+    meaning="Node and switch do not both read the class of a packet from its DSCP.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_DSCP = FailKind(
+    "cable-dscp-differs",
+    "DSCP {dscp}",
+    meaning="Node and switch map a DSCP of a lossless priority differently: its packets are dropped under load.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+GLOBAL_PAUSE = FailKind(
+    "cable-global-pause",
+    "global pause",
+    meaning="The node's NIC pauses all traffic of the cable, and not one priority as PFC does.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_MTU = FailKind(
+    "cable-mtu-differs",
+    "MTU",
+    meaning="The node's MTU is not the declared one, or the switch's is smaller: full-size packets are dropped.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+INTERFACE_MISSING = FailKind(
+    "cable-interface-missing",
+    "not read",
+    meaning="The node has no such interface, so this end of the cable could not be compared.",
+    next_step="Check the NIC.",
+    runbook="docs/runbooks/nic.md",
+    by=_BY,
+)
+NODE_UNREAD = ErrorKind(
+    "fabric-node-unread",
+    "reading of its compute interfaces",
+    meaning="The node's program that reads its interfaces returned no whole document.",
+    next_step="Run `rackready fabric` for the node.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+NO_CABLE = ErrorKind(
+    "fabric-no-cable",
+    "no cable",
+    meaning="The site declares no cable from this node to a switch: there is nothing to compare.",
+    next_step="Add it to links.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+
+FINDINGS: Kinds = (
+    *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
+    *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, INTERFACE_MISSING, NODE_UNREAD, NO_CABLE),
+)

@@ -1,0 +1,25 @@
+"""The last event of a phase on a node carries the outcome, which the live table counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackready.campaign import step
+from rackready.campaign.request import CampaignRequest
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.paths import EnvPaths
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level"),
+    [(Outcome.PASS, "ok"), (Outcome.SKIP, "ok"), (Outcome.FAIL, "fail"), (Outcome.ERROR, "error")],
+)
+def test_the_level_of_a_phases_last_event_is_its_outcome(tmp_path: Path, outcome: Outcome, level: str) -> None:
+    request = CampaignRequest("c1", "sim", str(tmp_path), "install", ("install",), ("node01",), 8, 8, 100, "", True)  # noqa: FBT003
+    with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
+        step._record(ledger, request, "install", "node01", NodeResult(outcome, "words"))
+        assert [(event.level, event.text) for event in ledger.events("c1")] == [(level, "words")]

@@ -1,0 +1,142 @@
+"""A refusal with `--output json`: a document with its fields, its code and every problem."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+
+import pytest
+import typer
+from jsonschema import validate
+
+import rackready
+from rackready.cli import main
+from rackready.model.problems import RackreadyError
+from rackready.model.refusal import Refusal, part
+
+CODES = Path(__file__).with_name("refusal_codes.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (
+            "node07: power - Expected: on Actual: off. Run `x`. Then wait.",
+            ("node07", "power", "on", "off", "Run `x`. Then wait."),
+        ),
+        ("--kv int4: Expected: bf16 Actual: int4. Choose.", ("--kv int4", None, "bf16", "int4", "Choose.")),
+        ("Expected: free Actual: held by pid 4", (None, None, "free", "held by pid 4", None)),
+        (
+            "x - Expected: 10.0.0.1. `rackready plan` shows it.",
+            ("x", None, "10.0.0.1", None, "`rackready plan` shows it."),
+        ),
+        (
+            "No such option: --x. See `rackready --help`.",
+            (None, "No such option: --x", None, None, "See `rackready --help`."),
+        ),
+    ],
+)
+def test_a_message_is_split_into_its_fields(text: str, fields: tuple[str | None, ...]) -> None:
+    found = part(text)
+    assert (found.where, found.what, found.expected, found.actual, found.next_step) == fields
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "where", "problems"),
+    [
+        (["status", "--colour"], "usage", None, 1),
+        (["nonsense"], "usage", None, 1),
+        (["gate", "run"], "refused", "gate run", 1),
+        (["gate", "show", "nope"], "unknown-gate", "gate 'nope' does not exist", 1),
+        (["size", "model", "--config", "/nonexistent/x"], "system-call", "/nonexistent/x", 1),
+    ],
+)
+def test_every_refusal_is_a_document_of_the_schema(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: str, where: str | None, problems: int
+) -> None:
+    assert main.run([*arguments, "--output", "json"]).code == 2
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    validate(document, Refusal.model_json_schema())
+    assert (document["code"], document["where"], len(document["problems"])) == (code, where, problems)
+    assert said.err.strip() == document["error"]
+    assert list(document)[:2] == ["error", "code"]
+
+
+def test_a_site_file_with_several_problems_gives_each_its_fields(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "inventories/lab").mkdir(parents=True)
+    (tmp_path / "inventories/lab/site.yml").write_text("name: lab\nfrob: 1\nracks: 3\n")
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    assert main.run(["plan", "--env", "lab", "--output=json"]).code == 2
+    document = json.loads(capsys.readouterr().out)
+    validate(document, Refusal.model_json_schema())
+    assert document["code"] == "site-invalid"
+    found = {item["where"]: item for item in document["problems"]}
+    assert (found["frob"]["what"], found["frob"]["path"]) == ("unknown key", "frob")
+    assert found["frob"]["next_step"] == found["frob"]["hint"]
+    assert len(found) == len(document["problems"]) > 2
+
+
+def test_several_lines_of_one_refusal_are_several_problems(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(_arguments: list[str]) -> typer.Typer:
+        raise RackreadyError("a - Expected: 1 Actual: 2. Correct it.\nb - Expected: 3 Actual: 4. Correct it.")
+
+    monkeypatch.setattr(main, "build", build)
+    assert main.run(["status", "--output", "json"]).code == 2
+    document = json.loads(capsys.readouterr().out)
+    assert [item["where"] for item in document["problems"]] == ["a", "b"]
+    assert (document["where"], document["expected"], document["actual"]) == ("a", "1", "2")
+
+
+def test_the_codes_of_refusals_stay_the_same() -> None:
+    """Scripts depend on the codes, which come from the names of classes. A renamed class keeps its code as `code`."""
+    for module in pkgutil.walk_packages(rackready.__path__, "rackready."):
+        if "__main__" not in module.name:
+            importlib.import_module(module.name)
+    found, todo = {RackreadyError.code}, [RackreadyError]
+    while todo:
+        for kind in todo.pop().__subclasses__():
+            todo.append(kind)
+            if kind.__module__.startswith("rackready."):
+                found.add(kind.code)
+    assert sorted(found) == CODES.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["plan"],
+            (
+                "{root}/inventories/sim/site.yml: 1 problem; nothing was changed.\n"
+                "  no such file. Without --env and ENV, the environment is sim. "
+                "{root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one.\n"
+            ),
+        ),
+        (
+            ["gate", "explain", "node/gpu/sanity/ecc"],
+            (
+                "rackready gate explain - Expected: a server "
+                "Actual: no --profile, and environment sim has no site file. "
+                "Give a profile, e.g. --profile dgx_h100, or an environment with --env.\n"
+            ),
+        ),
+    ],
+)
+def test_without_an_environment_the_next_step_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    text: str,
+) -> None:
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.delenv("ENV", raising=False)
+    assert main.run(arguments).code == 2
+    assert capsys.readouterr().err == text.format(root=tmp_path)
