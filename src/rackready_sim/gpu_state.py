@@ -28,6 +28,7 @@ def extras(profile: GpuProfile, index: int) -> State:
         "histogram": {"max": _BANKS.get(profile.architecture, 640), "high": 0, "partial": 0, "low": 0, "none": 0},
         "repairs": {"channel_repair_pending": False, "tpc_repair_pending": False},
         "mig_mode": "Disabled",
+        "mig_profiles": dict(profile.mig.profiles) if profile.mig else {},
         "compute_mode": "Default",
         "power_cap_w": None,
         "sm_cap_mhz": None,

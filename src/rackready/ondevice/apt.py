@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from . import apt_words
 from .command import NodeProblem
 from .locks import lock_holder, wait_until_free
-from .packages import Manager, Wish
+from .packages import Manager, Snapshot, Wish
 
 SOURCE = "sources.list.d/rackready.sources"
 _LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock")
@@ -74,9 +75,11 @@ class Apt(Manager):
     def interrupted(self, wish: Wish | None = None) -> bool:
         """Return whether dpkg was interrupted and must be told to continue."""
         del wish
+        return self._journal() or bool(self.run(["dpkg", "--audit"]).out.strip())
+
+    def _journal(self) -> bool:
         updates = self.root / "var/lib/dpkg/updates"
-        journal = updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
-        return journal or bool(self.run(["dpkg", "--audit"]).out.strip())
+        return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
 
     def settle(self, wish: Wish, notes: list[str]) -> None:
         """Wait until dpkg's lock is free, then complete what an interrupted dpkg left; report both in ``notes``."""
@@ -112,18 +115,98 @@ class Apt(Manager):
         if names:
             if not self._known(names, wish.packages):
                 self.update()
-            options = ["--no-install-recommends", "--allow-change-held-packages"]
-            options += ["--allow-downgrades"] if wish.allow_downgrade else []
-            self._do(self._apt("install", *options, *_specs(names, wish.packages)))
+            words = _install_words(names, wish)
+            self._respect_other_holds(words)
+            self._install(words, self._companions(names, seen))
         if wish.hold and found:
             self._do(["apt-mark", "hold", *wish.packages])
             self.remember_holds(wish.packages)
 
+    def refuse_holds(self, wish: Wish) -> None:
+        """Raise NodeProblem if a package that would change is held by somebody else."""
+        seen = self.installed(list(wish.packages))
+        names = [name for name, version in wish.packages.items() if not _as_wanted(seen.get(name), version)]
+        self._respect_holds(names, seen)
+        if names and self._known(names, wish.packages):
+            self._respect_other_holds(_install_words(names, wish))
+
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
-        foreign = sorted(name for name in names if name in seen and seen[name].held and name not in self.own_holds())
+        self._refuse_foreign(name for name in names if name in seen and seen[name].held)
+
+    def _install(self, words: list[str], companions: list[str]) -> None:
+        """Install with the holds of companions off; a killed run leaves them off until their own role runs."""
+        if companions:
+            self._do(["apt-mark", "unhold", *companions])
+        try:
+            self._do(self._apt("install", *words))
+        finally:
+            if companions:
+                self._do(["apt-mark", "hold", *companions])
+
+    def _companions(self, names: list[str], seen: dict[str, Package]) -> list[str]:
+        """Return the packages on rackready's own hold that have the version of one that is about to change.
+
+        Apt moves no held package that is not named: nvidia-persistenced, which another role holds, would keep the
+        driver that it must equal.
+        """
+        old = {seen[name].version for name in names if name in seen}
+        own = self.installed(sorted(self.own_holds() - set(names))) if old else {}
+        return sorted(name for name, package in own.items() if package.held and package.version in old)
+
+    def _respect_other_holds(self, words: list[str]) -> None:
+        """Refuse if a package that was not named, and that somebody else holds, would have to change.
+
+        Apt itself reports dependencies that cannot be met. So it is asked what it would do if nothing was held.
+        """
+        held = set(self.run(["apt-mark", "showhold"]).out.split()) - self.own_holds()
+        status = self.root / "var/lib/dpkg/status"
+        if not held or not status.exists():
+            return
+        free = self.folder / "status-without-holds"
+        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        text = status.read_text(encoding="utf-8", errors="surrogateescape")
+        free.write_text(text.replace("\nStatus: hold ", "\nStatus: install "), "utf-8", "surrogateescape")
+        done = self.run(self._apt("install", "--simulate", "-o", f"Dir::State::status={free}", *words))
+        free.unlink()
+        rows = [line.split() for line in done.out.splitlines()]
+        self._refuse_foreign(row[1] for row in rows if row[:1] in (["Inst"], ["Remv"]) and row[1] in held)
+
+    def _refuse_foreign(self, held: Iterable[str]) -> None:
+        foreign = sorted(set(held) - self.own_holds())
         if foreign:
             step = f"Ask who set the hold; then `apt-mark unhold {' '.join(foreign)}` on the node and run again."
             raise NodeProblem("no hold that others set", f"{', '.join(foreign)} held, not by rackready", step)
+
+    def snapshot(self, patterns: Iterable[str], modules: Iterable[str]) -> Snapshot:
+        """Return the installed packages whose names match, and which of them are on hold."""
+        del modules
+        seen = {name: package for name, package in self.installed(list(patterns)).items() if package.whole}
+        held = sorted(name for name, package in seen.items() if package.held)
+        return Snapshot({name: package.version for name, package in seen.items()}, held, sorted(self.own_holds()))
+
+    def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
+        """Bring packages and holds back; return whether a package differed."""
+        wait_until_free(self._held, self.lock_wait_s, notes)
+        if self._journal():  # apt refuses to act before; a package that fails here is replaced below
+            self.run(["dpkg", "--configure", "-a", "--force-confold", "--force-confdef"])
+        seen = self.installed([*patterns, *before.packages])
+        names = [name for name, version in before.packages.items() if not _as_wanted(seen.get(name), version)]
+        added = sorted(seen.keys() - before.packages.keys())
+        if names and not self._known(names, before.packages):
+            self.update()
+        if names or added:
+            options = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades", "--purge"]
+            words = [*_specs(names, before.packages), *(f"{name}-" for name in added)]
+            self._do(self._apt("install", *options, *words))
+        self._restore_holds(before)
+        return bool(names or added)
+
+    def _restore_holds(self, before: Snapshot) -> None:
+        held = {name for name, package in self.installed(list(before.packages)).items() if package.held}
+        for verb, names in (("unhold", held - set(before.held)), ("hold", set(before.held) - held)):
+            if names:
+                self._do(["apt-mark", verb, *sorted(names)])
+        self.set_own_holds(before.own)
 
     def _known(self, names: list[str], versions: dict[str, str]) -> bool:
         """Return whether the package lists on the node have every wanted version."""
@@ -169,3 +252,8 @@ def _as_wanted(package: Package | None, version: str) -> bool:
 
 def _specs(names: list[str], versions: dict[str, str]) -> list[str]:
     return [f"{name}={versions[name]}" if versions[name] else name for name in names]
+
+
+def _install_words(names: list[str], wish: Wish) -> list[str]:
+    options = ["--no-install-recommends", "--allow-change-held-packages"]
+    return [*options, *(["--allow-downgrades"] if wish.allow_downgrade else []), *_specs(names, wish.packages)]

@@ -7,6 +7,7 @@ metadata nor the mirror. Forms: dnf 4.14, rpm 4.16 and the plugin versionlock of
 from __future__ import annotations
 
 import configparser
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
@@ -14,7 +15,7 @@ from typing import ClassVar
 from . import dnf_words
 from .command import NodeProblem
 from .locks import lock_holder, pid_in, wait_until_free
-from .packages import Manager, Wish
+from .packages import Manager, Snapshot, Wish
 from .rpm_version import is_lower, parts
 
 REPOSITORY = "rackready"
@@ -147,13 +148,67 @@ class Dnf(Manager):
         absent = [name for name in wish.absent if name in found]
         if absent:
             self._do(["dnf", "-q", "-y", "remove", "--noautoremove", *absent])
+        companions = self._companions(names, seen)
         if names:
-            self._unlock(names)
+            self._unlock([*names, *companions])
             if not self._known(names, wish.packages):
                 self.update()
             self._do(["dnf", "-q", "-y", "install", *_INSTALL, *_specs(names, wish.packages)])
-        if wish.hold and found:
-            self._lock(list(wish.packages))
+        if (wish.hold and found) or companions:
+            self._lock([*(wish.packages if wish.hold else []), *companions])
+
+    def _companions(self, names: list[str], seen: dict[str, list[str]]) -> list[str]:
+        """Return the packages that rackready locks in the version of one that is about to change.
+
+        The lock of nvidia-persistenced, which another role sets, would hide the version that the driver needs.
+        """
+        old = {version for name in names for version in seen.get(name, [])}
+        own = self.installed(sorted(self.own_holds() - set(names))) if old else {}
+        return sorted(name for name, there in own.items() if old & set(there))
+
+    def refuse_holds(self, wish: Wish) -> None:
+        """Raise NodeProblem if a named package is locked at another version by somebody else."""
+        self._respect_locks(wish.packages)
+
+    def snapshot(self, patterns: Iterable[str], modules: Iterable[str]) -> Snapshot:
+        """Return the installed packages whose names match, all version locks, and the streams of the modules."""
+        packages = dict(self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns]))
+        streams = {module: self.stream(module) for module in modules}
+        return Snapshot(packages, self.locks(), sorted(self.own_holds()), streams)
+
+    def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
+        """Bring packages, streams and version locks back; return whether a package differed."""
+        wait_until_free(self._held, self.lock_wait_s, notes)
+        rows = self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns])
+        names = [
+            name for name, version in before.packages.items() if [row[1] for row in rows if row[0] == name] != [version]
+        ]
+        added = sorted({row[0] for row in rows} - before.packages.keys())
+        self._unlock([*names, *added])
+        self._restore_streams(before.streams)
+        if names and not self._known(names, before.packages):
+            self.update()
+        if names:
+            self._do(["dnf", "-q", "-y", "install", *_INSTALL, "--allowerasing", *_specs(names, before.packages)])
+        left = sorted(self.installed(added).keys() & set(added)) if added else []
+        if left:
+            self._do(["dnf", "-q", "-y", "remove", "--noautoremove", *left])
+        self._restore_locks(before)
+        return bool(names or added)
+
+    def _restore_streams(self, streams: dict[str, str]) -> None:
+        for name, stream in streams.items():
+            if self.stream(name) != stream:
+                self._do(["dnf", "-q", "-y", "module", "reset", name])
+                if stream:
+                    self._enable({name: stream})
+
+    def _restore_locks(self, before: Snapshot) -> None:
+        locks = self.locks()
+        for verb, entries in (("delete", set(locks) - set(before.held)), ("add", set(before.held) - set(locks))):
+            if entries:
+                self._do([*_versionlock(verb), *(["--raw"] if verb == "add" else []), *sorted(entries)])
+        self.set_own_holds(before.own)
 
     def _respect_locks(self, versions: dict[str, str]) -> None:
         """Refuse to go against a lock at another version that is not rackready's."""

@@ -32,6 +32,8 @@ OPERATION = "install"
 _STOPPED = "driver-stopped.json"
 """Services that were stopped and not started again yet, below the fence's folder: a run that is killed in between
 leaves it."""
+_ONCE = "nvidia-cdi-refresh."
+"""A service that ends when its work is done, and the path that starts it."""
 _LOADED_BY_US = ("nvidia", "nvidia_uvm")
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
@@ -82,6 +84,28 @@ class Driver:
             " ".join(part.strip() for part in line.split(",")) for line in done.out.splitlines() if line[:1].isdigit()
         ]
 
+    def answers(self) -> set[str]:
+        """Return the driver versions that nvidia-smi reports for the GPUs. Raises NodeProblem if it fails."""
+        done = self.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+        if done.returncode != 0:
+            actual = " ".join(done.out.split()) or f"exit code {done.returncode}"
+            raise NodeProblem("nvidia-smi answers", actual, "Check `dmesg` on the node.")
+        return {line.strip() for line in done.out.splitlines() if line.strip()}
+
+    def active(self) -> list[str]:
+        """Return the services that hold the module and run now, or that an interrupted run stopped."""
+        left = self._left_stopped()
+        return [unit for unit in SERVICES if unit in left or self._is_active(unit)]
+
+    def start(self, units: list[str]) -> list[str]:
+        """Start those of the services that do not run; return those that still do not run."""
+        for unit in reversed([unit for unit in SERVICES if unit in units and not self._is_active(unit)]):
+            self.run(["systemctl", "start", unit])
+        return [unit for unit in units if not unit.startswith(_ONCE) and not self._is_active(unit)]
+
+    def _is_active(self, unit: str) -> bool:
+        return self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
+
     def refuse_if_used(self, wanted: str) -> None:
         """Raise NodeProblem when another version is loaded and something computes with it: no job is killed."""
         loaded = self.loaded()
@@ -106,7 +130,7 @@ class Driver:
             return not self._as_wanted(wanted)
         with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             try:
-                return self._bring(wanted, notes)
+                return self.bring(wanted, notes)
             finally:
                 self.notes += notes
 
@@ -114,13 +138,15 @@ class Driver:
         modules = self.modules()
         return self.loaded() == wanted and all(name in modules for name in _LOADED_BY_US)
 
-    def _bring(self, wanted: str, notes: list[str]) -> bool:
-        """Observe again, now that no other run acts, and load what is missing."""
+    def bring(self, wanted: str, notes: list[str]) -> bool:
+        """Observe again, now that no other run acts, and load what is missing. The caller holds the fence."""
         left = self._left_stopped()
         if left:
             notes.append(f"an interrupted run left stopped: {', '.join(left)}")
         changed = not self._as_wanted(wanted)
         loaded = self.loaded()
+        if changed:
+            self._refuse_unbuilt(wanted)
         if changed and loaded and loaded != wanted:
             self.refuse_if_used(wanted)
             self._unload(wanted, loaded)
@@ -128,6 +154,16 @@ class Driver:
             self._load(wanted)
         self._start()
         return changed or bool(left)
+
+    def _refuse_unbuilt(self, wanted: str) -> None:
+        """Refuse before anything is unloaded: packages of the vendor end well though dkms built no module."""
+        there = self.on_disk()
+        if there != wanted:
+            log = f"var/lib/dkms/nvidia/{wanted}/build/make.log"  # dkms 3.0.10, report_build_problem
+            step = f"See /{log} on the node." if (self.root / log).exists() else "See `dkms status` on the node."
+            raise NodeProblem(
+                f"module nvidia {wanted} built for the running kernel", f"{there or 'none'} on disk", step
+            )
 
     def _left_stopped(self) -> list[str]:
         try:
@@ -137,7 +173,7 @@ class Driver:
         return [unit for unit in SERVICES if unit in found]
 
     def _unload(self, wanted: str, loaded: str) -> None:
-        active = [unit for unit in SERVICES if self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0]
+        active = [unit for unit in SERVICES if self._is_active(unit)]
         stopped = {*active, *self._left_stopped()}
         (self.folder / _STOPPED).write_text(json.dumps(sorted(stopped)), encoding="utf-8")
         for unit in active:

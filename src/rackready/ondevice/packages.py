@@ -40,6 +40,20 @@ class Change:
 
 
 @dataclass
+class Snapshot:
+    """Packages as they were before a change, to go back to: name to version, and everything that keeps them there.
+
+    ``held``: with apt the names on hold, with dnf the entries of the list of version locks. ``own``: names that
+    rackready holds. ``streams``: enabled module streams of dnf.
+    """
+
+    packages: dict[str, str] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)
+    streams: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
 class Manager(ABC):
     """A package manager of one node. ``root`` is the start of the node's file system (tests)."""
 
@@ -96,6 +110,21 @@ class Manager(ABC):
     def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
         """Make the changes. Raises NodeProblem with the obstacle."""
 
+    @abstractmethod
+    def refuse_holds(self, wish: Wish) -> None:
+        """Raise NodeProblem if a package that would change is held by somebody else."""
+
+    @abstractmethod
+    def snapshot(self, patterns: Iterable[str], modules: Iterable[str]) -> Snapshot:
+        """Return the installed packages whose names match, their holds, and the streams of dnf's ``modules``."""
+
+    @abstractmethod
+    def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
+        """Bring packages, holds and streams back; return whether a package differed. Needs no consent to a downgrade.
+
+        The caller holds the fence. Raises NodeProblem with the obstacle.
+        """
+
     def _refusals(self, wish: Wish) -> list[str]:
         """Return a note of what a run would refuse: a dry run still reports every difference."""
         try:
@@ -123,8 +152,12 @@ class Manager(ABC):
 
     def remember_holds(self, names: Iterable[str]) -> None:
         """Add packages to those that rackready has put on hold."""
+        self.set_own_holds(self.own_holds() | set(names))
+
+    def set_own_holds(self, names: Iterable[str]) -> None:
+        """Record the packages that rackready has put on hold."""
         temporary = self.folder / f"{_HOLDS}.new"
-        temporary.write_text("\n".join(sorted(self.own_holds() | set(names))) + "\n", encoding="utf-8")
+        temporary.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
         temporary.replace(self.folder / _HOLDS)
 
 

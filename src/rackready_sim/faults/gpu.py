@@ -88,6 +88,10 @@ def _clock_cap_all(state: State, mhz: int) -> None:
         gpu["sm_cap_mhz"] = mhz
 
 
+def _driver_refused(state: State, driver: str, step: str) -> None:
+    state["driver_refused"] = {"driver": driver, "step": step}
+
+
 def _mig(state: State, gpu: int) -> None:
     gpu_of(state, gpu)["mig_mode"] = "Enabled"
 
@@ -280,6 +284,13 @@ FAULTS = (
         _BURN,
     ),
     Fault("persistence-off", "gpu", "persistence mode does not stay on", _persistence, {}, _SETTINGS),
+    Fault(
+        "driver-refused",
+        "gpu",
+        "one driver version does not load (step load) or finds no GPU (step init); the role nvidia_driver reports it",
+        _driver_refused,
+        {"driver": "580.178.01", "step": "load"},
+    ),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault(
         "compute-mode-prohibited",

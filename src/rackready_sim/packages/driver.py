@@ -23,6 +23,8 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 WantedBy=multi-user.target
 """
 
+# As dkms 3.0.10: common.postinst ends with the status of `dkms build` (10 after a failed one), prerm-dkms removes the
+# modules also on an upgrade, and /etc/dkms/MODULE-VERSION.conf may replace the command that builds (dkms(8)).
 DKMS_BUILD = """
 case "$1" in configure)
   kernel=$(uname -r); place=/lib/modules/$kernel/updates/dkms
@@ -34,6 +36,15 @@ case "$1" in configure)
   fi
   echo "Building for $kernel"
   echo "Building initial module for $kernel"
+  make=$(sed -n 's/^MAKE\\[0\\]=//p' /etc/dkms/nvidia-{version}.conf 2>/dev/null | tr -d "\\"'")
+  if [ -n "$make" ] && ! sh -c "$make" >/dev/null 2>&1; then
+    log=/var/lib/dkms/nvidia/{version}/build/make.log
+    mkdir -p "${{log%/*}}"
+    printf 'DKMS make.log for nvidia-{version} for kernel %s (x86_64)\\n%s: failed\\n' "$kernel" "$make" > "$log"
+    echo "Error! Bad return status for module build on kernel: $kernel (x86_64)" >&2
+    echo "Consult $log for more information." >&2
+    exit {failed}
+  fi
   mkdir -p "$place"
   for module in {modules}; do
     printf 'name=%s\\nversion=%s\\nlicense=Dual MIT/GPL\\n' "$module" "{version}" > "$place/$module.ko.new"
@@ -43,7 +54,7 @@ case "$1" in configure)
 ;; esac
 """
 DKMS_REMOVE = """
-case "$1" in remove)
+case "$1" in remove|upgrade|deconfigure)
   echo "Deleting module nvidia-{version} completely from the DKMS tree."
   for module in {modules}; do rm -f /lib/modules/*/updates/dkms/$module.ko; done
 ;; esac
@@ -137,7 +148,7 @@ def _kernel(version: str, full: str, support: str) -> Deb:
         {"Depends": f"{support}, dkms", "Provides": f"nvidia-kernel-{version}", "Conflicts": "nvidia-kernel-dkms"},
         {f"/usr/src/nvidia-{version}/dkms.conf": dkms},
         scripts={
-            "postinst": DKMS_BUILD.format(version=version, modules=names),
+            "postinst": DKMS_BUILD.format(version=version, modules=names, failed=10),
             "prerm": DKMS_REMOVE.format(version=version, modules=names),
         },
     )

@@ -114,8 +114,9 @@ def _kmod(version: str, full: str, same: str) -> Deb:
         },
         {f"/usr/src/nvidia-{version}/dkms.conf": dkms},
         scripts={
-            "postinst": build.format(version=version, modules=names),
-            "prerm": remove.format(version=version, modules=names),
+            "postinst": build.format(version=version, modules=names, failed=0),
+            # rpm ends the old package after it has begun the new one: there it must not take the new modules away.
+            "prerm": remove.format(version=version, modules=names).replace("remove|upgrade|deconfigure", "remove"),
         },
         architecture="all",
     )

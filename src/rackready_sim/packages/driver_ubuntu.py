@@ -157,7 +157,8 @@ def _dkms(version: str, full: str, name: str, depends: str) -> Deb:
         },
         {f"/usr/share/doc/{name}/README": "metapackage\n"},
         scripts={
-            "postinst": DKMS_BUILD.format(version=version, modules=names),
+            # NVIDIA's packages hide a failed build: Azure/azhpc-images @8e9d055f demands `dkms status` after them.
+            "postinst": DKMS_BUILD.format(version=version, modules=names, failed=0),
             "prerm": DKMS_REMOVE.format(version=version, modules=names),
         },
     )

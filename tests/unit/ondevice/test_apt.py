@@ -34,6 +34,7 @@ class Node:
             "pin": ["1"],
         }
         self.audit = ""
+        self.simulated = ""
         self.fails: dict[str, str] = {}
         self.ran: list[str] = []
 
@@ -46,7 +47,7 @@ class Node:
         answer = getattr(self, words[0].replace("-", "_"))(words[1:])
         if words[1] == "--compare-versions":
             return Done(0 if words[2].split(".") < words[4].split(".") else 1, "")
-        if words[0] not in {"dpkg-query", "apt-cache"} and words[1] != "--audit":
+        if words[0] not in {"dpkg-query", "apt-cache"} and words[1] not in {"--audit", "showhold"}:
             self.ran.append(" ".join(words))
         return Done(0, answer)
 
@@ -72,6 +73,8 @@ class Node:
     def apt_get(self, words: list[str]) -> str:
         if words[0] == "update":
             self.lists = dict(self.mirror)
+        if "--simulate" in words:
+            return self.simulated
         for word in words[1:]:
             if words[0] == "purge":
                 self.installed.pop(word, None)
@@ -81,6 +84,8 @@ class Node:
         return ""
 
     def apt_mark(self, words: list[str]) -> str:
+        if words == ["showhold"]:
+            return "".join(f"{name}\n" for name, (_, state) in self.installed.items() if state[0] == "h")
         for name in words[1:]:
             self.installed[name] = (self.installed[name][0], "hi ")
         return ""
@@ -190,6 +195,39 @@ def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
     ):
         apt.ensure(WISH, "install", 1, "a")
     assert node.ran == []
+
+
+def test_a_hold_of_others_on_a_dependency_is_named_as_the_obstacle(apt: Apt, node: Node) -> None:
+    """Apt moves no held package that is not named, and reports unmet dependencies: it is asked without any hold."""
+    node.lists = dict(node.mirror)
+    node.installed = {"nvidia-open": ("580.0-1", "ii "), "libcuda1": ("580.0-1", "hi "), "bash": ("5", "hi ")}
+    status = apt.root / "var/lib/dpkg/status"
+    status.write_text("Package: libcuda1\nStatus: hold ok installed\n")
+    node.simulated = "Inst libcuda1 [580.0-1] (580.1-1 mirror [amd64])\nInst nvidia-open [580.0-1] (580.1-1 mirror)\n"
+    with pytest.raises(NodeProblem) as caught:
+        apt.ensure(WISH, "install", 1, "a")
+    assert str(caught.value) == (
+        "Expected: no hold that others set Actual: libcuda1 held, not by rackready. Ask who set the hold; then "
+        "`apt-mark unhold libcuda1` on the node and run again."
+    )
+    assert [line for line in node.ran if "--simulate" not in line] == []
+    assert status.read_text() == "Package: libcuda1\nStatus: hold ok installed\n"
+    assert not (apt.folder / "status-without-holds").exists()
+
+
+def test_packages_that_other_roles_hold_at_the_old_version_may_follow(apt: Apt, node: Node) -> None:
+    apt.ensure(WISH, "install", 1, "a")
+    node.installed["nvidia-persistenced"] = ("580.1-1", "hi ")
+    node.installed["dcgm"] = ("4-1", "hi ")
+    apt.remember_holds(["nvidia-persistenced", "dcgm"])
+    node.ran.clear()
+    apt.ensure(Wish({"nvidia-open": "580.2-1"}, hold=True), "install", 1, "a")
+    assert node.ran == [
+        "apt-mark unhold nvidia-persistenced",
+        "apt-get install --no-install-recommends --allow-change-held-packages nvidia-open=580.2-1",
+        "apt-mark hold nvidia-persistenced",
+        "apt-mark hold nvidia-open",
+    ]
 
 
 def test_conflicting_package_is_purged_first(apt: Apt, node: Node) -> None:

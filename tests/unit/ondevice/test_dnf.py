@@ -65,6 +65,8 @@ class Node:
     def rpm(self, argv: Sequence[str]) -> Done:
         names = argv[5:] if "--whatprovides" in argv else argv[4:]
         out, code = "", 0
+        if argv[1] == "-qa":
+            names = [name for name in self.installed if any(fnmatch.fnmatch(name, pattern) for pattern in argv[4:])]
         for name in names:
             found = self.provides.get(name, name) if "--whatprovides" in argv else name
             if found in self.installed:
@@ -85,7 +87,7 @@ class Node:
         return Done(0, "".join(f"{name}\t{item}\n" for name in words for item in self.metadata.get(name, [])))
 
     def install(self, words: list[str]) -> str | Done:
-        for word in words:
+        for word in [word for word in words if word != "--allowerasing"]:
             spec = self.provides.get(word, word)
             pairs = [(name, item) for name, items in MIRROR.items() for item in items]
             names = [pair for pair in pairs if spec in (pair[0], f"{pair[0]}-{pair[1]}", f"{pair[0]}-{pair[1][2:]}")]

@@ -132,11 +132,19 @@ def test_failed_load_carries_the_kernel_s_words(tmp_path: Path) -> None:
         driver(kernel, tmp_path).ensure_loaded(WANTED)
 
 
-def test_wrong_version_on_disk_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(
-        NodeProblem, match=r"Expected: driver 580.173.02 loaded Actual: 580.178.01 loaded, 580.178.01 on disk"
-    ):
-        driver(Kernel(on_disk="580.178.01"), tmp_path).ensure_loaded(WANTED)
+def test_a_module_that_was_not_built_is_seen_before_anything_is_unloaded(tmp_path: Path) -> None:
+    log = tmp_path / f"var/lib/dkms/nvidia/{WANTED}/build/make.log"
+    for on_disk, there in (("580.178.01", "580.178.01"), ("", "none")):
+        kernel = Kernel(loaded="570.133.20", on_disk=on_disk)
+        with pytest.raises(NodeProblem) as caught:
+            driver(kernel, tmp_path).ensure_loaded(WANTED)
+        step = f"See /{log.relative_to(tmp_path)} on the node." if log.exists() else "See `dkms status` on the node."
+        assert str(caught.value) == (
+            f"Expected: module nvidia {WANTED} built for the running kernel Actual: {there} on disk. {step}"
+        )
+        assert kernel.ran == []
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import sys
 
 from . import machine, paths, store
+from .smi import mig
 
 _SPEC = "/var/run/cdi/nvidia.yaml"
 
@@ -114,6 +115,9 @@ def _text() -> str:
                 "      deviceNodes:",
                 f"        - path: /dev/nvidia{gpu.index}",
             ]
+        for place in range(len(mig.instances(gpu))):
+            lines += [f'  - name: "{gpu.index}:{place}"', "    containerEdits:", "      deviceNodes:"]
+            lines += [f"        - path: /dev/nvidia{gpu.index}"]
     lines += [
         "  - name: all",
         "    containerEdits:",

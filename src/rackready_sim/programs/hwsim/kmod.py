@@ -70,7 +70,7 @@ def load(name: str) -> str:
         error = load(other)
         if error:
             return error
-    if name == "nvidia" and _blocked():
+    if name == "nvidia" and _blocked(version):
         return "modprobe: ERROR: could not insert 'nvidia': No such device"
     _mark(name, version)
     if name == "nvidia":
@@ -98,7 +98,9 @@ def unload(name: str, program: str = "rmmod") -> str:
     with store.change() as runtime:
         runtime["modules"].pop(name)
         if name == "nvidia":
-            runtime.update(gpu={}, persistence={}, fabric={"state": "Not Started"})
+            runtime.update(gpu={}, mig={}, persistence={}, fabric={"state": "Not Started"})
+    if name == "nvidia":
+        paths.at("/proc/driver/nvidia/version").unlink(missing_ok=True)
     _unlink(name)
     return ""
 
@@ -109,7 +111,16 @@ def clients() -> list[str]:
     return [name for name, pid in runtime["clients"].items() if machine.alive(pid)]
 
 
-def _blocked() -> bool:
+def _blocked(version: str) -> bool:
+    if machine.refused(version, "load"):  # NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia/nv.c and nv-pci.c
+        gpus = machine.gpus()
+        for gpu in gpus:
+            kmsg.say(f"NVRM: The NVIDIA GPU {gpu.bus_id[4:].lower()} (PCI ID: 10de:2330)")
+            kmsg.say("NVRM: installed in this system is not supported by the")
+            kmsg.say(f"NVRM: NVIDIA {version} driver release.")
+        kmsg.say(f"NVRM: The NVIDIA probe routine failed for {len(gpus)} device(s).")
+        kmsg.say("NVRM: None of the NVIDIA devices were initialized.")
+        return True
     return "nouveau" in store.runtime()["modules"] or not machine.gpus()
 
 

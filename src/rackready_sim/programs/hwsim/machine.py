@@ -125,6 +125,12 @@ def driver_version() -> str | None:
     return module["version"] if module else None
 
 
+def refused(version: str, step: str) -> bool:
+    """Return whether the GPUs fail at a step (``load`` or ``init``) of this driver version."""
+    found = store.hardware().get("driver_refused", {})
+    return bool(found.get("driver") == version and found.get("step") == step)
+
+
 def library_version() -> str | None:
     """Return the version of the installed NVML library; None if none is installed."""
     link = paths.at(f"{paths.libraries()}/libnvidia-ml.so.1")

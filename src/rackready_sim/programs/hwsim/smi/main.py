@@ -10,7 +10,7 @@ import sys
 
 from .. import machine
 from ..machine import Gpu
-from . import links, query, report, settings, summary, topology
+from . import links, mig, query, report, settings, summary, topology
 
 _VALUE_OPTIONS = {
     "-i": "id", "--id": "id", "-d": "display", "--display": "display", "-pm": "pm", "--persistence-mode": "pm",
@@ -42,6 +42,8 @@ def main(argv: list[str], version: str) -> int:
         return _opened(
             lambda gpus: links.main(argv[1:], gpus) if argv[0] == "nvlink" else topology.main(argv[1:], gpus)
         )
+    if argv[:1] == ["mig"]:
+        return _opened(lambda gpus: mig.main(argv[1:], gpus))
     options = parse(argv)
     if isinstance(options, str):
         sys.stdout.write(f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n{options}\n")
@@ -72,7 +74,7 @@ def parse(argv: list[str]) -> Options | str:
 def _opened(act: object) -> int:
     """Open the driver as NVML does, then act on the GPUs."""
     try:
-        machine.open_driver()
+        version = machine.open_driver()
     except machine.LibraryMissingError:
         sys.stdout.write(
             "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. "
@@ -91,7 +93,7 @@ def _opened(act: object) -> int:
         short = str(error.args[0]).rsplit(".", 1)[0]
         sys.stdout.write(f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n")
         return 18
-    gpus = machine.gpus()
+    gpus = [] if machine.refused(version, "init") else machine.gpus()
     if not gpus:
         sys.stdout.write("No devices were found\n")
         return 6

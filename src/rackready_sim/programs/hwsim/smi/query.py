@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from .. import machine, store
 from ..machine import Gpu
+from . import mig
 
 Value = Callable[[Gpu], object]
 _YES = {True: "Active", False: "Not Active"}
@@ -69,8 +70,8 @@ _FIELDS: dict[str, tuple[str, Value]] = {
         ),
     ),
     "pstate": ("", lambda _gpu: "P0"),
-    "mig.mode.current": ("", lambda gpu: gpu.part["mig_mode"]),
-    "mig.mode.pending": ("", lambda gpu: gpu.part["mig_mode"]),
+    "mig.mode.current": ("", mig.mode),
+    "mig.mode.pending": ("", mig.mode),
     "ecc.mode.current": ("", lambda gpu: gpu.part["ecc_mode"]),
     "ecc.mode.pending": ("", lambda gpu: gpu.part["ecc_mode"]),
     "memory.total": ("MiB", lambda gpu: gpu.part["memory_mib"]),

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import machine
 from ..machine import Gpu
+from . import mig
 from . import xml as report_xml
 from .summary import cuda_text
 
@@ -72,7 +73,7 @@ def _identity(gpu: Gpu) -> Tree:
         "Display Active": "Disabled",
         "Persistence Mode": "Enabled" if gpu.persistence else "Disabled",
         "Addressing Mode": "None",
-        "MIG Mode": {"Current": part["mig_mode"], "Pending": part["mig_mode"]},
+        "MIG Mode": {"Current": mig.mode(gpu).strip("[]"), "Pending": mig.mode(gpu).strip("[]")},
         "Accounting Mode": "Disabled",
         "Serial Number": part["serial"],
         "GPU UUID": part["uuid"],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from .. import kmod, machine
 from ..machine import Gpu
+from . import mig
 
 _DONE = "All done.\n"
 _EARLY = "Terminating early due to previous errors.\n"
@@ -26,7 +27,9 @@ def main(values: dict[str, str], flags: set[str], gpus: list[Gpu]) -> int | None
         act = _unlock
     elif "reset" in flags:
         act = _reset
-    elif any(key in values for key in ("ac", "lmc", "lmcd", "ecc", "mig", "compute")) or flags & {"rmc", "rac"}:
+    elif "mig" in values:
+        act = lambda gpu: mig.set_mode(gpu, values["mig"])  # noqa: E731
+    elif any(key in values for key in ("ac", "lmc", "lmcd", "ecc", "compute")) or flags & {"rmc", "rac"}:
         act = _unsupported
     return None if act is None else _each(gpus, act)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import machine, store
 from ..machine import Gpu
+from . import mig
 from .summary import cuda_text
 
 Tree = dict[str, Any]
@@ -85,7 +86,7 @@ def _identity(gpu: Gpu) -> Tree:
         "display_active": "Disabled",
         "persistence_mode": "Enabled" if gpu.persistence else "Disabled",
         "addressing_mode": "HMM",
-        "mig_mode": {"current_mig": part["mig_mode"], "pending_mig": part["mig_mode"]},
+        "mig_mode": {"current_mig": mig.mode(gpu).strip("[]"), "pending_mig": mig.mode(gpu).strip("[]")},
         "mig_devices": "None",
         "accounting_mode": "Disabled",
         "serial": part["serial"],

@@ -1,0 +1,63 @@
+"""The MIG layout of a node: GPU instances as a named layout of mig-parted's file format has them."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.mig import Mig
+
+DOCUMENTATION = """
+module: rackready_mig
+short_description: give the GPUs of a node the instances of a MIG layout
+description:
+  - Observes first; when every GPU is as the layout wants it, nothing runs. Verifies with C(nvidia-smi mig -lgi).
+  - Applies with C(nvidia-mig-parted apply) where that is installed, else with C(nvidia-smi mig).
+  - Refuses a layout that the GPUs cannot have, and GPUs that something computes on.
+  - Returns C(boot), the command lines that make the instances again at boot.
+options:
+  configs: {description: "C(mig-configs) of mig-parted, layout to list of entries", type: dict, required: true}
+  layout: {description: name of the layout, type: str, required: true}
+  token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
+  ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
+  lock_wait_s: {description: longest wait for the lock in seconds, type: int, default: 600}
+author: rackready
+"""
+
+OPTIONS = {
+    "configs": {"type": "dict", "required": True},
+    "layout": {"type": "str", "required": True},
+    "token": {"type": "int", "default": 0},
+    "ledger": {"type": "str", "default": ""},
+    "lock_wait_s": {"type": "int", "default": 600},
+}
+
+
+def main() -> None:
+    """Read the options, apply the layout, say what changed."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    options = module.params
+    mig, wish = Mig(lock_wait_s=options["lock_wait_s"]), (options["configs"], options["layout"])
+    try:
+        found = mig.ensure(*wish, options["token"], options["ledger"], check=module.check_mode)
+        boot = mig.boot(*wish)
+    except NodeProblem as problem:
+        module.fail_json(**problem.result())
+    rows = sorted(found.items())
+    module.exit_json(
+        changed=bool(rows),
+        boot=boot,
+        differs=[f"GPU {gpu} {pair[0]}, wanted {pair[1]}" for gpu, pair in rows],
+        drift=[
+            {"kind": "gpu", "name": f"GPU {gpu} MIG", "expected": str(pair[1]), "actual": str(pair[0])}
+            for gpu, pair in rows
+        ],
+        notes=mig.notes,
+        diff={
+            "before": "".join(f"GPU {gpu} {pair[0]}\n" for gpu, pair in rows),
+            "after": "".join(f"GPU {gpu} {pair[1]}\n" for gpu, pair in rows),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""MIG: the layout of one node, from mig-parted's file format to GPU instances, observed before and after.
+
+Format: NVIDIA/mig-parted, deployments/systemd/config-default.yaml @1400787. Commands: NVIDIA MIG user guide, "Getting
+started with MIG". `nvidia-smi mig -lgi` ends with 6 where there is no instance.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .command import NodeProblem, Run, run
+from .fence import FOLDER, fence
+
+PARTED = "usr/bin/nvidia-mig-parted"
+CDI = "/var/run/cdi/nvidia.yaml"
+_CTK = "usr/bin/nvidia-ctk"
+_HOLDERS = ("nvidia-dcgm.service",)
+"""Services that hold GPUs and may be stopped for a change of MIG mode (MIG user guide, "Enable MIG mode")."""
+_QUERY = "--query-gpu=index,pci.device_id,mig.mode.current"
+_INSTANCE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+\s+\d+:\d+\s+\|")
+_PROFILE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+/(\d+)\s")
+_NONE = ("No GPU instances found", "No MIG-enabled devices found")
+_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class GpuMig:
+    """MIG of one GPU: whether the mode is on, and profile to number of instances."""
+
+    on: bool
+    devices: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the text for messages."""
+        if not self.on:
+            return "MIG off"
+        return (
+            f"MIG on, {', '.join(f'{count} x {name}' for name, count in sorted(self.devices.items())) or 'no instance'}"
+        )
+
+
+@dataclass
+class Mig:
+    """MIG of one node. ``root`` is the start of its file system (tests)."""
+
+    run: Run = run
+    root: Path = Path("/")
+    folder: Path = FOLDER
+    lock_wait_s: float = 600.0
+    notes: list[str] = field(default_factory=list)
+
+    def differences(self, configs: dict[str, Any], layout: str) -> dict[int, tuple[GpuMig, GpuMig]]:
+        """Return GPU to (actual, wanted) where they differ. Raises NodeProblem if the GPUs cannot have this layout."""
+        seen, ids = self.observe()
+        wanted = self.wanted(configs, layout, ids)
+        self._refuse_impossible(wanted, seen)
+        return {gpu: (seen[gpu], state) for gpu, state in wanted.items() if seen[gpu] != state}
+
+    def ensure(
+        self, configs: dict[str, Any], layout: str, token: int, ledger: str, *, check: bool = False
+    ) -> dict[int, tuple[GpuMig, GpuMig]]:
+        """Bring the GPUs to the layout; return what differed. Raises NodeProblem with the obstacle."""
+        found = self.differences(configs, layout)
+        if check or not found:
+            return found
+        self._refuse_if_used()
+        with fence("mig", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+            found = self.differences(configs, layout)
+            self._apply(configs, layout, found)
+            self.notes += notes
+        left = self.differences(configs, layout)
+        if left:
+            step = (
+                "Check `dmesg` and `nvidia-smi mig -lgi` on the node; a GPU that another program holds keeps its mode."
+            )
+            raise NodeProblem(_words(left, 1), _words(left, 0), step)
+        self._refresh_cdi()
+        return found
+
+    def observe(self) -> tuple[dict[int, GpuMig], dict[int, str]]:
+        """Return the present state and the PCI device id of every GPU. Raises NodeProblem."""
+        rows = [line.split(", ") for line in self._do(["nvidia-smi", _QUERY, "--format=csv,noheader"]).splitlines()]
+        rows = [row for row in rows if len(row) == _COLUMNS]
+        found: dict[int, Counter[str]] = {int(row[0]): Counter() for row in rows}
+        for line in self._list("-lgi").splitlines():
+            if match := _INSTANCE.match(line):
+                found[int(match[1])][match[2]] += 1
+        states = {int(row[0]): GpuMig(row[2] == "Enabled", dict(found[int(row[0])])) for row in rows}
+        return states, {int(row[0]): "" if row[2] == "[N/A]" else row[1].lower() for row in rows}
+
+    def wanted(self, configs: dict[str, Any], layout: str, ids: dict[int, str]) -> dict[int, GpuMig]:
+        """Return the wanted state of each GPU that the layout names; an empty id stands for a GPU without MIG."""
+        if layout not in configs:
+            step = "Correct mig_layout, or add the layout to mig_configs."
+            raise NodeProblem(f"one of the layouts {', '.join(sorted(configs)) or '(none)'}", f"layout {layout}", step)
+        out: dict[int, GpuMig] = {}
+        for entry in configs[layout]:
+            devices, filters = entry.get("devices", "all"), entry.get("device-filter") or []
+            filters = [filters] if isinstance(filters, str) else filters
+            chosen = [gpu for gpu in ids if devices == "all" or gpu in devices]
+            if filters:
+                chosen = [gpu for gpu in chosen if ids[gpu] in {text.lower() for text in filters}]
+            on = bool(entry.get("mig-enabled"))
+            out |= {gpu: GpuMig(on, dict(entry.get("mig-devices") or {}) if on else {}) for gpu in chosen}
+            absent = [] if devices == "all" else sorted(set(devices) - set(ids))
+            if absent:
+                actual = f"GPUs {', '.join(map(str, ids))}"
+                raise NodeProblem(
+                    f"GPUs {', '.join(map(str, absent))} of layout {layout}", actual, "Correct mig_configs."
+                )
+        unable = [gpu for gpu, state in out.items() if state.on and not ids[gpu]]
+        if unable:
+            actual = f"GPUs without it: {', '.join(map(str, unable))}"
+            raise NodeProblem(f"GPUs with MIG for layout {layout}", actual, "Choose another layout for this node.")
+        return out
+
+    def boot(self, configs: dict[str, Any], layout: str) -> list[str]:
+        """Return the command lines that make the instances at boot: they do not outlive the driver."""
+        if self._has_parted():
+            return [" ".join(["/usr/bin/nvidia-mig-parted", "apply", "-f", str(self._file()), "-c", layout])]
+        wanted = self.wanted(configs, layout, self.observe()[1])
+        words = [argv for gpu, state in wanted.items() if state.on for argv in _make(gpu, GpuMig(on=False), state)]
+        return [" ".join(["/usr/bin/nvidia-smi", *argv[1:]]) for argv in words]
+
+    def _apply(self, configs: dict[str, Any], layout: str, found: dict[int, tuple[GpuMig, GpuMig]]) -> None:
+        active = [unit for unit in _HOLDERS if self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0]
+        try:
+            for unit in active:
+                self._do(["systemctl", "stop", unit])
+            if self._has_parted():
+                self._file().write_text(
+                    json.dumps({"version": "v1", "mig-configs": configs}, indent=1), encoding="utf-8"
+                )
+                self._do(["nvidia-mig-parted", "apply", "-f", str(self._file()), "-c", layout])
+                return
+            for gpu, (actual, wanted) in found.items():
+                for argv in _make(gpu, actual, wanted):
+                    self._do(argv)
+                    if "-mig" in argv:
+                        self._refuse_pending(gpu, wanted)
+        finally:
+            for unit in active:
+                self._do(["systemctl", "start", unit])
+
+    def _refuse_pending(self, gpu: int, wanted: GpuMig) -> None:
+        """Refuse to go on where the mode is only pending: Ampere needs a reset (MIG user guide, "Enable MIG mode")."""
+        on = self.observe()[0][gpu].on
+        if on != wanted.on:
+            step = f"Run `nvidia-smi --gpu-reset -i {gpu}` on the node, or reboot it; then run again."
+            raise NodeProblem(f"GPU {gpu} {GpuMig(wanted.on)}", f"{GpuMig(on)}, the change is pending", step)
+
+    def _refuse_impossible(self, wanted: dict[int, GpuMig], seen: dict[int, GpuMig]) -> None:
+        if not any(state.devices and state != seen[gpu] for gpu, state in wanted.items()):
+            return
+        offered: dict[int, dict[str, int]] = {}
+        for line in self._list("-lgip").splitlines():
+            if match := _PROFILE.match(line):
+                offered.setdefault(int(match[1]), {})[match[2]] = int(match[3])
+        for gpu, state in wanted.items():
+            # Where MIG is off, a driver may list no profile: then the instances themselves are the proof.
+            most = offered.get(gpu, dict(state.devices))
+            wrong = [f"{count} x {name}" for name, count in state.devices.items() if count > most.get(name, 0)]
+            if wrong:
+                there = ", ".join(f"{name} up to {total}" for name, total in sorted(most.items()))
+                step = "Correct the layout in mig_configs. Nothing was changed."
+                raise NodeProblem(f"profiles that GPU {gpu} offers: {there}", ", ".join(wrong), step)
+
+    def _refuse_if_used(self) -> None:
+        done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
+        users = [" ".join(line.replace(",", " ").split()) for line in done.out.splitlines() if line[:1].isdigit()]
+        if done.returncode == 0 and users:
+            step = "Drain the node and end what uses its GPUs; then run again. Nothing was changed."
+            raise NodeProblem("GPUs that nothing uses, for another MIG layout", f"used by {', '.join(users)}", step)
+
+    def _refresh_cdi(self) -> None:
+        """Describe the instances to container engines: nvidia-cdi-refresh does not notice a change of MIG."""
+        if (self.root / _CTK).exists():
+            self._do(["nvidia-ctk", "cdi", "generate", f"--output={CDI}"])
+
+    def _has_parted(self) -> bool:
+        return (self.root / PARTED).exists()
+
+    def _file(self) -> Path:
+        return self.folder / "mig-parted.yaml"
+
+    def _list(self, option: str) -> str:
+        done = self.run(["nvidia-smi", "mig", option])
+        if done.returncode != 0 and not any(text in done.out for text in _NONE):
+            raise _failed(["nvidia-smi", "mig", option], done.out)
+        return done.out
+
+    def _do(self, argv: list[str]) -> str:
+        done = self.run(argv)
+        if done.returncode != 0:
+            raise _failed(argv, done.out)
+        return done.out
+
+
+def _make(gpu: int, actual: GpuMig, wanted: GpuMig) -> Iterable[list[str]]:
+    """Yield the commands from one state to another: instances go first, then the mode, then new instances."""
+    number = str(gpu)
+    if actual.devices:
+        yield ["nvidia-smi", "mig", "-i", number, "-dci"]
+        yield ["nvidia-smi", "mig", "-i", number, "-dgi"]
+    if actual.on != wanted.on:
+        yield ["nvidia-smi", "-i", number, "-mig", "1" if wanted.on else "0"]
+    # Large instances first: a small one in between would take their place.
+    order = sorted(wanted.devices, key=lambda name: (-int(name.partition("g")[0]), name))
+    names = [name for name in order for _ in range(wanted.devices[name])]
+    if names:
+        yield ["nvidia-smi", "mig", "-i", number, "-cgi", ",".join(names), "-C"]
+
+
+def _words(found: dict[int, tuple[GpuMig, GpuMig]], side: int) -> str:
+    return "; ".join(f"GPU {gpu} {pair[side]}" for gpu, pair in sorted(found.items()))
+
+
+def _failed(argv: list[str], out: str) -> NodeProblem:
+    last = next((line.strip() for line in reversed(out.splitlines()) if line.strip()), "no output")
+    return NodeProblem(f"`{' '.join(argv)}` succeeds", last, "Check `dmesg` on the node, then run again.")

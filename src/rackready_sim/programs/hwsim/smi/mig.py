@@ -1,0 +1,172 @@
+"""nvidia-smi mig, and MIG mode: profiles, instances, creation and removal.
+
+Table of profiles: a real H200 with driver 580 (tests/fixtures/captured/h200_vm/mig_lgip.txt). Table of instances and
+the words of -cgi, -dci and -dgi: NVIDIA MIG user guide, "Getting started with MIG". Exit code 6 and its words where
+there is no instance: public outputs of driver 580.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .. import store
+from ..machine import Gpu
+
+State = dict[str, Any]
+
+_SLICES = 7
+_MEMORY = 8
+_IDS = {"1g": 19, "2g": 14, "3g": 9, "4g": 5, "7g": 0}
+_ID_OF_WIDE_1G = 15
+"""A slice with twice the memory, as 1g.35gb."""
+_SIZE = {"1g": 1, "2g": 2, "3g": 4, "4g": 4, "7g": 8}
+_LINE = f"+{'-' * 55}+"
+_WIDE = f"+{'-' * 79}+"
+_NOT_FOUND = 6
+
+
+def profiles(gpu: Gpu) -> dict[str, tuple[int, int, int]]:
+    """Return profile to id, instances at most, and memory slices; empty if the GPU has no MIG."""
+    found = {}
+    for name, most in gpu.part.get("mig_profiles", {}).items():
+        slices = name.partition(".")[0]
+        wide = slices == "1g" and most < _SLICES
+        found[name] = (_ID_OF_WIDE_1G if wide else _IDS[slices], int(most), 2 if wide else _SIZE[slices])
+    return found
+
+
+def mode(gpu: Gpu) -> str:
+    """Return MIG mode in nvidia-smi's word: of a fault, or what software set."""
+    if not gpu.part.get("mig_profiles"):
+        return "[N/A]" if gpu.part["mig_mode"] == "Disabled" else str(gpu.part["mig_mode"])
+    return "Enabled" if _runtime(gpu).get("on") or gpu.part["mig_mode"] == "Enabled" else "Disabled"
+
+
+def set_mode(gpu: Gpu, value: str) -> tuple[int, str]:
+    """Turn MIG mode on or off."""
+    if value not in {"0", "1"}:
+        return 2, f'"{value}" is not a valid MIG mode.\n'
+    if not gpu.part.get("mig_profiles"):
+        return 3, f"Unable to enable MIG Mode for GPU {gpu.bus_id}: Not Supported\n"
+    if value == "0" and _instances(gpu):
+        return 255, f"Unable to disable MIG Mode for GPU {gpu.bus_id}: In use by another client\n"
+    _store(gpu, on=value == "1")
+    return 0, f"{'Enabled' if value == '1' else 'Disabled'} MIG Mode for GPU {gpu.bus_id}\n"
+
+
+def main(argv: list[str], gpus: list[Gpu]) -> int:
+    """Run `nvidia-smi mig`."""
+    if "-i" in argv:
+        wanted = argv[argv.index("-i") + 1].split(",")
+        gpus = [gpu for gpu in gpus if str(gpu.index) in wanted]
+    if "-lgip" in argv:
+        return _list_profiles([gpu for gpu in gpus if profiles(gpu)])
+    ready = [gpu for gpu in gpus if mode(gpu) == "Enabled"]
+    if not ready:
+        return _say("No MIG-enabled devices found.", _NOT_FOUND)
+    for option, act in {"-lgi": _list, "-dci": _remove_compute, "-dgi": _remove}.items():
+        if option in argv:
+            return act(ready)
+    if "-cgi" in argv:
+        return max(_create(gpu, argv[argv.index("-cgi") + 1].split(","), compute="-C" in argv) for gpu in ready)
+    return _say("Invalid combination of input arguments. Please run 'nvidia-smi mig -h' for help.", 2)
+
+
+def _runtime(gpu: Gpu) -> State:
+    found: State = store.runtime().get("mig", {}).get(gpu.part["uuid"], {})
+    return found
+
+
+def _instances(gpu: Gpu) -> list[State]:
+    return list(_runtime(gpu).get("instances", []))
+
+
+def _store(gpu: Gpu, **values: object) -> None:
+    with store.change() as runtime:
+        runtime.setdefault("mig", {}).setdefault(gpu.part["uuid"], {}).update(values)
+
+
+def _say(text: str, code: int = 0) -> int:
+    sys.stdout.write(f"{text}\n")
+    return code
+
+
+def _list_profiles(gpus: list[Gpu]) -> int:
+    if not gpus:
+        return _say("No MIG-supported devices found.", _NOT_FOUND)
+    rows = [_WIDE, f"| {'GPU instance profiles:':<78}|"]
+    rows += ["| GPU   Name               ID    Instances   Memory     P2P    SM    DEC   ENC  |"]
+    rows += ["|                                Free/Total   GiB              CE    JPEG  OFA  |", f"|{'=' * 79}|"]
+    for gpu in gpus:
+        for name, (number, most, _) in profiles(gpu).items():
+            free = most - sum(item["name"] == name for item in _instances(gpu))
+            memory = float(name.partition(".")[2].removesuffix("gb"))
+            head = f"|{gpu.index:>4}  MIG {name:<15}{number:>3}     {free}/{most}        {memory:<6.2f}"
+            rows += [f"{head:<50}No     16     1     0   |", f"|{'1     1     0   ':>79}|", _WIDE]
+    return _say("\n".join(rows))
+
+
+def _list(gpus: list[Gpu]) -> int:
+    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    if not found:
+        return _say("No GPU instances found: Not Found", _NOT_FOUND)
+    rows = [_LINE, f"| {'GPU instances:':<54}|", f"| {'GPU   Name             Profile  Instance   Placement':<54}|"]
+    rows += [f"|{'ID       ID       Start:Size ':>55}|", f"|{'=' * 55}|"]
+    for gpu, item in found:
+        place = f"{item['start']}:{item['size']}"
+        rows += [f"|{gpu.index:>4}  MIG {item['name']:<15}{item['profile']:>4}{item['id']:>9}{place:>13}     |", _LINE]
+    return _say("\n".join(rows))
+
+
+def _create(gpu: Gpu, names: list[str], *, compute: bool) -> int:
+    offered = profiles(gpu)
+    for name in names:
+        known = name if name in offered else next((key for key, item in offered.items() if str(item[0]) == name), "")
+        if not known:
+            return _say(f"Unable to create a GPU instance on GPU {gpu.index:>2}: Invalid profile {name}", 2)
+        number, _, size = offered[known]
+        there = _instances(gpu)
+        start = _place(there, size, gpu.part["mig_profiles"][known], sum(item["name"] == known for item in there))
+        if start is None:
+            _say(
+                f"Unable to create a GPU instance on GPU {gpu.index:>2} using profile {number}: Insufficient Resources"
+            )
+            return _say("Failed to create GPU instances: Insufficient Resources", _NOT_FOUND)
+        own = next(free for free in range(1, 16) if free not in {item["id"] for item in there})
+        _store(gpu, instances=[*there, {"name": known, "profile": number, "id": own, "start": start, "size": size}])
+        words = f"on GPU {gpu.index:>2} using profile MIG {known} (ID {number:>2})"
+        _say(f"Successfully created GPU instance ID {own:>2} {words}")
+        if compute:
+            place = f"on GPU {gpu.index:>2} GPU instance ID {own:>2}"
+            _say(f"Successfully created compute instance ID  0 {place} {words[11:]}")
+    return 0
+
+
+def _place(there: list[State], size: int, most: int, count: int) -> int | None:
+    """Return the first free place; the smallest profile has seven places of eight."""
+    taken = {slot for item in there for slot in range(item["start"], item["start"] + item["size"])}
+    ends = _SLICES if size == 1 else _MEMORY
+    free = (start for start in range(0, ends - size + 1, size) if not taken & set(range(start, start + size)))
+    return next(free, None) if count < most else None
+
+
+def _remove_compute(gpus: list[Gpu]) -> int:
+    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    for gpu, item in found:
+        _say(f"Successfully destroyed compute instance ID  0 from GPU {gpu.index:>2} GPU instance ID {item['id']:>2}")
+    return 0 if found else _say("No compute instances found: Not Found", _NOT_FOUND)
+
+
+def _remove(gpus: list[Gpu]) -> int:
+    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    for gpu, item in found:
+        _say(f"Successfully destroyed GPU instance ID {item['id']:>2} from GPU {gpu.index:>2}")
+    for gpu in gpus:
+        _store(gpu, instances=[])
+    return 0 if found else _say("No GPU instances found: Not Found", _NOT_FOUND)
+
+
+def instances(gpu: Gpu) -> list[State]:
+    """Return the instances of a GPU, for other programs."""
+    return _instances(gpu)
