@@ -1,7 +1,7 @@
 """MIG: the layout of one node, from mig-parted's file format to GPU instances, observed before and after.
 
 Format: NVIDIA/mig-parted, deployments/systemd/config-default.yaml @1400787. Commands: NVIDIA MIG user guide, "Getting
-started with MIG". `nvidia-smi mig -lgi` ends with 6 where there is no instance.
+started with MIG". `nvidia-smi mig -lgi` ends with 6 where there is no instance, and with 0 where MIG is off.
 """
 
 from __future__ import annotations

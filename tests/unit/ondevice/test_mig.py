@@ -11,6 +11,7 @@ import pytest
 
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import CDI, GpuMig, Mig
+from tests.gates.support import text
 
 LGIP = (Path(__file__).parents[2] / "fixtures/captured/h200_vm/mig_lgip.txt").read_text(encoding="utf-8")
 LAYOUTS: dict[str, Any] = {
@@ -44,20 +45,20 @@ class Node:
             "-lgip": "".join(LGIP.replace("|   0  MIG", f"|   {gpu}  MIG") for gpu in self.mode),
             "is-active": "",
         }
-        answer = next((text for word, text in answers.items() if word in line), None)
+        answer = next((said for word, said in answers.items() if word in line), None)
         if answer is not None:
             return Done(0, answer)
         if line == "nvidia-smi mig -lgi":
             return self._list()
         self.ran.append(line)
-        for start, text in self.fails.items():
+        for start, said in self.fails.items():
             if line.startswith(start):
-                return Done(6, text)
+                return Done(6, said)
         return self._act(list(argv))
 
     def _list(self) -> Done:
         if "Enabled" not in self.mode.values():
-            return Done(6, "No MIG-enabled devices found.\n")
+            return Done(0, text("h100_vm/mig_lgi_none.txt"))
         if not any(self.instances.values()):
             return Done(6, "No GPU instances found: Not Found\n")
         rows = [

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.design.learning.parts import Parts
 from rackready.design.learning.profile import Given, Learned, fits, given, learn, same_model
 from rackready.design.learning.rails import rails
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
+from tests.gates.support import text
 from tests.unit.design.learning.machines import device, nic, parts, two_gpus
 
 FULL = Given("node01", max_power_w=3000)
@@ -196,3 +198,19 @@ def test_a_driver_that_reports_no_fabric_is_not_to_be_installed_again() -> None:
             "Add `nvswitch: true` or `false`."
         )
     ]
+
+
+def test_a_real_virtual_machine_gives_its_gpu_and_asks_for_the_rest() -> None:
+    found = learn(Parts.model_validate_json(text("h100_vm/platform_parts.json")), Given("this machine"))
+    assert found.id == "server_h100_sxm"
+    assert [line.partition(" - ")[0] for line in found.missing] == [
+        "manufacturer and product",
+        "nvswitch",
+        "rack_units",
+        "max_power",
+    ]
+    written = yaml.safe_load(found.text)
+    assert (written["gpu"], written["gpus"], written["gpu_pci"]) == ("h100_sxm", 1, ["0000:00:06.0"])
+    assert "host: memory could not be read (dmidecode is not installed). Host gates compare nothing without." in (
+        found.questions
+    )

@@ -1,8 +1,9 @@
 """nvidia-smi mig, and MIG mode: profiles, instances, creation and removal.
 
 Table of profiles: a real H200 with driver 580 (tests/fixtures/captured/h200_vm/mig_lgip.txt). Table of instances and
-the words of -cgi, -dci and -dgi: NVIDIA MIG user guide, "Getting started with MIG". Exit code 6 and its words where
-there is no instance: public outputs of driver 580.
+the words of -cgi, -dci and -dgi: NVIDIA MIG user guide, "Getting started with MIG". With MIG off, -lgi ends with 0: a
+real H100 with driver 580 (h100_vm/mig_lgi_none.txt). Exit code 6 and its words where there is no instance: public
+outputs of driver 580.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         return _list_profiles([gpu for gpu in gpus if profiles(gpu)])
     ready = [gpu for gpu in gpus if mode(gpu) == "Enabled"]
     if not ready:
-        return _say("No MIG-enabled devices found.", _NOT_FOUND)
+        return _say("No MIG-enabled devices found.", 0 if "-lgi" in argv else _NOT_FOUND)
     for option, act in {"-lgi": _list, "-dci": _remove_compute, "-dgi": _remove}.items():
         if option in argv:
             return act(ready)
