@@ -10,19 +10,19 @@ from rackready.entry_points import SWITCHES, PlugIn, named, names
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchSystem:
+class Entry:
     """A driver, and netmiko's name of the platform's command line."""
 
     driver: type[SwitchDriver]
     netmiko: str
 
 
-DRIVERS: dict[str, SwitchSystem] = {
-    "cumulus_nvue": SwitchSystem(CumulusNvue, "cumulus_linux"),
+DRIVERS: dict[str, Entry] = {
+    "cumulus_nvue": Entry(CumulusNvue, "cumulus_linux"),
 }
 
 
-def driver_for(switch: str, os: str) -> SwitchSystem:
+def driver_for(switch: str, os: str) -> Entry:
     """Return the driver of an operating system. Raises SwitchError that lists the known ones, and PlugInError."""
     found = named(SWITCHES, os, os in DRIVERS)
     if found is not None:
@@ -37,10 +37,10 @@ def driver_for(switch: str, os: str) -> SwitchSystem:
     return DRIVERS[os]
 
 
-def _of(plug_in: PlugIn) -> SwitchSystem:
+def _of(plug_in: PlugIn) -> Entry:
     from netmiko import platforms  # noqa: PLC0415 - takes a third of a second, and most sites have no plug-in
 
-    entry = plug_in.load(SwitchSystem)
+    entry = plug_in.load(Entry)
     driver: object = entry.driver
     if not (isinstance(driver, type) and issubclass(driver, SwitchDriver)):
         plug_in.refuse("its driver is a class of SwitchDriver", str(driver))
