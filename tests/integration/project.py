@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rackready.design.site import load_site
+import yaml
+
+from rackready.design.site import load_site, merge
 from rackready.drivers.marks import end_all, marked, project_mark
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import EventRow, Ledger
@@ -79,6 +81,17 @@ class Project:
         out = {key: value for key, value in os.environ.items() if key != "ENV"}
         path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{out['PATH']}"
         return out | {"RACKREADY_ROOT": str(self.root), "PATH": path, "COLUMNS": "200"}
+
+    def change_site(self, change: dict[str, Any]) -> None:
+        """Merge a change into the overlay of the site, as an edit of the operator would be."""
+        overlay = yaml.safe_load(self.paths.overlay.read_text(encoding="utf-8"))
+        self.paths.overlay.write_text(yaml.safe_dump(merge(overlay, change)), encoding="utf-8")
+
+    def skip_incast(self, *nodes: str) -> None:
+        """Declare that incast is skipped on these nodes: two have no third to receive."""
+        why = "incast needs two senders and a receiver; this test uses two nodes"
+        skip = {"gate": "cluster/fabric/stress/incast", "nodes": list(nodes), "reason": why}
+        self.change_site({"gates": {"skip": [skip]}})
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a rackready command; its progress goes to a file in the root."""

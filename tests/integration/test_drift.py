@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from rackready.model.drift import DriftKind
 from tests.integration.project import Project
@@ -40,13 +39,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def rack(project: Project) -> Project:
     """Two nodes in production."""
-    skip = {
-        "gate": "cluster/fabric/stress/incast",
-        "nodes": ["node01", "node02"],
-        "reason": "incast needs two senders and a receiver; this test uses two nodes",
-    }
-    overlay = yaml.safe_load(project.paths.overlay.read_text(encoding="utf-8")) | {"gates": {"skip": [skip]}}
-    project.paths.overlay.write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    project.skip_incast("node01", "node02")
     code, document = project.json("deploy", *LIMIT)
     assert code == 0, project.progress()[-2000:]
     assert {row["state"] for row in document["nodes"]} == {"ready"}
@@ -106,7 +99,18 @@ def test_the_second_run_names_the_first_that_saw_it(rack: Project) -> None:
     assert document["run"] not in first
 
 
+def test_a_newer_package_is_not_replaced_without_consent(rack: Project) -> None:
+    code, document = rack.json("deploy", *LIMIT)
+    assert code == 1
+    assert [(row["name"], row["outcome"]) for row in document["nodes"]] == [("node01", "fail"), ("node02", "pass")]
+    assert (
+        "Expected: libnvidia-nscq 580.178.01-1 or newer Actual: libnvidia-nscq 580.173.02-1 wanted. Choose a newer "
+        "version set (software.set), or set software.allow_downgrade: true; then run again. No package was changed."
+    ) in document["nodes"][0]["message"]
+
+
 def test_the_next_deploy_puts_it_right_and_measures_again(rack: Project) -> None:
+    rack.change_site({"software": {"allow_downgrade": True}})
     code, document = rack.json("deploy", *LIMIT)
     assert code == 0, rack.progress()[-4000:]
     assert document["changed"] == ["node01"]
