@@ -116,7 +116,7 @@ CASES = [
         f"{FORTH}: RoCE version - Expected: a RoCE v2 GID for 192.168.1.11 Actual: RoCE v1 only. "
         "Set RoCE v2: `cma_roce_mode -d mlx5_0 -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`).",
         client_forth=Said(
-            "", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0, RoCE v1 only\n", 66
+            "", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0, RoCE v1 only\n", 67
         ),
     ),
     pair(

@@ -37,6 +37,21 @@ Say = Callable[[str], None]
 Show = Callable[[EventRow, Sequence[str]], None]
 """Takes an event, and the nodes with the same event."""
 
+Record = Callable[..., None]
+"""Writes values of the campaign's row in the ledger."""
+
+Leave = Callable[[Record], NoReturn]
+"""Ends the process after a stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Shows a campaign to the operator: remarks, events, and last words before a stop ends the process."""
+
+    say: Say
+    show: Show
+    stopped: Say
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -50,14 +65,15 @@ class Finished:
 
 
 def run_campaign(
-    paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
+    paths: EnvPaths, wanted: CampaignRequest, *, command: str, reporter: Reporter, verbose: bool = False
 ) -> Finished:
     """Run a campaign to its end, or resume an unfinished one with the same request. Raises ControllerBusyError.
 
     ``command``: the operator's command with its options. A second controller names it, and it resumes the campaign
     after a stop. ``verbose``: also show what the campaign's log gets at level INFO. When the operator stops the
-    campaign, the process ends here with 130.
+    campaign, the process ends here with 130, after a call of its ``stopped`` with the words about it.
     """
+    say = reporter.say
     with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")
@@ -65,19 +81,20 @@ def run_campaign(
         with logged(paths, request.campaign, say if verbose else None):
             _log.info("%s: %s", command, "resumes" if resumed else "begins")
             kept = _kept_off(request, say)
-            finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
+            leave = partial(_leave, request, command, reporter.stopped)
+            finished = _drive(paths, ledger, request, resumed=resumed, leave=leave, say=say, show=reporter.show)
         return replace(finished, drained=kept.drained)
 
 
 def keep_off_alone(
-    paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
+    paths: EnvPaths, wanted: CampaignRequest, *, command: str, reporter: Reporter, verbose: bool = False
 ) -> Finished:
     """Drain quarantined nodes that are on offer, when no chosen node can run. Raises ControllerBusyError."""
-    del show, verbose  # there is no progress
+    del verbose  # there is no progress
     if wanted.check:
         return Finished(wanted.campaign, {}, resumed=False)
     with ControllerLock(paths.lock, command, paths.database):
-        return Finished(wanted.campaign, {}, resumed=False, drained=_kept_off(wanted, say).drained)
+        return Finished(wanted.campaign, {}, resumed=False, drained=_kept_off(wanted, reporter.say).drained)
 
 
 def _kept_off(request: CampaignRequest, say: Say) -> Kept:
@@ -143,7 +160,7 @@ def _forget(database: Path) -> None:
 
 
 def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
-    paths: EnvPaths, ledger: Ledger, request: CampaignRequest, *, resumed: bool, command: str, say: Say, show: Show
+    paths: EnvPaths, ledger: Ledger, request: CampaignRequest, *, resumed: bool, leave: Leave, say: Say, show: Show
 ) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
@@ -166,7 +183,7 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
                     break
         _show_new(ledger, request.campaign, after, show)
         if STOP.is_set() and "results" not in box:
-            _leave_now(record, request, command, say)
+            leave(record)
         if "error" in box:
             record(status="superseded", ended=time.time())
             raise box["error"]
@@ -182,14 +199,14 @@ def _nothing(**_values: object) -> None:
     """A dry run leaves no record of itself."""
 
 
-def _leave_now(record: Callable[..., None], request: CampaignRequest, command: str, say: Say) -> NoReturn:
+def _leave(request: CampaignRequest, command: str, stopped: Say, record: Record) -> NoReturn:
     """Record the stop and end the process at once, still under the lock.
 
     The engine's threads cannot be ended: they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
     record(status="interrupted")
-    say(stop_words(request, command))
+    stopped(stop_words(request, command))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(_INTERRUPTED)

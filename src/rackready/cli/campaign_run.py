@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import typer
 
 from rackready.campaign.applied import record_applied
-from rackready.campaign.controller import Finished, Show, keep_off_alone, run_campaign
+from rackready.campaign.controller import Finished, Reporter, Show, keep_off_alone, run_campaign
 from rackready.campaign.log_file import log_path
 from rackready.campaign.request import CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.cli.progress_lines import Lines
+from rackready.cli.streams import tolerant
 from rackready.design.deployable import require
 from rackready.design.pinned import edited
 from rackready.design.site import load_site
@@ -24,7 +27,8 @@ from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
 from rackready.ledger.store import Ledger
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, StoppedError
+from rackready.model.refusal import document as refused
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -57,7 +61,7 @@ def run(  # noqa: PLR0913 - what is asked for
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
     with _shown(request, verbose=verbose) as show:
         finished = (run_campaign if able else keep_off_alone)(
-            paths, request, command=command, say=_say, show=show, verbose=verbose
+            paths, request, command=command, reporter=Reporter(_say, show, partial(_stopped, output)), verbose=verbose
         )
     with Ledger.open(paths.database) as ledger:
         rows = summarise(ledger, able, finished.results) + left_out
@@ -147,6 +151,13 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
 
 def _say(text: str) -> None:
     progress.print(text, style="yellow")
+
+
+def _stopped(output: Format, text: str) -> None:
+    _say(text)
+    if output is Format.JSON:
+        with tolerant(sys.stdout):
+            print_json(refused(StoppedError(text)))
 
 
 def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:

@@ -19,13 +19,15 @@ from rackready import __version__, entry_points
 from rackready.cli import complete, os_errors, plug_ins
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, StoppedError
 
 _MISUSE: tuple[type[Exception], ...] = (
     click.ClickException,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException" and issubclass(kind, Exception)),
 )
 """Errors of a wrong call. Newer releases of typer contain their own copy of click, whose errors are not click's."""
+
+_STOPPED = "stopped. Nothing is lost: run the same command to continue from what is recorded."
 
 COMMANDS = {
     "deploy": "deploy",
@@ -142,18 +144,20 @@ def run(arguments: list[str]) -> Ended:
         code = _called(arguments)
         sys.stdout.flush()  # here, because at the end of the process an error could no longer be reported
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
-        with tolerant(sys.stderr):
-            sys.stderr.write("stopped. Nothing is lost: run the same command to continue from what is recorded.\n")
+        _refuse(StoppedError(_STOPPED), json_wanted=_json_wanted(arguments))
         return Ended(130, by_error=True)
     except BrokenPipeError:  # nobody reads the output: only the exit code can report that it is incomplete
         for stream in (sys.stdout, sys.stderr):
             to_nowhere(stream)
         return Ended(2, by_error=True)
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
-        json_wanted = "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
-        _refuse(_of_installation(arguments, error), json_wanted=json_wanted)
+        _refuse(_of_installation(arguments, error), json_wanted=_json_wanted(arguments))
         return Ended(2, by_error=True)
     return Ended(code)
+
+
+def _json_wanted(arguments: list[str]) -> bool:
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def _of_installation(arguments: list[str], error: Exception) -> Exception:
@@ -209,12 +213,10 @@ def _refuse(error: Exception, *, json_wanted: bool) -> None:
         sys.stderr.write(f"{visible(str(known))}\n")
     if not json_wanted or getattr(error, "filename", None) == OUT:
         return
-    from rackready.model.refusal import refusal  # noqa: PLC0415 - only a refusal in JSON needs pydantic
+    from rackready.model.refusal import document  # noqa: PLC0415 - only a refusal in JSON needs pydantic
 
-    found = refusal(known)
-    document = {"error": found.error, "code": found.code} | found.model_dump()
     with tolerant(sys.stdout):
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.write(json.dumps(document(known), indent=2) + "\n")
 
 
 def _leave(code: int) -> NoReturn:

@@ -16,7 +16,7 @@ from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses,
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.endpoints import rack_number, unit_of
-from rackready.design.found import ADDRESS
+from rackready.design.flaw import ADDRESS
 from rackready.design.names import listed
 from rackready.design.nic_use import nic_plan
 from rackready.design.topology.types import FabricPlan

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready.design.expand_values import last_number
-from rackready.design.found import Found
+from rackready.design.flaw import Flaw
 from rackready.model.network import Network, Networks
 
 FIRST_HOST = 10
@@ -24,7 +24,7 @@ MOST_UNITS = 60
 @dataclass(slots=True)
 class _Assignment:
     networks: Networks
-    found: list[Found] = field(default_factory=list)
+    found: list[Flaw] = field(default_factory=list)
 
     def block(self, role: str, number: int, loc: tuple[str | int, ...], who: str) -> int | None:
         """Return the first address (a number) of a rack's block; note a problem and return None if the pool is full."""
@@ -39,7 +39,7 @@ class _Assignment:
                 f"/{network.per_rack}."
             )
             hint = "Use a larger pool or smaller blocks, or give the rack a lower index."
-            self.found.append(Found(loc, text, hint, (("networks", role),)))
+            self.found.append(Flaw(loc, text, hint, (("networks", role),)))
         return first
 
 
@@ -71,7 +71,7 @@ def device_host(network: Network, unit: int) -> int:
     return (1 << (32 - network.per_rack)) - 1 - unit
 
 
-def assign(document: dict[str, Any]) -> list[Found]:
+def assign(document: dict[str, Any]) -> list[Flaw]:
     """Fill in indices, slots and addresses that the site file leaves out, in place.
 
     These are ``index`` of racks, ``slot``, ``index``, ``address`` and ``bmc.address`` of nodes, ``address`` of switches
@@ -112,7 +112,7 @@ def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]
     if number is None:
         if "index" not in rack:
             text = f"is required and missing: the name {rack.get('name')} has no number to derive addresses from."
-            work.found.append(Found(("racks", r, "index"), text, "Add it."))
+            work.found.append(Flaw(("racks", r, "index"), text, "Add it."))
         return
     rack["index"] = number
     racks[str(rack.get("name"))] = number
@@ -137,7 +137,7 @@ def _node(
             what = "no number in its name" if slot is None else f"number {slot}"
             text = f"node {node.get('name')} has {what} - Expected: 1 to {most} within its rack (networks.rack_slots)."
             reads = ((*loc, "slot"), ("networks", "rack_slots"))
-            work.found.append(Found(loc, text, "Add a slot, or change the name.", reads))
+            work.found.append(Flaw(loc, text, "Add a slot, or change the name.", reads))
         return
     node["slot"] = slot
     node.setdefault("index", (rack - 1) * most + slot)
@@ -168,6 +168,6 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
             f"{item.get('name')} at the top of the block."
         )
         hint = "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots."
-        work.found.append(Found(loc, text, hint, (("networks", "oob"), ("networks", "rack_slots"))))
+        work.found.append(Flaw(loc, text, hint, (("networks", "oob"), ("networks", "rack_slots"))))
         return
     item["address"] = dotted(first + host)

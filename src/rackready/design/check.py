@@ -16,14 +16,14 @@ from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
-from rackready.design.found import ADDRESS, Found, Loc, Lost, Subject
+from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 
-__all__ = ["Found", "check"]
+__all__ = ["Flaw", "check"]
 
 
-def check(site: Site, lost: Lost | None = None) -> list[Found]:
+def check(site: Site, lost: Lost | None = None) -> list[Flaw]:
     """Return every contradiction in a site, as (location, message, hint).
 
     ``lost``: parts that were removed because their shape is wrong. Items that seem to be missing and may be among
@@ -40,18 +40,18 @@ class _Use:
     what: str
 
 
-def _twice(uses: Iterator[_Use], noun: str, about: tuple[str, ...] = ()) -> list[Found]:
+def _twice(uses: Iterator[_Use], noun: str, about: tuple[str, ...] = ()) -> list[Flaw]:
     first: dict[str, _Use] = {}
     out = []
     for use in uses:
         before = first.setdefault(use.value, use)
         if before is not use:
             text = f"{noun} {use.value} is already used by {before.what}."
-            out.append(Found(use.loc, text, f"Give {use.what} its own.", (before.loc,), about))
+            out.append(Flaw(use.loc, text, f"Give {use.what} its own.", (before.loc,), about))
     return out
 
 
-def _names(subject: Subject) -> list[Found]:
+def _names(subject: Subject) -> list[Flaw]:
     site = subject.site
 
     def hosts() -> Iterator[_Use]:
@@ -84,7 +84,7 @@ def _names(subject: Subject) -> list[Found]:
     )
 
 
-def _upstreams(subject: Subject) -> list[Found]:
+def _upstreams(subject: Subject) -> list[Flaw]:
     uses = (
         _Use(item.name, ("software", "upstreams", u, "name"), f"upstream {u + 1}")
         for u, item in enumerate(subject.site.software.upstreams)
@@ -92,14 +92,14 @@ def _upstreams(subject: Subject) -> list[Found]:
     return _twice(uses, "upstream")
 
 
-def _addresses(subject: Subject) -> list[Found]:
+def _addresses(subject: Subject) -> list[Flaw]:
     uses = (_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site))
     return _twice(uses, "address", ADDRESS)
 
 
-def _profiles(subject: Subject) -> list[Found]:
+def _profiles(subject: Subject) -> list[Flaw]:
     site = subject.site
-    out: list[Found] = []
+    out: list[Flaw] = []
 
     catalogue = {family: loader.known(family) for family in ("software", "gate_sets", "platform", "switch")}
 
@@ -107,7 +107,7 @@ def _profiles(subject: Subject) -> list[Found]:
         ids = catalogue[family]
         if wanted not in ids:
             out.append(
-                Found(
+                Flaw(
                     loc,
                     f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.",
                     "Correct the id or add the profile.",
@@ -128,7 +128,7 @@ def _profiles(subject: Subject) -> list[Found]:
             systems = loader.switch(switch.model).os
             if switch.os not in systems:
                 out.append(
-                    Found(
+                    Flaw(
                         ("switches", s, "os"),
                         f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.",
                         "Correct it.",
@@ -138,8 +138,8 @@ def _profiles(subject: Subject) -> list[Found]:
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
 
 
-def _nameplates(site: Site, known: set[str]) -> list[Found]:
-    out: list[Found] = []
+def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
+    out: list[Flaw] = []
     seen: set[str] = set()
     for k, plate in enumerate(site.facility.nameplates if site.facility is not None else ()):
         here = ("facility", "nameplates", k, "model")
@@ -147,20 +147,20 @@ def _nameplates(site: Site, known: set[str]) -> list[Found]:
             text = (
                 f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
             )
-            out.append(Found(here, text, "Correct the id; for devices, set max_power_w instead."))
+            out.append(Flaw(here, text, "Correct the id; for devices, set max_power_w instead."))
         elif plate.model in seen:
-            out.append(Found(here, f"{plate.model} has a nameplate already.", "Keep one nameplate per model."))
+            out.append(Flaw(here, f"{plate.model} has a nameplate already.", "Keep one nameplate per model."))
         seen.add(plate.model)
     return out
 
 
-def _driver(subject: Subject) -> list[Found]:
+def _driver(subject: Subject) -> list[Flaw]:
     site = subject.site
     if site.software.set not in loader.known("software"):
         return []
     software = loader.software(site.software.set)
     branch = site.software.driver_branch or software.default_branch
-    out: list[Found] = []
+    out: list[Flaw] = []
     loc, of_set = ("software", "driver_branch"), (("software", "set"),)
     platforms = {node.platform for node in site.nodes()} & set(loader.known("platform"))
     for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
@@ -169,7 +169,7 @@ def _driver(subject: Subject) -> list[Found]:
         if branch < profile.min_driver_branch or (last is not None and branch > last):
             span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
             out.append(
-                Found(
+                Flaw(
                     loc,
                     f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.",
                     f"Use another branch of {software.id}.",
@@ -179,7 +179,7 @@ def _driver(subject: Subject) -> list[Found]:
     if not out and branch not in software.driver:
         have = ", ".join(str(item) for item in sorted(software.driver))
         out.append(
-            Found(
+            Flaw(
                 loc,
                 f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
                 "Choose one of these branches, or another set.",
@@ -188,7 +188,7 @@ def _driver(subject: Subject) -> list[Found]:
         )
     if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
         out.append(
-            Found(
+            Flaw(
                 loc,
                 f"branch {branch} is past its end of life - "
                 f"Expected: a branch with support Actual: support ended {end}.",
@@ -198,7 +198,7 @@ def _driver(subject: Subject) -> list[Found]:
     return out
 
 
-_RULES: tuple[Callable[[Subject], list[Found]], ...] = (
+_RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     _names,
     _addresses,
     _profiles,

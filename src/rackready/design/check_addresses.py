@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
 from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
-from rackready.design.found import ADDRESS, Found, Subject
-from rackready.design.found_names import Loc
+from rackready.design.check_names import Loc
+from rackready.design.flaw import ADDRESS, Flaw, Subject
 from rackready.model.network import Networks
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -39,7 +39,7 @@ def given_addresses(site: Site) -> Given:
         yield site.handover.controller, ("handover", "controller"), "the Slurm controller"
 
 
-def check_given(subject: Subject) -> list[Found]:
+def check_given(subject: Subject) -> list[Flaw]:
     """Return given addresses that a host cannot use or that something else already has.
 
     These are addresses that no host can have, that belong to others, to a subnet itself, to its gateway or to a NIC of
@@ -56,12 +56,12 @@ def check_given(subject: Subject) -> list[Found]:
     return out + (_own(given, pools) + _nics(site, given) if pools else [])
 
 
-def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
+def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[Flaw]:
     """Return addresses and pools that hosts cannot use, or that are public and not listed in ``public_space``.
 
     Public ones may be in an entry of ``public_space`` that was removed because of its shape.
     """
-    site, out = subject.site, list[Found]()
+    site, out = subject.site, list[Flaw]()
     held = [span(network) for network in collapse_addresses(site.public_space)]
     unknown = subject.lost.any("public_space")
     for address, loc, who in given:
@@ -69,7 +69,7 @@ def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[
         why = unusable(here, loopback=False)
         if why:
             out.append(
-                Found(
+                Flaw(
                     loc,
                     f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.",
                     "Correct it.",
@@ -79,20 +79,20 @@ def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[
             )
         elif not unknown and foreign(here, held):
             text = _public(f"address {address} of {who}", str(address))
-            out.append(Found(loc, text, _HELD, (("public_space",),), ADDRESS))
+            out.append(Flaw(loc, text, _HELD, (("public_space",),), ADDRESS))
     for who, loc, pool in site_pools(site):
         why = unusable(span(pool), loopback=True)
         if why:
             out.append(
-                Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
+                Flaw(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
             )
         elif not unknown and foreign(span(pool), held):
-            out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD, (("public_space",),)))
+            out.append(Flaw(loc, _public(f"{pool} of {who}", str(pool)), _HELD, (("public_space",),)))
     for k, space in enumerate(site.public_space):
         why = unusable(span(space), loopback=True)
         if why or not foreign(span(space), ()):
             text = f"{space} is {why or 'not public'} - Expected: public space that the site holds Actual: {space}."
-            out.append(Found(("public_space", k), text, "Remove it."))
+            out.append(Flaw(("public_space", k), text, "Remove it."))
     return out
 
 
@@ -121,7 +121,7 @@ def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
         yield f"rail {rail.rail}", ("fabric", "rails", k, "subnet"), rail.subnet
 
 
-def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Found]:
+def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Flaw]:
     """Return addresses that belong to a subnet itself (network or broadcast address) or to its gateway."""
     out = []
     for address, loc, who in given:
@@ -134,7 +134,7 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
             if what:
                 block = IPv4Network((number - host, 33 - size.bit_length()))
                 out.append(
-                    Found(
+                    Flaw(
                         loc,
                         f"address {address} of {who} is the {what} of {block} ({noun}).",
                         f"Give {who} another address.",
@@ -145,7 +145,7 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
     return out
 
 
-def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
+def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Flaw]:
     """Return addresses that a compute NIC has.
 
     Node k has host 10 + k in the subnet of each rail (``facts.node_facts``).
@@ -160,7 +160,7 @@ def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
         owner = owners.get((int(address) - int(subnet.network_address) - FIRST_HOST, rail))
         if owner is not None:
             out.append(
-                Found(
+                Flaw(
                     loc,
                     f"address {address} of {who} is already used by {owner} on rail {rail} ({subnet}).",
                     f"Give {who} another address.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rackready.design.found import Found, Lost, Subject
+from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.qos import preset_problems, qos_facts
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
@@ -14,10 +14,10 @@ _POLARITY = "B"
 """Polarity of the planned fibres: NVIDIA Interconnect Structured Cabling Requirements, as in ``profiles/parts``."""
 
 
-def check_links(subject: Subject) -> list[Found]:
+def check_links(subject: Subject) -> list[Flaw]:
     """Return problems with cables."""
     site = subject.site
-    out: list[Found] = []
+    out: list[Flaw] = []
     ports = _ports(site)
     rails = _rails(site)
     names = {node.name for node in site.nodes()}
@@ -30,7 +30,7 @@ def check_links(subject: Subject) -> list[Found]:
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
                     out.append(
-                        Found(
+                        Flaw(
                             ("links", k, role),
                             f"{noun} {part} of {device} is cabled already.",
                             "Correct one of the two links: each port takes one cable.",
@@ -59,10 +59,10 @@ def _ports(site: Site) -> dict[str, list[str]]:
     return out
 
 
-def check_ports(subject: Subject) -> list[Found]:
+def check_ports(subject: Subject) -> list[Flaw]:
     """Return problems with port settings of switches: ports that do not exist, are given twice or cannot be split."""
     known = set(loader.known("switch"))
-    out: list[Found] = []
+    out: list[Flaw] = []
     for s, switch in enumerate(subject.site.switches):
         if switch.model not in known:
             continue
@@ -74,10 +74,10 @@ def check_ports(subject: Subject) -> list[Found]:
             missing = [port for port in ports if port not in offered]
             if missing:
                 text = f"{switch.name} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}."
-                out.append(Found((*here, "ports"), text, "Correct the range."))
+                out.append(Flaw((*here, "ports"), text, "Correct the range."))
             if seen & set(ports):
                 out.append(
-                    Found(
+                    Flaw(
                         (*here, "ports"),
                         f"{group.ports} of {switch.name} is already in another group.",
                         "Keep each port in one group.",
@@ -87,10 +87,10 @@ def check_ports(subject: Subject) -> list[Found]:
             if group.breakout != 1 and group.breakout not in profile.breakout:
                 ways = ", ".join(str(way) for way in profile.breakout)
                 text = f"a port of {profile.id} cannot be split into {group.breakout} - Expected: one of {ways}."
-                out.append(Found((*here, "breakout"), text, "Correct it."))
+                out.append(Flaw((*here, "breakout"), text, "Correct it."))
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
                 out.append(
-                    Found(
+                    Flaw(
                         (*here, "cage"),
                         f"cage of {profile.id} - Expected: {profile.cage} Actual: {group.cage}.",
                         "Remove it.",
@@ -101,7 +101,7 @@ def check_ports(subject: Subject) -> list[Found]:
                     f"polarity {group.polarity} - Expected: {_POLARITY}, because the fibres in profiles/parts are "
                     f"crossed over (TIA-568 type {_POLARITY})."
                 )
-                out.append(Found((*here, "polarity"), text, "Correct it, or leave it out."))
+                out.append(Flaw((*here, "polarity"), text, "Correct it, or leave it out."))
             seen |= set(ports)
     return out
 
@@ -118,7 +118,7 @@ def _rails(site: Site) -> dict[str, list[int]]:
 
 def _ends(
     k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], known: set[str], lost: Lost
-) -> list[Found]:
+) -> list[Flaw]:
     """Return the problems of a cable's ends. A node of ``known`` without rails has an unknown server model."""
     out = []
     if link.node in rails:
@@ -126,45 +126,45 @@ def _ends(
             if not rail.isdigit() or int(rail) not in rails[link.node]:
                 have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
                 out.append(
-                    Found(
+                    Flaw(
                         ("links", k, "rails"),
                         f"{link.node} has no rail {rail} - Expected: {have}.",
                         "Correct the rail.",
                     )
                 )
     elif link.node not in known and not lost.of("nodes")(link.node):
-        out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
+        out.append(Flaw(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
     if link.switch in ports:
         offered = ports[link.switch]
         missing = [port for port in expand_range(link.ports) if port not in offered]
         if missing:
             out.append(
-                Found(
+                Flaw(
                     ("links", k, "ports"),
                     f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.",
                     "Correct the port.",
                 )
             )
     elif not lost.of("switches")(link.switch):
-        out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
+        out.append(Flaw(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
     if len(expand_range(link.rails)) != len(expand_range(link.ports)):
         text = f"{len(expand_range(link.rails))} rails, but {len(expand_range(link.ports))} ports."
-        out.append(Found(("links", k), text, "List as many ports as rails."))
+        out.append(Flaw(("links", k), text, "List as many ports as rails."))
     return out
 
 
-def _uncabled(site: Site, rails: dict[str, list[int]], used: dict[tuple[str, str], str]) -> list[Found]:
+def _uncabled(site: Site, rails: dict[str, list[int]], used: dict[tuple[str, str], str]) -> list[Flaw]:
     out = []
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             bare = [rail for rail in rails.get(node.name, []) if (node.name, f"rails:{rail}") not in used]
             if bare:
                 text = f"rail {', '.join(str(rail) for rail in bare)} of {node.name} has no cable."
-                out.append(Found(("racks", r, "nodes", n), text, "Add it to links."))
+                out.append(Flaw(("racks", r, "nodes", n), text, "Add it to links."))
     return out
 
 
-def _split_rails(site: Site) -> list[Found]:
+def _split_rails(site: Site) -> list[Flaw]:
     """Return rails that end on several leafs.
 
     Without a spine, nodes can reach each other within a rail only if the whole rail ends on one switch.
@@ -174,7 +174,7 @@ def _split_rails(site: Site) -> list[Found]:
         for rail in expand_range(link.rails):
             ends[rail].setdefault(link.switch, k)
     return [
-        Found(
+        Flaw(
             ("links", max(switches.values()), "switch"),
             f"rail {rail} ends on {', '.join(sorted(switches))}, and no spine connects them.",
             "Cable each rail to one leaf.",
@@ -185,10 +185,10 @@ def _split_rails(site: Site) -> list[Found]:
     ]
 
 
-def check_fabric(subject: Subject) -> list[Found]:
+def check_fabric(subject: Subject) -> list[Flaw]:
     """Return problems with rails, subnets, VLANs and MTU."""
     site = subject.site
-    out: list[Found] = []
+    out: list[Flaw] = []
     fabric = site.fabric
     highest = max((site.position_of(node.name) for node in site.nodes()), default=0)
     if fabric.mtu > fabric.switch_mtu:
@@ -197,7 +197,7 @@ def check_fabric(subject: Subject) -> list[Found]:
             "frames."
         )
         hint = "Lower it, or raise fabric.switch_mtu."
-        out.append(Found(("fabric", "mtu"), text, hint, (("fabric", "switch_mtu"),)))
+        out.append(Flaw(("fabric", "mtu"), text, hint, (("fabric", "switch_mtu"),)))
     out += _qos(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
         seen: set[int] = set()
@@ -205,27 +205,27 @@ def check_fabric(subject: Subject) -> list[Found]:
             value = getattr(rail, key)
             if value in seen:
                 out.append(
-                    Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Give each rail its own.")
+                    Flaw(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Give each rail its own.")
                 )
             seen.add(value)
     for k, rail in enumerate(fabric.rails):
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
         if clash:
             text = f"subnet {rail.subnet} overlaps the subnet of rail {clash.rail} ({clash.subnet})."
-            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet.", kind="overlap"))
+            out.append(Flaw(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet.", kind="overlap"))
         room = rail.subnet.num_addresses - 2 - 10
         if len(site.nodes()) > room:
             text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, but the site has {len(site.nodes())}."
-            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
+            out.append(Flaw(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
         elif highest > room:
             text = f"subnet {rail.subnet} has room for node numbers up to {room}, but the site has {highest}."
-            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
+            out.append(Flaw(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
     wanted = {rail for rails in _rails(site).values() for rail in rails}
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
     planned = fabric.kind == "infiniband" or (site.networks is not None and site.networks.compute is not None)
     if missing and not subject.lost.any("rails") and not planned:
         out.append(
-            Found(
+            Flaw(
                 ("fabric", "rails"),
                 f"rail {', '.join(str(rail) for rail in missing)} of the platform is missing.",
                 "Add the rail with its VLAN and subnet.",
@@ -239,7 +239,7 @@ _PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
 """Switch systems whose driver sets lossless RoCE by NVUE's preset and supports nothing else."""
 
 
-def _qos(site: Site) -> list[Found]:
+def _qos(site: Site) -> list[Flaw]:
     """Return QoS values that a switch of the site cannot apply, so that they are reported before the fabric phase."""
     qos, out = site.fabric.qos, []
     if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
@@ -248,7 +248,7 @@ def _qos(site: Site) -> list[Found]:
             "notification) - Expected: a DSCP other than dscp"
         )
         out.append(
-            Found(
+            Flaw(
                 ("fabric", "qos", "cnp_dscp"),
                 f"{text} Actual: {qos.cnp_dscp}.",
                 "Give congestion notification its own DSCP.",
@@ -258,6 +258,6 @@ def _qos(site: Site) -> list[Found]:
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
         return out
     return out + [
-        Found(("fabric", "qos", problem.key), problem.message, problem.hint)
+        Flaw(("fabric", "qos", problem.key), problem.message, problem.hint)
         for problem in preset_problems(qos_facts(qos))
     ]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from rackready.design.capacity.from_site import platform_model, switch_model
 from rackready.design.capacity.parts import DeviceModel
-from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc
+from rackready.design.check_names import Loc
+from rackready.design.flaw import Flaw, Subject
 from rackready.model.facility import Facility, Nameplate
 from rackready.model.site import Device, Site
 from rackready.profiles import loader
@@ -61,19 +61,19 @@ _FACILITY = (_Bound("cooling_kw", 1, 5_000_000, "kW", "the largest planned sites
 _STEP = _Bound("max_step_kw", 1, 5_000_000, "kW", "the largest planned sites have 5 GW")
 
 
-def check_figures(subject: Subject) -> list[Found]:
+def check_figures(subject: Subject) -> list[Flaw]:
     """Return figures that are implausible in the unit in which they are read."""
     return [*_facility(subject.site.facility), *_racks(subject.site), *_halls(subject.site), *_devices(subject.site)]
 
 
-def _bounded(item: Any, bounds: tuple[_Bound, ...], here: Loc) -> Iterator[Found]:  # noqa: ANN401 - a model with these keys
+def _bounded(item: Any, bounds: tuple[_Bound, ...], here: Loc) -> Iterator[Flaw]:  # noqa: ANN401 - a model with these keys
     for bound in bounds:
         value = getattr(item, bound.key)
         if value is not None:
             yield from _outside(value, bound, (*here, bound.key))
 
 
-def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Found]:
+def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Flaw]:
     if bound.low <= value <= bound.high:
         return
     unit = f" {bound.unit}" if bound.unit else ""
@@ -81,10 +81,10 @@ def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Found]:
         f"implausible value ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} "
         f"Actual: {value:,.12g}{unit}."
     )
-    yield Found(loc, text, f"Give it in {bound.unit}." if bound.unit else "Correct it.")
+    yield Flaw(loc, text, f"Give it in {bound.unit}." if bound.unit else "Correct it.")
 
 
-def _facility(facility: Facility | None) -> Iterator[Found]:
+def _facility(facility: Facility | None) -> Iterator[Flaw]:
     if facility is None:
         return
     here: Loc = ("facility",)
@@ -98,7 +98,7 @@ def _facility(facility: Facility | None) -> Iterator[Found]:
         yield from _plate(plate, (*here, "nameplates", k))
 
 
-def _racks(site: Site) -> Iterator[Found]:
+def _racks(site: Site) -> Iterator[Flaw]:
     for r, rack in enumerate(site.racks):
         yield from _bounded(rack, _RACK, ("racks", r))
         if rack.cooling is not None:
@@ -109,7 +109,7 @@ def _racks(site: Site) -> Iterator[Found]:
             yield from _bounded(feed, (_FEED_KW, *volts), ("racks", r, "feeds", k))
 
 
-def _halls(site: Site) -> Iterator[Found]:
+def _halls(site: Site) -> Iterator[Flaw]:
     for h, hall in enumerate(site.halls):
         yield from _bounded(hall, _HALL, ("halls", h))
         for name, way in hall.ways_m.items():
@@ -123,14 +123,14 @@ _LEAST_W = 5
 _DEVICE_KG = _Bound("weight_kg", 0.1, 10_000, "kg", "the heaviest coolant distribution units weigh some tonnes")
 
 
-def _devices(site: Site) -> Iterator[Found]:
+def _devices(site: Site) -> Iterator[Flaw]:
     for d, device in enumerate(site.devices):
         here: Loc = ("devices", d)
         yield from _bounded(device, (_DEVICE_KG,), here)
         yield from _draw(device, (*here, "max_power_w"))
 
 
-def _draw(device: Device, loc: Loc) -> Iterator[Found]:
+def _draw(device: Device, loc: Loc) -> Iterator[Flaw]:
     """Check the draw of a device.
 
     A device without units is outside racks; how much of the building it represents is not known.
@@ -144,7 +144,7 @@ def _draw(device: Device, loc: Loc) -> Iterator[Found]:
             f"draw of a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
             f"Actual: {device.max_power_w:,.12g} W."
         )
-        yield Found(loc, text, "Give it in W.", ((*loc[:-1], "height_u"),))
+        yield Flaw(loc, text, "Give it in W.", ((*loc[:-1], "height_u"),))
 
 
 _TIMES = 4
@@ -157,7 +157,7 @@ _WATTS = (20, 50_000)
 """Draw of one server or switch without published figures, W. Judgement."""
 
 
-def _plate(plate: Nameplate, here: Loc) -> Iterator[Found]:
+def _plate(plate: Nameplate, here: Loc) -> Iterator[Flaw]:
     """Compare the figures of a model in the site file with its published figures, and with each other."""
     if plate.model in loader.known("platform"):
         model = platform_model(plate.model)
@@ -177,7 +177,7 @@ def _plate(plate: Nameplate, here: Loc) -> Iterator[Found]:
     yield from _ordered(plate, model, here)
 
 
-def _stated(key: str, value: float, published: float | None, model: str, loc: Loc) -> Iterator[Found]:
+def _stated(key: str, value: float, published: float | None, model: str, loc: Loc) -> Iterator[Flaw]:
     unit = "kg" if key == "weight_kg" else "W"
     if published is not None:
         low, high, why = published / _TIMES, published * _TIMES, f"its profile has {published:,.12g} {unit}"
@@ -186,10 +186,10 @@ def _stated(key: str, value: float, published: float | None, model: str, loc: Lo
         why = "implausible for a server or switch"
     if not low <= value <= high:
         text = f"{model}: {why} - Expected: {low:,.6g} to {high:,.6g} {unit} Actual: {value:,.12g} {unit}."
-        yield Found(loc, text, f"Give it in {unit}, for one {model}.")
+        yield Flaw(loc, text, f"Give it in {unit}, for one {model}.")
 
 
-def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]:
+def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Flaw]:
     """Check that typical draw is at most the maximum, and the maximum at most the transient draw."""
     most = plate.max_power_w if plate.max_power_w is not None else model.max_w
     typical = plate.typical_power_w if plate.typical_power_w is not None else model.typical_w
@@ -205,11 +205,11 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]
             f"Actual: {typical:,.12g} W."
         )
         reads = tuple((*here, name) for name in ("max_power_w", "typical_power_w"))
-        yield Found((*here, key), text, "Correct one of the two.", reads)
+        yield Flaw((*here, key), text, "Correct one of the two.", reads)
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
         text = (
             f"{plate.model} transient draw is below the maximum - Expected: {most:,.12g} W or more "
             f"Actual: {brief:,.12g} W."
         )
-        yield Found((*here, "transient_power_w"), text, "Correct one of the two.", ((*here, "max_power_w"),))
+        yield Flaw((*here, "transient_power_w"), text, "Correct one of the two.", ((*here, "max_power_w"),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
-from rackready.design.found import Found, Subject
-from rackready.design.found_names import members
+from rackready.design.check_names import members
+from rackready.design.flaw import Flaw, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -25,14 +25,14 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-def check_gates(subject: Subject) -> list[Found]:
+def check_gates(subject: Subject) -> list[Flaw]:
     """Return problems with skips, kill switches and additional gates."""
     site = subject.site
     if site.gates.set not in loader.known("gate_sets"):
         return []
     ids = [entry.id for entry in loader.gates_of(site.gates)]
     nodes = {node.name for node in site.nodes()}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, skip in enumerate(site.gates.skip):
         out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
         out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node", subject.lost.of("nodes"))[1]
@@ -41,15 +41,15 @@ def check_gates(subject: Subject) -> list[Found]:
     return [*out, *_disabled(site, ids), *_twice(site)]
 
 
-def _twice(site: Site) -> Iterator[Found]:
+def _twice(site: Site) -> Iterator[Flaw]:
     seen: set[str] = set()
     for k, entry in enumerate(site.gates.also):
         if entry.id in seen:
-            yield Found(("gates", "also", k, "id"), f"gate {entry.id} is given twice.", "Keep one of the two.")
+            yield Flaw(("gates", "also", k, "id"), f"gate {entry.id} is given twice.", "Keep one of the two.")
         seen.add(entry.id)
 
 
-def _skipped_twice(site: Site) -> Iterator[Found]:
+def _skipped_twice(site: Site) -> Iterator[Flaw]:
     """Yield skips of a gate on nodes that an earlier skip already covers: only one of the two reasons would be read."""
     for k, skip in enumerate(site.gates.skip):
         for before, other in enumerate(site.gates.skip[:k]):
@@ -60,18 +60,18 @@ def _skipped_twice(site: Site) -> Iterator[Found]:
                     f"gate {skip.gate} is skipped twice on {where} - Expected: one reason "
                     f"Actual: another in gates.skip[{before}]."
                 )
-                yield Found(
+                yield Flaw(
                     ("gates", "skip", k, "nodes"), text, "Keep one of the two.", (("gates", "skip", before, "nodes"),)
                 )
 
 
-def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
+def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Flaw]:
     if gate in ids:
         return
     # Gates outside the site's own set can be run by name, with the same skips.
     every = {entry.id for name in loader.known("gate_sets") for entry in loader.gate_set(name).gates}
     if gate not in every:
-        yield Found(
+        yield Flaw(
             loc,
             f"gate {gate} is in no gate set - Expected: one of {', '.join(ids)} (set {site.gates.set}), "
             "or a gate of another set.",
@@ -80,22 +80,20 @@ def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) 
         )
 
 
-def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:
+def _disabled(site: Site, ids: list[str]) -> Iterator[Flaw]:
     seen: set[str] = set()
     last = today() + timedelta(days=LONGEST_DAYS)
     for k, item in enumerate(site.gates.disabled):
         yield from _unknown(site, ids, item.gate, ("gates", "disabled", k, "gate"))
         if item.gate in seen:
-            yield Found(
-                ("gates", "disabled", k, "gate"), f"gate {item.gate} is disabled twice.", "Keep one of the two."
-            )
+            yield Flaw(("gates", "disabled", k, "gate"), f"gate {item.gate} is disabled twice.", "Keep one of the two.")
         seen.add(item.gate)
         if item.until > last:
             text = (
                 f"gate {item.gate} is disabled until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} "
                 "days ahead)."
             )
-            yield Found(("gates", "disabled", k, "until"), text, "Set an earlier date and review the gate then.")
+            yield Flaw(("gates", "disabled", k, "until"), text, "Set an earlier date and review the gate then.")
 
 
 def warnings(site: Site, day: date) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from itertools import combinations
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rackready.design.found import Found, Lost, Subject
-from rackready.design.found_names import Loc, members, names_twice, twice, unknown
+from rackready.design.check_names import Loc, members, names_twice, twice, unknown
+from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.names import listed
 from rackready.design.tenants import FULL_MEMBER
 from rackready.model.base import expand_names
@@ -18,7 +18,7 @@ from rackready.profiles import loader
 _DEFAULT_PKEY = 0x7FFF
 
 
-def check_groups(subject: Subject) -> list[Found]:
+def check_groups(subject: Subject) -> list[Flaw]:
     """Return problems with tenants, NVLink domains, deliveries and maintenance windows."""
     site = subject.site
     out = names_twice((item.name for item in site.tenants), "tenants", "tenant")
@@ -36,9 +36,9 @@ def check_groups(subject: Subject) -> list[Found]:
     )
 
 
-def _keys(site: Site) -> list[Found]:
+def _keys(site: Site) -> list[Flaw]:
     """Check VRFs, VNIs and partition keys: one owner each, within their range, and of the right kind of fabric."""
-    out: list[Found] = []
+    out: list[Flaw] = []
     for noun, key in (("VRF", "vrf"), ("VNI", "vni"), ("partition key", "pkey")):
         out += twice(
             (
@@ -53,17 +53,17 @@ def _keys(site: Site) -> list[Found]:
             if getattr(tenant, key) is not None:
                 other = "vlan, vrf or vni" if site.fabric.kind == "roce" else "pkey"
                 text = f"{key} of tenant {tenant.name} is not for a fabric of kind {site.fabric.kind}."
-                out.append(Found(("tenants", k, key), text, f"Use {other}.", (("fabric", "kind"),)))
+                out.append(Flaw(("tenants", k, key), text, f"Use {other}.", (("fabric", "kind"),)))
         if tenant.pkey is not None:
             out += _pkey(int(tenant.pkey, 16), tenant.pkey, ("tenants", k, "pkey"))
     return out
 
 
-def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
+def _pkey(value: int, text: str, loc: Loc) -> list[Flaw]:
     if value & FULL_MEMBER:
         plain = f"0x{value & ~FULL_MEMBER:04x}"
         return [
-            Found(
+            Flaw(
                 loc,
                 f"partition key {text} includes the full-membership bit (0x8000).",
                 f"Write {plain} and set full_member instead.",
@@ -73,16 +73,16 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
     if value in {0, _DEFAULT_PKEY}:
         what = "belongs to the default partition" if value else "is invalid"
         return [
-            Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.", kind="range")
+            Flaw(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.", kind="range")
         ]
     return []
 
 
-def _tenants(site: Site, lost: Lost) -> list[Found]:
+def _tenants(site: Site, lost: Lost) -> list[Flaw]:
     nodes = {node.name for node in site.nodes()}
     racks = {rack.name: [node.name for node in rack.nodes] for rack in site.racks}
     owner: dict[str, str] = {}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, tenant in enumerate(site.tenants):
         named, nowhere = members(tenant.nodes, nodes, ("tenants", k, "nodes"), "node", lost.of("nodes"))
         whole, missing = members(tenant.racks, racks, ("tenants", k, "racks"), "rack", lost.of("racks"))
@@ -91,7 +91,7 @@ def _tenants(site: Site, lost: Lost) -> list[Found]:
         taken = [name for name in theirs if owner.setdefault(name, tenant.name) != tenant.name]
         if taken:
             out.append(
-                Found(
+                Flaw(
                     ("tenants", k),
                     f"{listed(taken)} of tenant {tenant.name} already belongs to tenant {owner[taken[0]]}.",
                     "Assign each node to one tenant.",
@@ -108,11 +108,11 @@ def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
     return named if domain.nodes else by_rack.get(domain.rack or "", [])
 
 
-def _domains(site: Site, lost: Lost) -> list[Found]:
+def _domains(site: Site, lost: Lost) -> list[Flaw]:
     nodes = {node.name: node for node in site.nodes()}
     racks = dict.fromkeys(rack.name for rack in site.racks)
     owner: dict[str, str] = {}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, domain in enumerate(site.nvlink_domains):
         here: Loc = ("nvlink_domains", k)
         out += unknown(domain.rack, racks, (*here, "rack"), "rack", lost.of("racks"))
@@ -122,7 +122,7 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
         taken = [name for name in theirs if owner.setdefault(name, domain.name) != domain.name]
         if taken:
             out.append(
-                Found(
+                Flaw(
                     here,
                     f"{listed(taken)} is already in NVLink domain {owner[taken[0]]}.",
                     "Put each node in one domain.",
@@ -133,7 +133,7 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
         if len(stands) > 1 and not domain.across_racks:
             text = f"nodes of NVLink domain {domain.name} are in racks {listed(stands)} - Expected: one rack."
             hint = "Correct the nodes, or set across_racks: true."
-            out.append(Found(here, text, hint, ((*here, "across_racks"),)))
+            out.append(Flaw(here, text, hint, ((*here, "across_racks"),)))
         out += (
             _domain_size(here, domain, [nodes[name].platform for name in theirs])
             if theirs or not lost.any("racks", "nodes")
@@ -142,14 +142,14 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
     return out
 
 
-def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[Found]:
+def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[Flaw]:
     known = set(loader.known("platform"))
     profiles = [loader.platform(platform) for platform in platforms if platform in known]
     sizes = {profile.nvlink_domain for profile in profiles}
     single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
     if single:
         return [
-            Found(
+            Flaw(
                 here,
                 f"{listed(single)} has NVLink only within the server.",
                 "Remove its nodes from the domain.",
@@ -159,27 +159,25 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     gpus = sum(profile.gpus for profile in profiles)
     most = max((size for size in sizes if size is not None), default=gpus)
     if not gpus:
-        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.", ((*here, "rack"),))]
+        return [Flaw(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.", ((*here, "rack"),))]
     if gpus > most:
         return [
-            Found(
-                here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes."
-            )
+            Flaw(here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes.")
         ]
     return []
 
 
-def _deliveries(site: Site, lost: Lost) -> list[Found]:
+def _deliveries(site: Site, lost: Lost) -> list[Flaw]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
     batch: dict[str, str] = {}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, delivery in enumerate(site.deliveries):
         theirs, missing = members(delivery.racks, racks, ("deliveries", k, "racks"), "rack", lost.of("racks"))
         out += missing
         taken = [name for name in theirs if batch.setdefault(name, delivery.name) != delivery.name]
         if taken:
             out.append(
-                Found(
+                Flaw(
                     ("deliveries", k, "racks"),
                     f"{listed(taken)} is already in delivery {batch[taken[0]]}.",
                     "List each rack once.",
@@ -189,20 +187,20 @@ def _deliveries(site: Site, lost: Lost) -> list[Found]:
     if site.deliveries and left and not lost.any("deliveries"):
         verb = "comes" if len(left) == 1 else "come"
         out.append(
-            Found(("deliveries",), f"{listed(left)} {verb} in no delivery.", "Add it to a delivery.", (("racks",),))
+            Flaw(("deliveries",), f"{listed(left)} {verb} in no delivery.", "Add it to a delivery.", (("racks",),))
         )
     return out
 
 
-def _windows(site: Site) -> list[Found]:
-    out: list[Found] = []
+def _windows(site: Site) -> list[Flaw]:
+    out: list[Flaw] = []
     for k, window in enumerate(site.maintenance):
         if not _is_zone(window.timezone):
             text = f"time zone {window.timezone} does not exist."
-            out.append(Found(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
+            out.append(Flaw(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
         if window.begins is not None and window.ends is not None and window.ends < window.begins:
             out.append(
-                Found(
+                Flaw(
                     ("maintenance", k, "ends"),
                     f"the window ends on {window.ends}, before it begins on {window.begins}.",
                     "Correct one of the two dates.",
@@ -210,12 +208,12 @@ def _windows(site: Site) -> list[Found]:
                 )
             )
         if len(set(window.days)) < len(window.days):
-            out.append(Found(("maintenance", k, "days"), "a day is given twice.", "Remove one."))
+            out.append(Flaw(("maintenance", k, "days"), "a day is given twice.", "Remove one."))
     for (first, one), (second, other) in combinations(enumerate(site.maintenance), 2):
         if _same_start(one, other):
             text = f"windows {one.name} and {other.name} begin at the same time for the same racks."
             reads = tuple(("maintenance", k, key) for k in (first, second) for key in ("begins", "ends"))
-            out.append(Found(("maintenance", second), text, "Remove one, or change its racks or days.", reads))
+            out.append(Flaw(("maintenance", second), text, "Remove one, or change its racks or days.", reads))
     return out
 
 
@@ -245,9 +243,9 @@ def _expanded(texts: Collection[str]) -> set[str]:
     return {name for text in texts for name in expand_names(text)}
 
 
-def _window_racks(site: Site, lost: Lost) -> list[Found]:
+def _window_racks(site: Site, lost: Lost) -> list[Flaw]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, window in enumerate(site.maintenance):
         out += members(window.racks, racks, ("maintenance", k, "racks"), "rack", lost.of("racks"))[1]
     return out

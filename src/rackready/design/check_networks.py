@@ -8,9 +8,9 @@ from itertools import combinations
 from rackready.design.addresses import racks_in_subnet, subnet_number
 from rackready.design.assign import FIRST_HOST, blocks_in
 from rackready.design.check_addresses import site_pools
+from rackready.design.check_names import Loc
 from rackready.design.endpoints import rack_number, unit_of
-from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc
+from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
@@ -21,7 +21,7 @@ _LAST_VLAN = 4094
 _ROLES = ("oob", "in_band", "storage")
 
 
-def check_networks(subject: Subject) -> list[Found]:
+def check_networks(subject: Subject) -> list[Flaw]:
     """Return problems with networks, and with the topology that depends on them."""
     site = subject.site
     out = _topology(subject) + _vlans(site)
@@ -33,14 +33,14 @@ def check_networks(subject: Subject) -> list[Found]:
     return out
 
 
-def _overlaps(site: Site) -> list[Found]:
+def _overlaps(site: Site) -> list[Flaw]:
     out = []
     for (first, before, one), (second, loc, other) in combinations(site_pools(site), 2):
         if _of_rail(before) and _of_rail(loc):
             continue  # check_fabric reports it
         if one.overlaps(other):
             text = f"{other} of {second} overlaps {one} of {first}."
-            out.append(Found(loc, text, "Give each network its own addresses.", (before,)))
+            out.append(Flaw(loc, text, "Give each network its own addresses.", (before,)))
     return out
 
 
@@ -48,7 +48,7 @@ def _of_rail(loc: Loc) -> bool:
     return loc[:2] == ("fabric", "rails")
 
 
-def _vlans(site: Site) -> list[Found]:
+def _vlans(site: Site) -> list[Flaw]:
     """Return VLANs that two networks share, among rails and networks whose switches tenants also use."""
     networks = site.networks or Networks()
     seen: dict[int, tuple[str, Loc]] = {}
@@ -72,11 +72,11 @@ def _vlans(site: Site) -> list[Found]:
         before, place = seen.setdefault(vlan, (who, loc)) if vlan is not None else (who, loc)
         if before != who and not (_of_rail(loc) and _of_rail(place)):
             text = f"VLAN {vlan} of {who} is already used by {before}."
-            out.append(Found(loc, text, "Give each its own VLAN.", (place,)))
+            out.append(Flaw(loc, text, "Give each its own VLAN.", (place,)))
     return out
 
 
-def _blocks(site: Site, networks: Networks) -> list[Found]:
+def _blocks(site: Site, networks: Networks) -> list[Flaw]:
     dpus = max((len(plan.dpus) for plan in site.nic_plans), default=0)
     out = []
     for role in _ROLES:
@@ -86,14 +86,14 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
         if blocks_in(network) == 0:
             text = f"a rack's block (/{network.per_rack}) is larger than the pool {network.pool}."
             hint = "Make blocks smaller (a longer prefix) or the pool larger."
-            out.append(Found(("networks", role, "per_rack"), text, hint, (("networks", role, "pool"),)))
+            out.append(Flaw(("networks", role, "per_rack"), text, hint, (("networks", role, "pool"),)))
         lanes = 1 + (dpus if role != "storage" else 0)
         last, room = FIRST_HOST + lanes * networks.rack_slots, (1 << (32 - network.per_rack)) - 2
         if last > room:
             what = f"{networks.rack_slots} nodes" + (f" with {lanes - 1} DPUs each" if lanes > 1 else "")
             text = f"a rack's block of /{network.per_rack} ends at host {room}, but {what} need hosts up to {last}."
             out.append(
-                Found(
+                Flaw(
                     ("networks", role, "per_rack"),
                     text,
                     "Make blocks larger (a shorter prefix), or lower networks.rack_slots.",
@@ -103,16 +103,16 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
     return out
 
 
-def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Found]:
+def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Flaw]:
     here: Loc = ("networks", "compute")
-    out: list[Found] = []
+    out: list[Flaw] = []
     last = network.vlan_first + network.planes * network.rails - 1
     if last > _LAST_VLAN:
         text = (
             f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at VLAN {last} - "
             f"Expected: at most {_LAST_VLAN}."
         )
-        out.append(Found((*here, "vlan_first"), text, "Start with a lower VLAN."))
+        out.append(Flaw((*here, "vlan_first"), text, "Start with a lower VLAN."))
     known = set(loader.known("platform"))
     rails = max(
         (
@@ -124,7 +124,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
     )
     if rails > network.rails:
         out.append(
-            Found(
+            Flaw(
                 (*here, "rails"),
                 f"the network has room for {network.rails} rails, but nodes have {rails}.",
                 f"Raise it to {rails}.",
@@ -133,7 +133,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
     planes = site.topology.planes if site.topology is not None and site.topology.planes_by == "port" else 1
     if planes > network.planes:
         out.append(
-            Found(
+            Flaw(
                 (*here, "planes"),
                 f"the network has room for {network.planes} planes, but the topology has {planes}.",
                 f"Raise it to {planes}.",
@@ -147,7 +147,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
             "(networks.rack_slots)."
         )
         hint = "Make subnets larger (a shorter prefix), or lower networks.rack_slots."
-        out.append(Found((*here, "per_unit"), text, hint, (("networks", "rack_slots"),)))
+        out.append(Flaw((*here, "per_unit"), text, hint, (("networks", "rack_slots"),)))
         return out
     return out + _units(site, network, room)
 
@@ -156,7 +156,7 @@ _UNIT: tuple[Loc, ...] = (("networks", "compute"), ("networks", "rack_slots"), (
 """Keys from which the unit of a rack and its subnets follow."""
 
 
-def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
+def _units(site: Site, network: ComputeNetwork, room: int) -> list[Flaw]:
     """Check that racks of one unit have separate parts of its subnets, and that the pool has subnets for every unit."""
     out = []
     seen: dict[tuple[int, int], str] = {}
@@ -175,7 +175,7 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
                 f"(/{network.per_unit}) for {units} units."
             )
             hint = "Use a larger pool or smaller subnets in networks.compute."
-            out.append(Found(("racks", r), text, hint, _UNIT))
+            out.append(Flaw(("racks", r), text, hint, _UNIT))
         before = seen.setdefault((unit, (number - 1) % room), rack.name)
         if before != rack.name:
             text = (
@@ -183,7 +183,7 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
                 f"room for {room} consecutive racks."
             )
             out.append(
-                Found(
+                Flaw(
                     ("racks", r),
                     text,
                     "Number the racks of a unit consecutively, or use larger subnets in networks.compute.",
@@ -194,7 +194,7 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
     return out
 
 
-def _topology(subject: Subject) -> list[Found]:
+def _topology(subject: Subject) -> list[Flaw]:
     site = subject.site
     if site.topology is not None:
         return _made(site, site.topology)
@@ -202,7 +202,7 @@ def _topology(subject: Subject) -> list[Found]:
         return []
     text = "there is no topology whose switches could be placed there."
     return [
-        Found(
+        Flaw(
             ("switch_slots",),
             text,
             "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.",
@@ -211,21 +211,21 @@ def _topology(subject: Subject) -> list[Found]:
     ]
 
 
-def _made(site: Site, topology: Topology) -> list[Found]:
+def _made(site: Site, topology: Topology) -> list[Flaw]:
     out = []
     if site.links:
         text = "the topology already makes the links of the compute fabric - Expected: topology or links Actual: both."
-        out.append(Found(("links",), text, "Remove one of the two.", (("topology",),)))
+        out.append(Flaw(("links",), text, "Remove one of the two.", (("topology",),)))
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} does not match fabric.kind ({site.fabric.kind})."
-        out.append(Found(("topology", "link"), text, "Make them equal.", (("fabric", "kind"),)))
+        out.append(Flaw(("topology", "link"), text, "Make them equal.", (("fabric", "kind"),)))
     if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
         text = (
             "with two tiers, spines have no tier above - Expected: 1:1, or tiers: 3 "
             f"Actual: {topology.spine_oversubscription} with tiers: 2."
         )
         loc = ("topology", "spine_oversubscription")
-        out.append(Found(loc, text, "Remove it, or set tiers: 3.", (("topology", "tiers"),)))
+        out.append(Flaw(loc, text, "Remove it, or set tiers: 3.", (("topology", "tiers"),)))
     platforms = set(loader.known("platform"))
     units = max(
         (
@@ -240,7 +240,7 @@ def _made(site: Site, topology: Topology) -> list[Found]:
             f"grow_to_su is {topology.grow_to_su}, but nodes are already in units up to {units} - "
             f"Expected: at least {units}."
         )
-        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or remove it.", _UNIT))
+        out.append(Flaw(("topology", "grow_to_su"), text, "Raise it, or remove it.", _UNIT))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):
         switches = getattr(topology, tier)
@@ -249,11 +249,11 @@ def _made(site: Site, topology: Topology) -> list[Found]:
         if switches.model not in known:
             text = f"switch profile {switches.model!r} does not exist - Expected: one of {listed(known)}."
             missing = ("switch", switches.model)
-            out.append(Found(("topology", tier, "model"), text, "Correct the id or add the profile.", profile=missing))
+            out.append(Flaw(("topology", tier, "model"), text, "Correct the id or add the profile.", profile=missing))
             continue
         layer = "infiniband" if topology.link == "infiniband" else "ethernet"
         actual = loader.switch(switches.model).layer
         if actual != layer:
             text = f"{switches.model} is an {actual} switch - Expected: {layer} for link: {topology.link}."
-            out.append(Found(("topology", tier, "model"), text, "Choose another model.", (("topology", "link"),)))
+            out.append(Flaw(("topology", tier, "model"), text, "Choose another model.", (("topology", "link"),)))
     return out

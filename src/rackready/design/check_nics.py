@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc
+from rackready.design.check_names import Loc
+from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
 from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
@@ -12,17 +12,17 @@ from rackready.profiles import loader
 _FIXED_BY_PROFILE = "Correct it: the platform's profile fixes which port is which rail."
 
 
-def check_nic_plans(subject: Subject) -> list[Found]:
+def check_nic_plans(subject: Subject) -> list[Flaw]:
     """Return problems with NIC plans."""
     known = loader.known("platform")
-    out: list[Found] = []
+    out: list[Flaw] = []
     for k, plan in enumerate(subject.site.nic_plans):
         if plan.platform in known:
             out += _Check(plan, loader.platform(plan.platform), ("nic_plans", k)).all()
         else:
             text = f"platform profile {plan.platform!r} does not exist - Expected: one of {listed(known)}."
             missing = ("platform", plan.platform)
-            out.append(Found(("nic_plans", k, "platform"), text, "Correct the id or add the profile.", profile=missing))
+            out.append(Flaw(("nic_plans", k, "platform"), text, "Correct the id or add the profile.", profile=missing))
     return out
 
 
@@ -39,9 +39,9 @@ class _Check:
         }
         self.others = {nic.name: nic for nic in platform.other_nics}
         self.uses = {use.name: use for use in plan.nics}
-        self.out: list[Found] = []
+        self.out: list[Flaw] = []
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[Flaw]:
         for n, use in enumerate(self.plan.nics):
             if use.name in {before.name for before in self.plan.nics[:n]}:
                 self.report(
@@ -103,7 +103,7 @@ class _Check:
                 self.report(loc, f"port {port.name} is given twice.", "List it once.", "twice")
 
     def report(self, loc: Loc, message: str, hint: str, kind: str = "") -> None:
-        self.out.append(Found(loc, message, hint, kind=kind))
+        self.out.append(Flaw(loc, message, hint, kind=kind))
 
     def port(self, name: str, loc: Loc) -> bool:
         """Return whether the platform has this port; report it if not."""

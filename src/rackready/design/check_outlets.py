@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from rackready.design.found import Found, Lost, Subject
-from rackready.design.found_names import Loc, unknown
+from rackready.design.check_names import Loc, unknown
+from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
 
@@ -17,7 +17,7 @@ By address, because two devices may name the same service.
 """
 
 
-def check_outlets(subject: Subject) -> list[Found]:
+def check_outlets(subject: Subject) -> list[Flaw]:
     """Return outlets that do not exist, cannot be switched or feed two nodes, and supplies without an outlet."""
     site = subject.site
     devices = {device.name: (number, device) for number, device in enumerate(site.devices)}
@@ -27,7 +27,7 @@ def check_outlets(subject: Subject) -> list[Found]:
         if (psus := loader.platform(platform).psus) is not None
     }
     taken: Taken = {}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n, "outlets")
@@ -42,30 +42,28 @@ def check_outlets(subject: Subject) -> list[Found]:
     return out
 
 
-def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
+def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Flaw]:
     if node.kind == "virtual":
-        return [
-            Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.", kind="virtual")
-        ]
+        return [Flaw(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.", kind="virtual")]
     if supplies is None or len(node.outlets) == supplies:
         return []
     text = (
         f"{node.name} has {len(node.outlets)} outlets, but {node.platform} has {supplies} power supplies - "
         f"Expected: {supplies} outlets."
     )
-    return [Found(here, text, "List the outlet of every supply: a supply left out keeps the node powered on.")]
+    return [Flaw(here, text, "List the outlet of every supply: a supply left out keeps the node powered on.")]
 
 
 def _outlet(
     node: Node, outlet: Outlet, devices: Mapping[str, tuple[int, Device]], taken: Taken, here: Loc, lost: Lost
-) -> list[Found]:
+) -> list[Flaw]:
     if outlet.pdu not in devices:
         pdus = [name for name, (_, item) in devices.items() if item.kind == "pdu"]
         return unknown(outlet.pdu, pdus, (*here, "pdu"), "PDU", lost.of("devices"))
     number, device = devices[outlet.pdu]
     if device.kind != "pdu":
         return [
-            Found(
+            Flaw(
                 (*here, "pdu"),
                 f"{device.name} is of kind {device.kind} - Expected: pdu.",
                 "Name the PDU that the supply is plugged into.",
@@ -77,10 +75,10 @@ def _outlet(
             f"bmc of {device.name} is required and missing - Expected: the Redfish service that switches its outlets."
         )
         hint = "Add bmc to the device, or remove the outlets of the node."
-        return [Found((*here, "pdu"), text, hint, (("devices", number, "bmc"),))]
+        return [Flaw((*here, "pdu"), text, hint, (("devices", number, "bmc"),))]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):
         return [
-            Found(
+            Flaw(
                 (*here, "pdu"),
                 f"the bmc of {device.name} has the address of the BMC of {node.name}.",
                 "Correct one of the two addresses.",
@@ -97,7 +95,7 @@ def _outlet(
     what = "is given twice" if before == node.name else f"also feeds {before}"
     text = f"outlet {outlet.outlet} of {device.name} {what}."
     return [
-        Found(
+        Flaw(
             (*here, "outlet"),
             text,
             "Give each power supply its own outlet. Omit outlets for nodes that share the supplies of a chassis.",

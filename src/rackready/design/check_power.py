@@ -9,8 +9,8 @@ from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.from_site import platform_model
 from rackready.design.capacity.parts import DeviceModel
 from rackready.design.capacity.remedies import WAYS
-from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc
+from rackready.design.check_names import Loc
+from rackready.design.flaw import Flaw, Subject
 from rackready.model.facility import Feed, PowerNode, Rated
 from rackready.model.site import Rack, Site
 from rackready.model.supply import InputVolts
@@ -36,12 +36,12 @@ OTHER = InputVolts(
 THREE = 3
 
 
-def check_power(subject: Subject) -> list[Found]:
+def check_power(subject: Subject) -> list[Flaw]:
     """Return problems with the power and cooling of racks."""
     site, known = subject.site, set(loader.known("platform"))
     sources = {node.name: node for node in (site.facility.power if site.facility is not None else ())}
     beside = _beside(site)
-    out: list[Found] = []
+    out: list[Flaw] = []
     for r, rack in enumerate(site.racks):
         here: Loc = ("racks", r)
         models = [
@@ -104,7 +104,7 @@ def outlet_volts(feed: Rated) -> float:
     return volts / math.sqrt(THREE) if feed.phases == THREE and circuits.line_to_neutral(feed) else volts
 
 
-def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Found]:
+def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Flaw]:
     if feed.volts is None or feed.kind != "pdu":
         return
     have = outlet_volts(feed)
@@ -117,7 +117,7 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
             f"{takes.high:g} V"
             f" - Expected: {takes.low:g} to {takes.high:g} V at the outlets Actual: {have:.0f} V."
         )
-        yield Found(
+        yield Flaw(
             loc,
             text,
             "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack.",
@@ -126,7 +126,7 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
         return  # other equipment there would repeat it
 
 
-def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
+def _feed(feed: Feed, here: Loc) -> Iterator[Flaw]:
     """Yield settings of outlets on a power shelf, which has none and would ignore them."""
     for key in ("outlet", "cord_m", "psus") if feed.kind == "shelf" else ():
         if getattr(feed, key) is not None:
@@ -134,7 +134,7 @@ def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
                 f"feed {feed.name} is a power shelf but has {key} - Expected: a feed of kind pdu, or no {key} "
                 "Actual: shelf."
             )
-            yield Found((*here, key), text, f"Remove {key}, or correct the kind.", ((*here, "kind"),))
+            yield Flaw((*here, key), text, f"Remove {key}, or correct the kind.", ((*here, "kind"),))
 
 
 _BUSWAYS = frozenset({"busway", "rpp", "pdu"})
@@ -143,13 +143,13 @@ _NEAR = 0.05
 """Relative tolerance: 400 and 415 V name one circuit (IEC 60038), other nominal voltages differ more. Judgement."""
 
 
-def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
+def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Flaw]:
     """Compare a feed with the power node at its other end."""
     if source is None or source.kind not in _BUSWAYS:
         return
     if feed.phases == THREE and source.phases != THREE:
         text = f"feed {feed.name} is three-phase, but {source.name} is single-phase - Expected: phases: 1 Actual: 3."
-        yield Found((*here, "phases"), text, "Correct phases of one of the two.")
+        yield Flaw((*here, "phases"), text, "Correct phases of one of the two.")
     elif feed.volts is not None and source.volts is not None:
         offered = _offered(feed, source)
         if not any(abs(feed.volts - volts) <= _NEAR * volts for volts in offered):
@@ -158,7 +158,7 @@ def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
                 f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V - "
                 f"Expected: {expected} Actual: {feed.volts:g} V."
             )
-            yield Found(
+            yield Flaw(
                 (*here, "volts"),
                 text,
                 "Correct one of the two voltages, or declare the transformer between them.",
@@ -175,18 +175,18 @@ def _offered(feed: Feed, source: PowerNode) -> list[float]:
     return [volts / math.sqrt(THREE), volts]
 
 
-def _kinds(rack: Rack, models: list[DeviceModel], here: Loc, *, whole: bool) -> Iterator[Found]:
+def _kinds(rack: Rack, models: list[DeviceModel], here: Loc, *, whole: bool) -> Iterator[Flaw]:
     cooling, feeds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
     for model in models:
         warm = findings.cooling_misfit(cooling, model)
         if warm is not None:
-            yield Found((*here, "cooling", "kind"), warm.message, WAYS[warm.topic], about=warm.about)
+            yield Flaw((*here, "cooling", "kind"), warm.message, WAYS[warm.topic], about=warm.about)
         fed = findings.feed_misfit(feeds, model) if whole else None
         if fed is not None:
-            yield Found((*here, "feeds"), fed.message, WAYS[fed.topic], about=fed.about)
+            yield Flaw((*here, "feeds"), fed.message, WAYS[fed.topic], about=fed.about)
 
 
-def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
+def _limits(rack: Rack, here: Loc) -> Iterator[Flaw]:
     """Yield limits on a part of the heat that exceed the limit on all of it."""
     limits = rack.cooling
     if limits is None or limits.max_kw is None:
@@ -199,4 +199,4 @@ def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
                 f"Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
             )
             loc = (*here, "cooling", key)
-            yield Found(loc, text, f"Lower {key}, or raise max_kw.", ((*here, "cooling", "max_kw"),))
+            yield Flaw(loc, text, f"Lower {key}, or raise max_kw.", ((*here, "cooling", "max_kw"),))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.design.found import Found, Lost, Subject
-from rackready.design.found_names import Loc, members, names_twice, twice, unknown
+from rackready.design.check_names import Loc, members, names_twice, twice, unknown
+from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.names import listed
 from rackready.model.base import expand_range
 from rackready.model.site import Node, Site
@@ -27,13 +27,13 @@ _MEASURED_M = 0.01
 """Tolerance between two figures for one length, m. Judgement: halls are not measured more finely."""
 
 
-def check_units(subject: Subject) -> list[Found]:
+def check_units(subject: Subject) -> list[Flaw]:
     """Return items that overlap in racks, extend beyond their top, or have no unit."""
     site = subject.site
     heights = {rack.name: rack.height_u for rack in site.racks}
     places: dict[str, Loc] = {rack.name: ("racks", r) for r, rack in enumerate(site.racks)}
     taken: dict[str, dict[int, str]] = {}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for box in [*_nodes(site), *_switches(site), *_devices(site), *_slots(site)]:
         units = range(box.unit, box.unit + box.height)
         in_rack = taken.setdefault(box.rack, {})
@@ -46,11 +46,11 @@ def check_units(subject: Subject) -> list[Found]:
                 if box.height > 1
                 else f"{noun} {span} is occupied by {clash}."
             )
-            out.append(Found((*box.loc, "unit"), text, f"Move {box.what} to {box.height} U of free space."))
+            out.append(Flaw((*box.loc, "unit"), text, f"Move {box.what} to {box.height} U of free space."))
         elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
             text = f"units {span} of {box.what} extend beyond rack {box.rack} - Expected: 1 to {heights[box.rack]}."
             hint = "Move it lower, or correct height_u of the rack."
-            out.append(Found((*box.loc, "unit"), text, hint, ((*places[box.rack], "height_u"),)))
+            out.append(Flaw((*box.loc, "unit"), text, hint, ((*places[box.rack], "height_u"),)))
         in_rack |= dict.fromkeys(units, box.what)
     return out
 
@@ -118,7 +118,7 @@ def _slots(site: Site) -> list[_Box]:
     ]
 
 
-def check_places(subject: Subject) -> list[Found]:
+def check_places(subject: Subject) -> list[Flaw]:
     """Return problems with the positions and feeds of racks, and with references of devices, switches and nodes."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
@@ -132,17 +132,17 @@ def check_places(subject: Subject) -> list[Found]:
     return out
 
 
-def _halls(site: Site, lost: Lost) -> list[Found]:
+def _halls(site: Site, lost: Lost) -> list[Flaw]:
     """Check halls: no row twice, which would shift all rows after it; one length for each way between two halls."""
     known = {hall.name: hall for hall in site.halls}
     before: set[str] = set()
-    out: list[Found] = []
+    out: list[Flaw] = []
     for h, hall in enumerate(site.halls):
         rows: set[str] = set()
         for k, row in enumerate(hall.rows):
             if row in rows:
                 out.append(
-                    Found(
+                    Flaw(
                         ("halls", h, "rows", k),
                         f"row {row} of hall {hall.name} is given twice.",
                         "Give each row its own name.",
@@ -159,14 +159,14 @@ def _halls(site: Site, lost: Lost) -> list[Found]:
                     f"the cable path from {hall.name} to {name} is {way:.12g} m, but {back:.12g} m from {name} to "
                     f"{hall.name} - Expected: one length."
                 )
-                out.append(Found(here, text, "Measure it from entry to entry, and list it once."))
+                out.append(Flaw(here, text, "Measure it from entry to entry, and list it once."))
         before.add(hall.name)
     return out
 
 
-def _floor(site: Site, lost: Lost) -> list[Found]:
+def _floor(site: Site, lost: Lost) -> list[Flaw]:
     rows = {hall.name: hall.rows for hall in site.halls}
-    out: list[Found] = []
+    out: list[Flaw] = []
     stands: dict[tuple[str, str, int], str] = {}
     for r, rack in enumerate(site.racks):
         out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall", lost.of("halls"))
@@ -177,19 +177,19 @@ def _floor(site: Site, lost: Lost) -> list[Found]:
             and not lost.of("rows")(rack.row)
         ):
             text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
-            out.append(Found(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
+            out.append(Flaw(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
         if rack.hall is not None and rack.row is not None and rack.position is not None:
             before = stands.setdefault((rack.hall, rack.row, rack.position), rack.name)
             if before != rack.name:
                 text = f"position {rack.position} of row {rack.row} in hall {rack.hall} is occupied by {before}."
-                out.append(Found(("racks", r, "position"), text, f"Give {rack.name} another position."))
+                out.append(Flaw(("racks", r, "position"), text, f"Give {rack.name} another position."))
     return out
 
 
-def _supplies(site: Site, lost: Lost) -> list[Found]:
+def _supplies(site: Site, lost: Lost) -> list[Flaw]:
     power = [] if site.facility is None else site.facility.power
     known = dict.fromkeys(node.name for node in power)
-    out: list[Found] = []
+    out: list[Flaw] = []
     for p, node in enumerate(power):
         for k, name in enumerate(node.fed_by):
             out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node", lost.of("power"))
@@ -209,11 +209,11 @@ def _supplies(site: Site, lost: Lost) -> list[Found]:
     return out
 
 
-def _references(site: Site, lost: Lost) -> list[Found]:
+def _references(site: Site, lost: Lost) -> list[Flaw]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
     devices = {device.name: (d, device) for d, device in enumerate(site.devices)}
     plans = dict.fromkeys(plan.name for plan in site.nic_plans)
-    out: list[Found] = []
+    out: list[Flaw] = []
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
@@ -222,7 +222,7 @@ def _references(site: Site, lost: Lost) -> list[Found]:
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as its pair, but {other.name} names {other.pair or 'none'}."
             hint = "Make each of the two name the other."
-            out.append(Found(("devices", d, "pair"), text, hint, (("devices", place, "pair"),)))
+            out.append(Flaw(("devices", d, "pair"), text, hint, (("devices", place, "pair"),)))
     for s, switch in enumerate(site.switches):
         out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack", lost.of("racks"))
     for s, slot in enumerate(site.switch_slots):
@@ -233,17 +233,17 @@ def _references(site: Site, lost: Lost) -> list[Found]:
     return out
 
 
-def _kinds(site: Site, lost: Lost) -> list[Found]:
+def _kinds(site: Site, lost: Lost) -> list[Flaw]:
     """Check that metal nodes have a rack unit, and that virtual nodes run on metal nodes."""
     kinds = {node.name: node.kind for node in site.nodes()}
-    out: list[Found] = []
+    out: list[Flaw] = []
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n)
             if node.kind == "metal":
                 if node.unit is None:
                     out.append(
-                        Found(
+                        Flaw(
                             (*here, "unit"),
                             "is required and missing.",
                             "Add the rack unit where the node is mounted.",
@@ -251,7 +251,7 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                     )
                 if node.host is not None:
                     out.append(
-                        Found(
+                        Flaw(
                             (*here, "host"),
                             f"metal node {node.name} has a host.",
                             "Remove host, or set kind: virtual.",
@@ -260,15 +260,15 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                     )
             elif node.unit is not None:
                 out.append(
-                    Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove unit: its host has one.")
+                    Flaw((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove unit: its host has one.")
                 )
             elif node.host is None:
                 step = "Add the metal node that the virtual node runs on."
-                out.append(Found((*here, "host"), "is required and missing.", step))
+                out.append(Flaw((*here, "host"), "is required and missing.", step))
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(
-                    Found(
+                    Flaw(
                         (*here, "host"),
                         f"{node.host}, the host of {node.name}, {what} - Expected: a metal node.",
                         "Correct the name.",
@@ -277,7 +277,7 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
     return out
 
 
-def _numbers(site: Site) -> list[Found]:
+def _numbers(site: Site) -> list[Flaw]:
     """Check that the numbers from which addresses derive are unique."""
     if site.networks is None:
         placed: list[tuple[Node, Loc]] = [

@@ -17,7 +17,7 @@ from rackready.design.assign import assign
 from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
-from rackready.design.found import Found, Lost, lost_between
+from rackready.design.flaw import Flaw, Lost, lost_between
 from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import FOLDER, Own, profile_files, read_own
 from rackready.design.prune import Pruned, explicit, prune
@@ -234,7 +234,7 @@ class _Checked:
         self.without_address |= {found.loc for found in unassigned}
         self._report(unassigned)
 
-    def _report(self, found: Iterable[Found]) -> None:
+    def _report(self, found: Iterable[Flaw]) -> None:
         for item in found:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):

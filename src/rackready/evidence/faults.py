@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.evidence.seen import NodePage
+from rackready.evidence.node_page import NodePage
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState

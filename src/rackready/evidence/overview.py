@@ -10,8 +10,8 @@ from typing import Any
 from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.faults import ASIDE, Faults, places
+from rackready.evidence.node_page import NodePage
 from rackready.evidence.node_report import Document
-from rackready.evidence.seen import NodePage
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
 from rackready.ledger.store import FAILED

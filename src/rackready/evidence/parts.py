@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from rackready.design.collector import without_gc
 from rackready.evidence import junit
+from rackready.evidence.node_page import NodePage, node_page
 from rackready.evidence.node_report import Document, document
 from rackready.evidence.overview import DETAILED
-from rackready.evidence.seen import NodePage, seen
 from rackready.evidence.store import EvidenceStore
 from rackready.evidence.units import Units
 from rackready.ledger.store import Ledger, NodeRow
@@ -149,7 +149,7 @@ class Worker:
                 text, totals = junit.suite(found, self._work.generated)
                 xml_file.write(text)
                 made.totals.add(totals)
-                made.seen.append(seen(found, small=self._work.small))
+                made.seen.append(node_page(found, small=self._work.small))
                 made.units.add(place, found["name"], found["gates"])
         return made
 

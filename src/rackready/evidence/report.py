@@ -16,11 +16,11 @@ import jinja2
 from rackready.design.collector import without_gc
 from rackready.design.site import load_site
 from rackready.evidence import bounds, heat, junit
+from rackready.evidence.node_page import node_page
 from rackready.evidence.overview import Overview
 from rackready.evidence.parts import Judging, Part, ReportError, ReportPart, parts
 from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
 from rackready.evidence.report_source import ReportSource
-from rackready.evidence.seen import seen
 from rackready.model.printable import visible
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
@@ -146,7 +146,7 @@ def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> st
 def _overview(nodes: list[dict[str, Any]]) -> Overview:
     overview = Overview(len(nodes))
     for place, node in enumerate(nodes):
-        overview.node(seen(node, small=overview.small))
+        overview.node(node_page(node, small=overview.small))
         overview.units.add(place, node["name"], node["gates"])
     return overview
 

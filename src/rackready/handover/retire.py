@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import Job, JobsUnknownError
-from rackready.drivers.scheduler.registry import adapter_for
+from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.production import jobs_run, taken_as_free
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
@@ -45,8 +45,11 @@ class BeforeRetirement:
     free: bool = False
 
 
-def look(ctx: PhaseContext, node: str) -> BeforeRetirement:
-    """Return the node as it is; only reads. Raises RetireRefusedError when the site has no such node."""
+def look(ctx: PhaseContext, node: str, *, pins: bool = False) -> BeforeRetirement:
+    """Return the node as it is; changes nothing on it. Raises RetireRefusedError when the site has no such node.
+
+    ``pins``: the host key of a scheduler that was never reached may be pinned.
+    """
     site = site_of(ctx)
     known = [item.name for item in site.nodes()]
     if node not in known:
@@ -55,7 +58,7 @@ def look(ctx: PhaseContext, node: str) -> BeforeRetirement:
     paths = EnvPaths(ctx.root, ctx.env)
     recorded = _recorded(paths, node)
     try:
-        with adapter_for(site, paths) as adapter:
+        with (adapter_for if pins else reader_for)(site, paths) as adapter:
             now = adapter.show(node)
             return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
     except RackreadyError as error:
@@ -115,12 +118,12 @@ def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
     Raises RetireRefusedError while jobs run on it (it is drained then), or when a node in production cannot be drained
     or its jobs cannot be read.
     """
-    standing = look(ctx, node)
+    standing = look(ctx, node, pins=True)
     if standing.state is NodeState.RETIRED:
         return NodeResult(Outcome.PASS, f"{node}: is retired already ({standing.reason})")
     if not standing.trouble:
         _drain(ctx, node, f"retired: {reason}")
-        standing = look(ctx, node)
+        standing = look(ctx, node, pins=True)
     if refused := refusal(standing):
         raise RetireRefusedError(refused)
     return _give_up(ctx, standing, reason)

@@ -98,6 +98,10 @@ class RackreadyError(Exception):
             cls.code = re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__.removesuffix("Error")).lower()
 
 
+class StoppedError(RackreadyError):
+    """The operator stopped the command (Ctrl-C). Its text names the command that continues."""
+
+
 class SiteInvalidError(RackreadyError):
     """The site file with its overlays cannot be used. ``problems`` lists every reason.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from pydantic import Field
 
@@ -33,10 +34,10 @@ class SiteProblem(Part):
 
 
 class Refusal(Part):
-    """The document of a refusal (exit code 2). The fields beside ``error`` are those of the first problem."""
+    """The document of a refusal (exit code 2) or a stop (130). The fields beside ``error`` are the first problem's."""
 
     error: str = Field(description="The whole message, as on standard error.")
-    code: str = Field(description="Kind of the refusal, such as site-invalid, controller-busy or usage.")
+    code: str = Field(description="Kind of the refusal, such as site-invalid, controller-busy, usage or stopped.")
     problems: list[SiteProblem | Part] = Field(description="Every problem of the message.")
 
 
@@ -52,6 +53,12 @@ def refusal(error: RackreadyError) -> Refusal:
         problems = [part(line) for line in lines] if len(lines) > 1 else [part(text)]
         first = problems[0]
     return Refusal(error=text, code=error.code, problems=problems, **_fields(first))
+
+
+def document(error: RackreadyError) -> dict[str, Any]:
+    """Return an error as plain data, ``error`` and ``code`` first."""
+    found = refusal(error)
+    return {"error": found.error, "code": found.code} | found.model_dump()
 
 
 def part(text: str) -> Part:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rackready.campaign import phase_table, step
-from rackready.campaign.controller import run_campaign
+from rackready.campaign.controller import Reporter, run_campaign
 from rackready.campaign.drained_phase import Runner
 from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import exit_code, summarise
@@ -109,6 +109,11 @@ def show(event: EventRow, nodes: Sequence[str], mode: str) -> None:
     print("EVENT", listed(nodes), event.phase, event.text, flush=True)
 
 
+def say(text: str) -> None:
+    """Print a remark."""
+    print("SAY", text, flush=True)
+
+
 def main() -> int:
     """Run one campaign."""
     root, mode = Path(sys.argv[1]), sys.argv[2]
@@ -124,8 +129,7 @@ def main() -> int:
         paths,
         request,
         command="rackready deploy --env x",
-        say=lambda text: print("SAY", text, flush=True),
-        show=lambda event, nodes: show(event, nodes, mode),
+        reporter=Reporter(say, lambda event, nodes: show(event, nodes, mode), stopped=say),
     )
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:

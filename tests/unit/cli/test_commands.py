@@ -432,10 +432,13 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(main, "build", interrupted)
+    text = "stopped. Nothing is lost: run the same command to continue from what is recorded."
     assert main.run(["status"]) == (130, True)
-    assert (
-        capsys.readouterr().err == "stopped. Nothing is lost: run the same command to continue from what is recorded.\n"
-    )
+    assert capsys.readouterr() == ("", f"{text}\n")
+    assert main.run(["status", "--output", "json"]) == (130, True)
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (said.err, document["error"], document["code"]) == (f"{text}\n", text, "stopped")
 
 
 def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(

@@ -12,7 +12,8 @@ import typer
 from jsonschema import validate
 
 import rackready
-from rackready.cli import main
+from rackready.cli import campaign_run, main
+from rackready.cli.output import Format
 from rackready.model.problems import RackreadyError
 from rackready.model.refusal import Refusal, part
 
@@ -140,3 +141,14 @@ def test_without_an_environment_the_next_step_is_named(
     monkeypatch.delenv("ENV", raising=False)
     assert main.run(arguments).code == 2
     assert capsys.readouterr().err == text.format(root=tmp_path)
+
+
+def test_a_stopped_campaign_prints_its_document(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
+    campaign_run._stopped(Format.JSON, text)
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (document["code"], document["what"], said.err) == ("stopped", "stopped", f"{text}\n")
+    assert document["next_step"] == "Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
+    campaign_run._stopped(Format.TEXT, text)
+    assert capsys.readouterr() == ("", f"{text}\n")

@@ -10,7 +10,7 @@ import pytest
 
 from rackready.design import check, plan_beyond, site
 from rackready.design.assign import assign
-from rackready.design.found import Found
+from rackready.design.flaw import Flaw
 from rackready.design.plan import plan_site
 from rackready.design.plan_beyond import with_plan
 from rackready.design.plan_summary import summary
@@ -92,7 +92,7 @@ class _Reworded:
     def __init__(self) -> None:
         self.number = 0
 
-    def found(self, found: list[Found]) -> list[Found]:
+    def found(self, found: list[Flaw]) -> list[Flaw]:
         return [replace(item, message=self.words(), hint=self.words()) for item in found]
 
     def problems(self, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

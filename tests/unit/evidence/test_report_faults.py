@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rackready.evidence.faults import Faults
-from rackready.evidence.seen import seen
+from rackready.evidence.node_page import node_page
 from rackready.model.outcome import Finding
 
 NVLINK, DISKS = "node/gpu/sanity/nvlink", "node/host/sanity/disks"
@@ -56,7 +56,7 @@ def node(
 def page(*nodes: dict[str, Any], small: bool = True) -> dict[str, Any]:
     found = Faults()
     for item in nodes:
-        found.node(seen(item, small=small))
+        found.node(node_page(item, small=small))
     return found.page(WHERE)
 
 

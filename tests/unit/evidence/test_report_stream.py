@@ -17,11 +17,11 @@ import pytest
 
 from rackready.evidence import faults, overview
 from rackready.evidence.junit import junit
+from rackready.evidence.node_page import node_page
 from rackready.evidence.node_report import Document
 from rackready.evidence.overview import Overview
 from rackready.evidence.parts import CHUNK, Figure, ReportError
 from rackready.evidence.report import build, render, write
-from rackready.evidence.seen import seen
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
@@ -321,7 +321,7 @@ def test_what_is_bad_stays_small_where_a_thousand_nodes_have_it() -> None:
         name = f"node{number:04}"
         gates = [{**item, "findings": [{**finding, "where": f"{name} gpu{gpu}"} for gpu in range(8)]}]
         found.node(
-            seen(
+            node_page(
                 {
                     "name": name,
                     "state": "quarantined",

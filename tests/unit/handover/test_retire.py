@@ -86,6 +86,7 @@ class World:
         self.dies = False
         for module in (run, retire):
             monkeypatch.setattr(module, "adapter_for", lambda _site, _paths: self.scheduler)
+        monkeypatch.setattr(retire, "reader_for", lambda _site, _paths: self.scheduler)
         monkeypatch.setattr(stacks, "run_destroy", self._destroy)
 
     def _destroy(self, _ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:

@@ -31,13 +31,17 @@ for file in "$base"/gid_attrs/types/*; do
   [ "$(cat "$base/gids/$index")" = "$want" ] || continue
   if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
 done
-[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
+if [ -z "$gid" ]; then
+  echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2
+  [ -z "$old" ] && exit 66 || exit 67
+fi
 set -- -x "$gid" "$@"
 """
     + _BESIDE_NIC
 )
 _PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
-_NO_GID = 66
+_NO_GID, _ROCE_V1_ONLY = 66, 67
+"""Exit codes of ``WITH_GID``: perftest's own are 0 and 1, those of a shell begin at 126."""
 _UNREACHABLE = re.compile(
     r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed "
     r"out)|Failed to exchange",
@@ -142,18 +146,13 @@ def _client_failed(
         gathered.error(
             where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program
         )
-    elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
-        if "RoCE v1 only" in said:
-            gathered.fail(
-                where,
-                kinds.ROCE_VERSION,
-                f"a RoCE v2 GID for {sender[1].address}",
-                "RoCE v1 only",
-                device=sender[1].rdma_device,
-            )
-        else:
-            text = f"no RoCE v2 GID for {sender[1].address}"
-            gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
+    elif client.exit_code == _ROCE_V1_ONLY:
+        expected = f"a RoCE v2 GID for {sender[1].address}"
+        gathered.fail(where, kinds.ROCE_VERSION, expected, "RoCE v1 only", device=sender[1].rdma_device)
+        gathered.blamed.add(sender[0])
+    elif client.exit_code == _NO_GID:
+        text = f"no RoCE v2 GID for {sender[1].address}"
+        gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
         gathered.blamed.add(sender[0])
     elif refused := _NO_GPUDIRECT.search(said):
         gathered.judged += 1

@@ -23,7 +23,7 @@ class NodePage:
     whole: Document | None
 
 
-def seen(node: Document, *, small: bool) -> NodePage:
+def node_page(node: Document, *, small: bool) -> NodePage:
     """Return the summary of a node's document for the page."""
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
     pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]

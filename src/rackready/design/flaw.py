@@ -1,4 +1,4 @@
-"""Contradictions found by checks, before their locations become paths, and parts removed before the checks."""
+"""What is wrong in a site file, before its location becomes a path, and parts removed before the checks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ADDRESS = ("address",)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Location (path in the checked document), message and hint."""
+class Flaw:
+    """A mistake in a site file: its location (path in the checked document), message and hint."""
 
     loc: Loc
     message: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from rackready.design.found import Found
+from rackready.design.flaw import Flaw
 from rackready.design.names import listed
 from rackready.model.base import expand_names
 
@@ -17,33 +17,33 @@ def _never(_name: str) -> bool:
     return False
 
 
-def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gone: Gone = _never) -> list[Found]:
+def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gone: Gone = _never) -> list[Flaw]:
     """Return a problem if a name is not among the known ones, which are listed in their order.
 
     None, and names that may have been removed, are no problem.
     """
     if wanted is None or wanted in known or gone(wanted):
         return []
-    return [Found(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
+    return [Flaw(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
 
 
 def members(
     texts: Sequence[str], known: Collection[str], loc: Loc, noun: str, gone: Gone = _never
-) -> tuple[list[str], list[Found]]:
+) -> tuple[list[str], list[Flaw]]:
     """Return the names that host lists expand to: those that exist, and problems for the others."""
     names: list[str] = []
-    out: list[Found] = []
+    out: list[Flaw] = []
     for place, text in enumerate(texts):
         wanted = expand_names(text)
         names += [name for name in wanted if name in known]
         missing = [name for name in wanted if name not in known and not gone(name)]
         if missing:
             what = f"{noun} is" if len(missing) == 1 else f"{noun}s are"
-            out.append(Found((*loc, place), f"no {what} called {listed(missing)}.", "Correct the name or the range."))
+            out.append(Flaw((*loc, place), f"no {what} called {listed(missing)}.", "Correct the name or the range."))
     return names, out
 
 
-def twice(values: Iterable[tuple[object, Loc, str]], noun: str) -> list[Found]:
+def twice(values: Iterable[tuple[object, Loc, str]], noun: str) -> list[Flaw]:
     """Return problems for values (value, place, owner) that occur twice; None is ignored."""
     first: dict[object, str] = {}
     out = []
@@ -52,16 +52,16 @@ def twice(values: Iterable[tuple[object, Loc, str]], noun: str) -> list[Found]:
             continue
         before = first.setdefault(value, owner)
         if before != owner:
-            out.append(Found(loc, f"{noun} {value} is already used by {before}.", f"Give {owner} its own."))
+            out.append(Flaw(loc, f"{noun} {value} is already used by {before}.", f"Give {owner} its own."))
     return out
 
 
-def names_twice(names: Iterable[str], section: str, noun: str) -> list[Found]:
+def names_twice(names: Iterable[str], section: str, noun: str) -> list[Flaw]:
     """Return problems for names that one list gives twice."""
     seen: set[str] = set()
     out = []
     for place, name in enumerate(names):
         if name in seen:
-            out.append(Found((section, place, "name"), f"{noun} {name} is given twice.", "Give each its own name."))
+            out.append(Flaw((section, place, "name"), f"{noun} {name} is given twice.", "Give each its own name."))
         seen.add(name)
     return out
