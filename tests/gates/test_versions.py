@@ -83,6 +83,19 @@ CASES = [
         "nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the node: they show why.",
     ),
     one(
+        "no systemctl",
+        changed(lambda found: found["services"].update({"nvidia-dcgm.service": None})),
+        Outcome.ERROR,
+        "node01: nvidia-dcgm.service not reported - Expected: active Actual: nothing. "
+        "Update the driver or the tool that reports it.",
+    ),
+    one(
+        "a package that no tool reports",
+        changed(lambda found: found["packages"].pop("cuda-toolkit-13-0")),
+        Outcome.ERROR,
+        "node01: package cuda-toolkit-13-0 not reported - Expected: 13.0.2-1 Actual: nothing. Run the gate again.",
+    ),
+    one(
         "module not reported",
         changed(lambda found: found.update(driver_module=None)),
         Outcome.ERROR,

@@ -21,7 +21,9 @@ def targets() -> set[str]:
 
 
 def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key not in {"ARGS", "ENV", "MAKEFLAGS", "MAKELEVEL"}}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"ARGS", "ENV", "MAKEFLAGS", "MAKELEVEL"}
+    }
     return subprocess.run(
         ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

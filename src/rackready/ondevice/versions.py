@@ -76,7 +76,9 @@ def packages(names: list[str]) -> dict[str, str | None]:
 
 
 def rpm_packages(names: list[str]) -> dict[str, str | None]:
-    """Return the same for rpm: [epoch:]version-release, without an epoch of 0."""
+    """Return the same for rpm: [epoch:]version-release, without an epoch of 0; nothing when rpm does not run."""
+    if run(["rpm", "--version"])[0] != 0:
+        return {}
     found: dict[str, str | None] = dict.fromkeys(names)
     for name in names:
         code, out = run(["rpm", "-q", "--qf", "%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n", name])
@@ -86,9 +88,10 @@ def rpm_packages(names: list[str]) -> dict[str, str | None]:
     return found
 
 
-def services() -> dict[str, str]:
-    """Return systemd's state of each unit: active, failed, inactive."""
-    return {name: (run(["systemctl", "is-active", name])[1] or "unknown").strip() for name in SERVICES}
+def services() -> dict[str, str | None]:
+    """Return systemd's state of each unit, such as active, failed or inactive; null when systemctl does not run."""
+    found = {name: run(["systemctl", "is-active", name]) for name in SERVICES}
+    return {name: None if code is None else out.strip() or "unknown" for name, (code, out) in found.items()}
 
 
 def fabric_manager() -> str | None:

@@ -21,7 +21,9 @@ def test_versions_have_an_epoch_only_where_it_is_not_0(monkeypatch: pytest.Monke
     }
 
     def run(argv: list[str]) -> tuple[int | None, str]:
-        return (None, "dpkg-query: not found") if argv[0] == "dpkg-query" else printed[argv[-1]]
+        return (
+            (None, "dpkg-query: not found") if argv[0] == "dpkg-query" else printed.get(argv[-1], (0, "RPM 4.18.0\n"))
+        )
 
     monkeypatch.setattr(versions, "run", run)
     assert versions.packages(["nvidia-driver-cuda", "libnccl", "dcgm"]) == {
@@ -29,6 +31,12 @@ def test_versions_have_an_epoch_only_where_it_is_not_0(monkeypatch: pytest.Monke
         "libnccl": "2.28.9-1+cuda13.0",
         "dcgm": None,
     }
+
+
+def test_nothing_is_said_of_packages_and_services_whose_tool_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "run", lambda argv: (None, f"[Errno 2] No such file or directory: '{argv[0]}'"))
+    assert versions.packages(["nvidia-driver-cuda"]) == {}
+    assert versions.services() == dict.fromkeys(versions.SERVICES)
 
 
 @pytest.mark.parametrize(("algorithm", "wanted"), [("8", SHA), ("1", None)])
