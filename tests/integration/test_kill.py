@@ -15,16 +15,10 @@ from tests.integration.project import Project
 pytestmark = pytest.mark.integration
 
 SEED = 224
-COUNTS = {
-    "provision": 2,
-    "install": 2,
-    "fabric": 2,
-    "validate": 2,
-    "optimize": 2,
-    "revalidate": 2,
-    "certify": 2,
-    "handover": 2,
-}
+COUNTS = dict.fromkeys(DEPLOY, 1)
+"""Kills in each phase: `make chaos` plays more."""
+GATES = {"set": "quick", "also": [{"id": "pair/fabric/performance/ib-write-bw"}, {"id": "node/gpu/validation/dcgm-r3"}]}
+"""Gates that read, one between nodes and one that loads a node: test_main_job.py runs the others."""
 CTRL_C = Point("install", event=6, number=signal.SIGINT)
 """Strikes while Ansible is at work; the kills in the phase come before it."""
 
@@ -38,6 +32,7 @@ def refused() -> list[tuple[int, dict[str, str], int]]:
 @pytest.fixture(scope="module")
 def record(project: Project, refused: list[tuple[int, dict[str, str], int]]) -> Record:
     """The whole round, played once: the tests look at what it left."""
+    project.change_site({"gates": GATES})
     points = draw(SEED, COUNTS)
     last = max(index for index, point in enumerate(points) if point.phase == CTRL_C.phase)
     points.insert(last + 1, CTRL_C)
@@ -52,7 +47,7 @@ def record(project: Project, refused: list[tuple[int, dict[str, str], int]]) -> 
 
 def test_every_phase_was_hit(record: Record) -> None:
     assert record.spared() == [], record
-    assert sum(record.hits().values()) >= sum(COUNTS.values()) - 2, record.missed
+    assert sum(record.hits().values()) >= sum(COUNTS.values()), record.missed
     assert set(record.hits()) <= set(DEPLOY)
 
 
