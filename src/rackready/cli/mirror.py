@@ -60,6 +60,10 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
             help="OpenPGP secret key without passphrase that signs the mirror; default: a key of its own, made once.",
         ),
     ] = None,
+    version_set: Annotated[
+        str | None,
+        typer.Option("--set", help="Version set of the mirror, for a site with several (software.groups)."),
+    ] = None,
     check: Check = False,
     verify: Verify = False,
     output: Output = Format.TEXT,
@@ -72,9 +76,10 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     nothing. Exit: 0 the mirror is good, 2 refused or not built; the old mirror stays as it is.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.design.software_of import only  # noqa: PLC0415
 
     paths = env_paths(env)
-    site = load_site(env, root=paths.root)
+    site = only(load_site(env, root=paths.root), version_set)
     folder = _absolute(out) or paths.state / _FOLDER
     if verify:
         if check or archive is not None:

@@ -64,12 +64,31 @@ class Upstream(Model):
     )
 
 
+class SoftwareGroup(Model):
+    """Nodes that have another version set than ``software.set``."""
+
+    name: Name = Field(description="name of the group; its Ansible group is software_<name>")
+    nodes: list[Names] = Field(min_length=1, description="nodes: names or host lists such as gpu[01-32]")
+    set: ProfileId = Field(description="id of a software profile for these nodes")
+    driver_branch: int | None = Field(
+        None, ge=450, le=999, description="driver branch, one of this set's; default: the set's own"
+    )
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the nodes, each by its name."""
+        return frozenset(name for text in self.nodes for name in expand_names(text))
+
+
 class Software(Model):
     """Versions to install, and their repository."""
 
     set: ProfileId = Field(description="id of a software profile: versions known to work together")
     driver_branch: int | None = Field(
         None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
+    )
+    groups: list[SoftwareGroup] = Field(
+        default_factory=list, description="nodes with another version set, e.g. of another operating system"
     )
     mirror: Mirror
     upstreams: list[Upstream] = Field(

@@ -1,0 +1,91 @@
+"""Checks of version sets: they exist, they go with the GPUs of their nodes, and a node has one."""
+
+from __future__ import annotations
+
+from rackready.design.check_gates import today
+from rackready.design.found import Found, Loc, Subject
+from rackready.design.found_names import members, names_twice
+from rackready.design.names import listed
+from rackready.design.software_of import SoftwareView, software_views
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+
+def check_software(subject: Subject) -> list[Found]:
+    """Return problems with version sets, driver branches and groups of nodes."""
+    site = subject.site
+    out = _set(site.software.set, ("software", "set"))
+    for place, group in enumerate(site.software.groups):
+        out += _set(group.set, ("software", "groups", place, "set"))
+    return out + _groups(subject) + [found for view in software_views(site) for found in _driver(site, view)]
+
+
+def _set(wanted: str, loc: Loc) -> list[Found]:
+    known = loader.known("software")
+    if wanted in known:
+        return []
+    why = loader.unpublished(wanted)
+    if why is not None:
+        text = f"version set {wanted} - Expected: published packages Actual: {why.reason}."
+        return [Found(loc, text, why.instead, profile=("software", wanted))]
+    text = f"software profile {wanted!r} does not exist - Expected: one of {', '.join(known)}."
+    return [Found(loc, text, "Correct the id or add the profile.", profile=("software", wanted))]
+
+
+def _groups(subject: Subject) -> list[Found]:
+    groups = subject.site.software.groups
+    out = names_twice((group.name for group in groups), "software.groups", "software group")
+    nodes = {node.name for node in subject.site.nodes()}
+    owner: dict[str, str] = {}
+    for place, group in enumerate(groups):
+        here: Loc = ("software", "groups", place)
+        named, missing = members(group.nodes, nodes, (*here, "nodes"), "node", subject.lost.of("nodes"))
+        out += missing
+        taken = [name for name in dict.fromkeys(named) if owner.setdefault(name, group.name) != group.name]
+        if taken:
+            text = f"{listed(taken)} of software group {group.name} already belongs to {owner[taken[0]]}."
+            out.append(Found((*here, "nodes"), text, "Name each node in one group.", kind="taken"))
+    return out
+
+
+def _driver(site: Site, view: SoftwareView) -> list[Found]:
+    chosen = view.site.software
+    if chosen.set not in loader.known("software"):
+        return []
+    software = loader.software(chosen.set)
+    branch = chosen.driver_branch or software.default_branch
+    loc, of_set = _places(site, view.group)
+    out = _gpus(site, view, branch, (loc, of_set))
+    if not out and branch not in software.driver:
+        have = ", ".join(str(item) for item in sorted(software.driver))
+        text = f"branch {branch} is not in software set {software.id} - Expected: one of {have}."
+        out.append(Found(loc, text, "Choose one of these branches, or another set.", of_set))
+    if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
+        text = f"branch {branch} is past its end of life - Expected: a branch with support Actual: support ended {end}."
+        out.append(Found(loc, text, "Choose another branch or another set."))
+    return out
+
+
+def _places(site: Site, group: str) -> tuple[Loc, tuple[Loc, ...]]:
+    """Return the place of the driver branch, and of the set that decides it."""
+    if not group:
+        return ("software", "driver_branch"), (("software", "set"),)
+    place = next(k for k, item in enumerate(site.software.groups) if item.name == group)
+    here: Loc = ("software", "groups", place)
+    return (*here, "driver_branch"), ((*here, "set"),)
+
+
+def _gpus(site: Site, view: SoftwareView, branch: int, places: tuple[Loc, tuple[Loc, ...]]) -> list[Found]:
+    """Return the GPUs of these nodes that the branch cannot drive."""
+    loc, of_set = places
+    names = set(view.nodes)
+    platforms = {node.platform for node in site.nodes() if node.name in names} & set(loader.known("platform"))
+    out: list[Found] = []
+    for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
+        profile = loader.gpu(gpu)
+        last = profile.max_driver_branch
+        if branch < profile.min_driver_branch or (last is not None and branch > last):
+            span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
+            text = f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}."
+            out.append(Found(loc, text, f"Use another branch of {view.site.software.set}.", of_set))
+    return out
