@@ -18,13 +18,15 @@ description:
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
   files: {description: "C(path), C(content), C(mode) (default 0644)", type: list, elements: dict, default: []}
+  sweep: {description: "patterns of files to remove, but for C(files)", type: list, elements: path, default: []}
 author: rackready
 """
 
 TEXT = {"type": "str", "required": True}
 FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
 LIST = {"type": "list", "default": []}
-OPTIONS = {"folders": LIST | {"elements": "path"}, "files": LIST | {"elements": "dict", "options": FILE}}
+PATHS = LIST | {"elements": "path"}
+OPTIONS = {"folders": PATHS, "files": LIST | {"elements": "dict", "options": FILE}, "sweep": PATHS}
 
 
 def main() -> None:
@@ -43,9 +45,21 @@ def main() -> None:
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
             diff.append(headers | {"before": before or "", "after": wish["content"]})
+    drift += swept(module)
     names = [one["name"] for one in drift]
     differs = [f"{path} is not as wanted" for path in names]
     module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)
+
+
+def swept(module: AnsibleModule) -> list[dict[str, str]]:
+    """Remove the files that match a pattern and are not wanted; return them as differences."""
+    wanted = {str(wish["path"]) for wish in module.params["files"]}
+    found = sorted(path for pattern in module.params["sweep"] for path in Path("/").glob(pattern.lstrip("/")))
+    left = [item(str(path), "absent", state(path)) for path in found if str(path) not in wanted and path.is_file()]
+    for one in left:
+        if not module.check_mode:
+            Path(one["name"]).unlink()
+    return left
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:

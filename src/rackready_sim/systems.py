@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackready.design.software_of import software_site
 from rackready.model.site import Site
 from rackready.profiles import loader
 from rackready_sim.errors import describe
@@ -106,6 +107,11 @@ SYSTEMS = {
     "ubuntu2204": _ubuntu("22.04", "22.04.5", "jammy", "Jammy Jellyfish"),
     "ubuntu2404": _ubuntu("24.04", "24.04.3", "noble", "Noble Numbat"),
 }
+
+
+def of_node(site: Site, node: str) -> System:
+    """Return the system of a node's version set. Raises SimError when the simulated rack has no such system."""
+    return of_site(software_site(site, node))
 
 
 def of_site(site: Site) -> System:

@@ -6,6 +6,7 @@ from rackready.design.check_gates import today
 from rackready.design.found import Found, Loc, Subject
 from rackready.design.found_names import members, names_twice
 from rackready.design.names import listed
+from rackready.design.repositories import kind_of, repositories_of
 from rackready.design.software_of import SoftwareView, software_views
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -17,6 +18,7 @@ def check_software(subject: Subject) -> list[Found]:
     out = _set(site.software.set, ("software", "set"))
     for place, group in enumerate(site.software.groups):
         out += _set(group.set, ("software", "groups", place, "set"))
+    out += _sources(subject)
     return out + _groups(subject) + [found for view in software_views(site) for found in _driver(site, view)]
 
 
@@ -46,6 +48,43 @@ def _groups(subject: Subject) -> list[Found]:
             text = f"{listed(taken)} of software group {group.name} already belongs to {owner[taken[0]]}."
             out.append(Found((*here, "nodes"), text, "Name each node in one group.", kind="taken"))
     return out
+
+
+def _sources(subject: Subject) -> list[Found]:
+    """Return problems with the package repositories of the nodes."""
+    site, lost = subject.site, subject.lost
+    given = site.software.repositories
+    out = names_twice((item.name for item in given), "software.repositories", "repository")
+    systems = {
+        loader.software(view.site.software.set).os
+        for view in software_views(site)
+        if view.site.software.set in loader.known("software")
+    }
+    out += [] if lost.any("groups", "nodes", "racks") else _unused(site, systems)
+    kinds = sorted({kind_of(system) for system in systems})
+    if site.software.mirror is not None:
+        if len(kinds) > 1:
+            text = "one mirror for nodes with apt and nodes with dnf - Expected: a repository of each kind."
+            out.append(Found(("software", "mirror"), text, "Declare software.repositories instead."))
+        return out
+    for system in sorted(systems) if not lost.any("repositories") else ():
+        if not repositories_of(site, system):
+            text = f"no repository for nodes with {system} - Expected: at least one of kind {kind_of(system)}."
+            out.append(Found(("software", "repositories"), text, "Declare it, or software.mirror."))
+    return out
+
+
+def _unused(site: Site, systems: set[str]) -> list[Found]:
+    """Return the systems of repositories that no node has."""
+    return [
+        Found(
+            ("software", "repositories", place, "systems"),
+            f"no node has {listed(strange)} - Expected: some of {listed(sorted(systems))}.",
+            "Correct the name, or leave it out.",
+        )
+        for place, item in enumerate(site.software.repositories)
+        if systems and (strange := [name for name in item.systems if name not in systems])
+    ]
 
 
 def _driver(site: Site, view: SoftwareView) -> list[Found]:

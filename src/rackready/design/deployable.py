@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set
 from rackready.design.names import listed
+from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
@@ -30,6 +31,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     reasons = [
         *_fabric(site),
         *_software(site, nodes),
+        *key_problems(site, list(nodes)),
         *_kinds(site, nodes),
         *unpublished,
         *_unknown(site, nodes, command),

@@ -14,6 +14,7 @@ from rackready.design.check_groups import domain_nodes
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
+from rackready.design.repositories import repository_vars
 from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
@@ -22,9 +23,6 @@ from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
 from rackready.model.supply import Figure
 from rackready.profiles import loader
-
-_SUITE_IS_PATH = "/"
-"""The suite of a flat apt repository ends in a slash and has no components."""
 
 
 def groups(site: Site) -> dict[str, dict[str, Any]]:
@@ -81,12 +79,8 @@ def site_vars(site: Site) -> dict[str, Any]:
 def software_vars(site: Site) -> dict[str, Any]:
     """Return the role variables that depend on the version set."""
     software = loader.software(site.software.set)
-    mirror = site.software.mirror
     return {
-        "base_mirror_url": mirror.url,
-        "base_mirror_suite": mirror.suite,
-        "base_mirror_components": [] if mirror.suite.endswith(_SUITE_IS_PATH) else list(mirror.components),
-        "base_mirror_key": str(mirror.key),
+        **repository_vars(site, software.os),
         "base_os": software.os,
         **_driver_vars(site, software),
         **_library_vars(software),
