@@ -27,7 +27,11 @@ MIXED = [UBUNTU, ROCKY]
 
 def site_of(*parts: dict[str, Any]) -> Site:
     document = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
-    document["software"]["groups"] = list(parts)
+    software = document["software"]
+    del software["mirror"]
+    key = {"url": "http://m.example", "key": "keys/m.asc", "fingerprint": "1" * 40}
+    software["repositories"] = [key | {"name": kind, "kind": kind} for kind in ("apt", "rpm")]
+    software["groups"] = list(parts)
     return parse_site(document, source="site.yml", base=ROOT)
 
 
