@@ -7,14 +7,14 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_way, item, state, text
+from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_way, item, state, swept, text
 
 DOCUMENTATION = """
 module: rackready_files
 short_description: write folders and small text files of root's
 description:
   - Compares first; what differs is replaced as a whole, so that a reader sees the old file or the new one.
-  - Lists the changed files and folders (in a dry run, those that would change) in C(written), as text in C(differs).
+  - Lists what changed (in a dry run, what would change) in C(written), as text in C(differs).
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
   files: {description: "C(path), C(content), C(mode) (default 0644)", type: list, elements: dict, default: []}
@@ -25,8 +25,8 @@ author: rackready
 TEXT = {"type": "str", "required": True}
 FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
 LIST = {"type": "list", "default": []}
-PATHS = LIST | {"elements": "path"}
-OPTIONS = {"folders": PATHS, "files": LIST | {"elements": "dict", "options": FILE}, "sweep": PATHS}
+OPTIONS = {name: LIST | {"elements": "path"} for name in ("folders", "sweep")}
+OPTIONS["files"] = LIST | {"elements": "dict", "options": FILE}
 
 
 def main() -> None:
@@ -45,21 +45,11 @@ def main() -> None:
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
             diff.append(headers | {"before": before or "", "after": wish["content"]})
-    drift += swept(module)
+    wanted = {str(wish["path"]) for wish in module.params["files"]}
+    drift += swept(module.params["sweep"], wanted, dry=module.check_mode)
     names = [one["name"] for one in drift]
     differs = [f"{path} is not as wanted" for path in names]
     module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)
-
-
-def swept(module: AnsibleModule) -> list[dict[str, str]]:
-    """Remove the files that match a pattern and are not wanted; return them as differences."""
-    wanted = {str(wish["path"]) for wish in module.params["files"]}
-    found = sorted(path for pattern in module.params["sweep"] for path in Path("/").glob(pattern.lstrip("/")))
-    left = [item(str(path), "absent", state(path)) for path in found if str(path) not in wanted and path.is_file()]
-    for one in left:
-        if not module.check_mode:
-            Path(one["name"]).unlink()
-    return left
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:

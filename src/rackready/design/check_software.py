@@ -70,7 +70,8 @@ def _sources(subject: Subject) -> list[Found]:
     for system in sorted(systems) if not lost.any("repositories") else ():
         if not repositories_of(site, system):
             text = f"no repository for nodes with {system} - Expected: at least one of kind {kind_of(system)}."
-            out.append(Found(("software", "repositories"), text, "Declare it, or software.mirror."))
+            mirror = (("software", "mirror"),)
+            out.append(Found(("software", "repositories"), text, "Declare it, or software.mirror.", mirror))
     return out
 
 
