@@ -22,21 +22,19 @@ options:
 author: rackready
 """
 
-TEXT = {"type": "str", "required": True}
-FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
+FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str", "required": True}}
+FILE["mode"] = {"type": "str", "default": "0644"}
 LIST = {"type": "list", "default": []}
-OPTIONS = {name: LIST | {"elements": "path"} for name in ("folders", "sweep")}
-OPTIONS["files"] = LIST | {"elements": "dict", "options": FILE}
+PATHS = LIST | {"elements": "path"}
+OPTIONS = {"folders": PATHS, "files": LIST | {"elements": "dict", "options": FILE}, "sweep": PATHS}
 
 
 def main() -> None:
     """Make the folders and files that the options name, and report what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True, no_log=True)  # no file goes to the journal
-    diff, drift = [], []
-    for path in module.params["folders"]:
-        actual = state(Path(path))
-        if folder(module, Path(path)):
-            drift.append(item(path, "folder, mode 0755", actual))
+    were = {path: state(Path(path)) for path in module.params["folders"]}
+    diff: list[dict[str, str]] = []
+    drift = [item(path, "folder, mode 0755", was) for path, was in were.items() if folder(module, Path(path))]
     for wish in module.params["files"]:
         if (place := Path(wish["path"])).is_dir():
             module.fail_json(**in_the_way(place).result())
@@ -45,8 +43,7 @@ def main() -> None:
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
             diff.append(headers | {"before": before or "", "after": wish["content"]})
-    wanted = {str(wish["path"]) for wish in module.params["files"]}
-    drift += swept(module.params["sweep"], wanted, dry=module.check_mode)
+    drift += swept(module.params["sweep"], module.params["files"], dry=module.check_mode)
     names = [one["name"] for one in drift]
     differs = [f"{path} is not as wanted" for path in names]
     module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)

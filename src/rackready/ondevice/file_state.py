@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .command import NodeProblem
@@ -33,8 +33,9 @@ def item(path: str, expected: str, actual: str) -> dict[str, str]:
     return {"kind": "file", "name": path, "expected": expected, "actual": actual}
 
 
-def swept(patterns: Iterable[str], wanted: Collection[str], *, dry: bool) -> list[dict[str, str]]:
-    """Remove the files that match a pattern and are not wanted, unless ``dry``; return them as differences."""
+def swept(patterns: Iterable[str], files: Iterable[Mapping[str, str]], *, dry: bool) -> list[dict[str, str]]:
+    """Remove what matches a pattern and is not the ``path`` of a file, unless ``dry``; return it as differences."""
+    wanted = {str(wish["path"]) for wish in files}
     found = sorted(path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/")))
     left = [item(str(path), "absent", state(path)) for path in found if str(path) not in wanted and path.is_file()]
     for one in left if not dry else ():
