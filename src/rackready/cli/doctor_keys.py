@@ -93,8 +93,9 @@ def mirror_key(scene: Scene) -> Answer:
     wrong = key_problems(scene.site, [node.name for node in scene.site.nodes()])
     if wrong:
         return Outcome.FAIL, "\n".join([*wrong, *_made_later(scene)])
-    keys = [*([software.mirror.key] if software.mirror else []), *(item.key for item in software.repositories)]
-    answers = [_key(scene, key) for key in dict.fromkeys(keys)]
+    places = [*([software.mirror.key] if software.mirror else []), *(item.key for item in software.repositories)]
+    keys = list(dict.fromkeys(places))
+    answers = [_key(scene, key) for key in keys]
     worst = next((outcome for outcome in (Outcome.FAIL, Outcome.SKIP) for one, _ in answers if one is outcome), None)
     if worst is None:
         texts = [text if len(keys) == 1 else f"{key}: {text}" for key, (_, text) in zip(keys, answers, strict=True)]
