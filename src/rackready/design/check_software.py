@@ -55,12 +55,11 @@ def _sources(subject: Subject) -> list[Found]:
     site, lost = subject.site, subject.lost
     given = site.software.repositories
     out = names_twice((item.name for item in given), "software.repositories", "repository")
-    systems = {
-        loader.software(view.site.software.set).os
-        for view in software_views(site)
-        if view.site.software.set in loader.known("software")
-    }
-    out += [] if lost.any("groups", "nodes", "racks") else _unused(site, systems)
+    sets = {view.site.software.set for view in software_views(site)}
+    known = sets & set(loader.known("software"))
+    systems = {loader.software(name).os for name in known}
+    if known == sets and not lost.any("groups", "nodes", "racks"):
+        out += _unused(site, systems)
     kinds = sorted({kind_of(system) for system in systems})
     if site.software.mirror is not None:
         if len(kinds) > 1:

@@ -156,6 +156,12 @@ def test_wrong_repositories_are_refused_at_their_place(
     assert refusals(*entries, **software) == [text]
 
 
+def test_an_unknown_set_is_refused_once_and_not_the_repositories_of_its_system() -> None:
+    groups = [{"name": "rocky", "nodes": ["node03"], "set": "hgx-r580-el8"}]
+    [text] = refusals(entry(), entry(name="cuda-el8", kind="rpm", systems=["el8"]), groups=groups)
+    assert text.startswith("software.groups[0].set: software profile 'hgx-r580-el8' does not exist")
+
+
 def test_a_name_is_given_once_and_a_fingerprint_has_its_form() -> None:
     assert "software.repositories" in refusals(entry(), entry())[0]
     assert "software.repositories[0].fingerprint" in refusals(entry(fingerprint="EB69"))[0]
