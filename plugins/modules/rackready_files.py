@@ -7,34 +7,34 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_way, item, state, text
+from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_way, item, state, swept, text
 
 DOCUMENTATION = """
 module: rackready_files
 short_description: write folders and small text files of root's
 description:
   - Compares first; what differs is replaced as a whole, so that a reader sees the old file or the new one.
-  - Lists the changed files and folders (in a dry run, those that would change) in C(written), as text in C(differs).
+  - Lists what changed (in a dry run, what would change) in C(written), as text in C(differs).
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
   files: {description: "C(path), C(content), C(mode) (default 0644)", type: list, elements: dict, default: []}
+  sweep: {description: "patterns of files to remove, but for C(files)", type: list, elements: path, default: []}
 author: rackready
 """
 
-TEXT = {"type": "str", "required": True}
-FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
+FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str", "required": True}}
+FILE["mode"] = {"type": "str", "default": "0644"}
 LIST = {"type": "list", "default": []}
-OPTIONS = {"folders": LIST | {"elements": "path"}, "files": LIST | {"elements": "dict", "options": FILE}}
+PATHS = LIST | {"elements": "path"}
+OPTIONS = {"folders": PATHS, "files": LIST | {"elements": "dict", "options": FILE}, "sweep": PATHS}
 
 
 def main() -> None:
     """Make the folders and files that the options name, and report what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True, no_log=True)  # no file goes to the journal
-    diff, drift = [], []
-    for path in module.params["folders"]:
-        actual = state(Path(path))
-        if folder(module, Path(path)):
-            drift.append(item(path, "folder, mode 0755", actual))
+    were = {path: state(Path(path)) for path in module.params["folders"]}
+    diff: list[dict[str, str]] = []
+    drift = [item(path, "folder, mode 0755", was) for path, was in were.items() if folder(module, Path(path))]
     for wish in module.params["files"]:
         if (place := Path(wish["path"])).is_dir():
             module.fail_json(**in_the_way(place).result())
@@ -43,6 +43,7 @@ def main() -> None:
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
             diff.append(headers | {"before": before or "", "after": wish["content"]})
+    drift += swept(module.params["sweep"], module.params["files"], dry=module.check_mode)
     names = [one["name"] for one in drift]
     differs = [f"{path} is not as wanted" for path in names]
     module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)

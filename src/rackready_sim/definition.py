@@ -81,10 +81,10 @@ class Definition:
             images.node_image,
         )
 
-    def _node_login(self) -> NodeLogin:
+    def _node_login(self, name: str) -> NodeLogin:
         access = self.site.access
         password = self.store.secret("sudo").read_text(encoding="utf-8").strip() if access.sudo_password else ""
-        return NodeLogin(systems.of_site(self.site), access.user, password)
+        return NodeLogin(systems.of_node(self.site, name), access.user, password)
 
     def fingerprint(self) -> str:
         """Return the emulator's inputs as text; the emulator restarts when they change."""

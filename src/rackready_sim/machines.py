@@ -13,6 +13,7 @@ from pathlib import Path
 from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
+from rackready_sim.image import DEBIAN
 from rackready_sim.plan import MIRROR_PORT, Machine, RackPlan
 from rackready_sim.store import Store
 
@@ -50,7 +51,7 @@ class Machines:
         store: Store,
         image: str,
         slurm_conf: Callable[[], dict[str, str]] | None = None,
-        node_login: Callable[[], NodeLogin] = NodeLogin,
+        node_login: Callable[[str], NodeLogin] = lambda _name: NodeLogin(),
         node_image: str = "",
     ) -> None:
         self.plan = plan
@@ -201,7 +202,7 @@ class Machines:
         resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
         podman.create(
             machine.container,
-            self._node_image if machine.role == "node" else self._image,
+            self._image_of(machine),
             self.plan.clone,
             options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver),
         )
@@ -211,6 +212,12 @@ class Machines:
         except (SimError, OSError):
             podman.remove(machine.container)
             raise
+
+    def _image_of(self, machine: Machine) -> str:
+        """Return the image of a machine: a node's system may need another one than Debian's."""
+        if machine.role != "node":
+            return self._image
+        return self._image if self._node_login(machine.name).system.image is DEBIAN else self._node_image
 
     def _resolver(self, machine: Machine) -> Path:
         """Return the machine's new /etc/resolv.conf with the site's name server; podman would write this host's."""
@@ -229,7 +236,7 @@ class Machines:
             self._seed_switch(machine, root)
             return
         if machine.role == "node":
-            self._seed_node(root, self._node_login())
+            self._seed_node(root, self._node_login(machine.name))
             boot_disk.install(root, self._store.state(machine.name)["host"]["cmdline"], inside)
         else:
             self._let_in(root, "root")

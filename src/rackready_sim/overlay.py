@@ -18,7 +18,7 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
     """Return the overlay document: addresses, ports, keys and the mirror's URL."""
     document: dict[str, Any] = {
         "access": _access(site, store),
-        "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},
+        "software": _software(site, plan, store),
         "racks": [
             {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
         ],
@@ -33,6 +33,24 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
         }
         document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
     return document
+
+
+def _software(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
+    """Return the URLs and keys of the package sources; the fingerprint is the one that gpg reported."""
+    if site.software.mirror is not None:
+        return {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}}
+    folders = {item.name: store.mirror / item.name for item in site.software.repositories}
+    return {
+        "repositories": [
+            {
+                "name": name,
+                "url": f"{mirror.url(plan)}/{name}",
+                "key": str(folder / "mirror.asc"),
+                "fingerprint": (folder / "mirror.fpr").read_text(encoding="utf-8"),
+            }
+            for name, folder in folders.items()
+        ]
+    }
 
 
 def _access(site: Site, store: Store) -> dict[str, Any]:

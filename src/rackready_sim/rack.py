@@ -33,6 +33,12 @@ class UpResult:
     seconds: float = 0.0
 
 
+def _built(folder: Path) -> list[tuple[str, int]]:
+    """Return the folders of repositories as they are now: a newly built one is another folder."""
+    places = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
+    return [(str(path), path.stat().st_ino) for path in places if path.exists()]
+
+
 def _silent(text: str) -> None:
     del text
 
@@ -118,8 +124,9 @@ class Rack:
     def _image(self, defined: Definition, result: UpResult) -> None:
         work = self.store.base / "build"
         image = ensure_image(self.clone, work, self._say)
-        variant = systems.of_site(defined.site).image
-        node_image = image if variant is DEBIAN else ensure_image(self.clone, work, self._say, variant)
+        variants = {systems.of_node(defined.site, node).image for node in defined.plan.bmcs} - {DEBIAN}
+        others = [ensure_image(self.clone, work, self._say, variant) for variant in variants]
+        node_image = next(iter(others), image)
         if (image, node_image) != (defined.record.image, defined.record.node_image or defined.record.image):
             defined.record.image, defined.record.node_image = image, node_image
             self.store.save(defined.record)
@@ -145,13 +152,12 @@ class Rack:
     def _mirror_content(self, defined: Definition, result: UpResult) -> None:
         """Build the repository. A container sees the folder of its start, so a new folder needs a new container."""
         folder = self.store.mirror
-        before = folder.stat().st_ino if folder.exists() else 0
+        before = _built(folder)
         mirror.build(defined.site, self.store)
-        if folder.stat().st_ino != before:
-            self._changed(
-                result,
-                f"mirror: signed package repository, {len([*folder.glob('*.deb'), *folder.glob('*.rpm')])} packages",
-            )
+        if _built(folder) != before:
+            files = [*folder.rglob("*.deb"), *folder.rglob("*.rpm")]
+            named = ", ".join(sorted({path.parent.name for path in files} - {folder.name}))
+            self._changed(result, f"mirror: signed package repository{named and ': '}{named}, {len(files)} packages")
             podman.remove(defined.plan.machines["mirror"].container)
 
     def _renew(self, defined: Definition, result: UpResult) -> None:

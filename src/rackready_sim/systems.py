@@ -2,7 +2,8 @@
 
 The root file system is Debian's in every case. A node of another system carries that system's identity, its first
 user and, through the mirror, its package names. Identities: /etc/os-release and /etc/lsb-release of Ubuntu's
-base-files 13ubuntu10 (24.04) and 12ubuntu4 (22.04), and of Rocky-9-GenericCloud-Base-9.5-20241118.0.x86_64.qcow2.
+base-files 13ubuntu10 (24.04) and 12ubuntu4 (22.04), of Debian's base-files 13.8+deb13u1 (13.1), and of
+Rocky-9-GenericCloud-Base-9.5-20241118.0.x86_64.qcow2.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackready.design.software_of import software_site
 from rackready.model.site import Site
 from rackready.profiles import loader
 from rackready_sim.errors import describe
@@ -33,6 +35,18 @@ _UBUNTU_LSB_RELEASE = """DISTRIB_ID=Ubuntu
 DISTRIB_RELEASE={release}
 DISTRIB_CODENAME={codename}
 DISTRIB_DESCRIPTION="Ubuntu {point} LTS"
+"""
+
+_DEBIAN_13_OS_RELEASE = """PRETTY_NAME="Debian GNU/Linux 13 (trixie)"
+NAME="Debian GNU/Linux"
+VERSION_ID="13"
+VERSION="13 (trixie)"
+VERSION_CODENAME=trixie
+DEBIAN_VERSION_FULL=13.1
+ID=debian
+HOME_URL="https://www.debian.org/"
+SUPPORT_URL="https://www.debian.org/support"
+BUG_REPORT_URL="https://bugs.debian.org/"
 """
 
 _ROCKY_OS_RELEASE = """NAME="Rocky Linux"
@@ -80,6 +94,7 @@ def _ubuntu(release: str, point: str, codename: str, title: str) -> System:
 
 SYSTEMS = {
     "debian12": System({}),
+    "debian13": System({"usr/lib/os-release": _DEBIAN_13_OS_RELEASE, "etc/debian_version": "13.1\n"}),
     "el9": System(
         {
             "usr/lib/os-release": _ROCKY_OS_RELEASE,
@@ -92,6 +107,11 @@ SYSTEMS = {
     "ubuntu2204": _ubuntu("22.04", "22.04.5", "jammy", "Jammy Jellyfish"),
     "ubuntu2404": _ubuntu("24.04", "24.04.3", "noble", "Noble Numbat"),
 }
+
+
+def of_node(site: Site, node: str) -> System:
+    """Return the system of a node's version set. Raises SimError when the simulated rack has no such system."""
+    return of_site(software_site(site, node))
 
 
 def of_site(site: Site) -> System:

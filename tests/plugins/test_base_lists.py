@@ -28,20 +28,30 @@ def fetched(*texts: str) -> dict[str, Any]:
     return {"files": [{"checksum": hashlib.sha256(text.encode()).hexdigest()} for text in texts]}
 
 
+MIRROR = {"base_mirror_url": "http://192.0.2.2:8080", "base_mirror_suite": "./", "base_mirror_components": []}
+MIRROR |= {"base_mirror_key": "/keys/mirror.asc", "base_repositories": []}
+
+
+def asked(*answers: dict[str, Any]) -> dict[str, Any]:
+    return {"results": [{"item": {"index": "http://m/InRelease"}} | answer for answer in answers]}
+
+
 @pytest.mark.parametrize(
-    ("answer", "files", "old"),
+    ("answers", "files", "old"),
     [
-        ({"status": 200, "content": SERVED}, fetched("Debian's own", SERVED), False),
-        ({"status": 200, "content": SERVED}, fetched("Debian's own", SERVED.replace("02 Jan", "01 Jan")), True),
-        ({"status": 200, "content": SERVED}, fetched(), True),
-        ({"status": -1, "msg": "refused"}, fetched(), False),
-        ({"skipped": True}, fetched(), False),
+        ([{"status": 200, "content": SERVED}], fetched("Debian's own", SERVED), False),
+        ([{"status": 200, "content": SERVED}], fetched("Debian's own", SERVED.replace("02 Jan", "01 Jan")), True),
+        ([{"status": 200, "content": SERVED}], fetched(), True),
+        ([{"status": 200, "content": SERVED}, {"status": 200, "content": "other"}], fetched(SERVED, "other"), False),
+        ([{"status": 200, "content": SERVED}, {"status": 200, "content": "other"}], fetched(SERVED), True),
+        ([{"status": -1, "msg": "refused"}], fetched(), False),
+        ([], fetched(), False),
     ],
 )
-def test_lists_are_old_when_the_mirror_serves_another_release(
-    answer: dict[str, Any], files: dict[str, Any], *, old: bool
+def test_lists_are_old_when_a_source_serves_another_release(
+    answers: list[dict[str, Any]], files: dict[str, Any], *, old: bool
 ) -> None:
-    assert said("__base_lists_old", __base_release=answer, __base_fetched=files) is old
+    assert said("__base_lists_old", __base_indexes=asked(*answers), __base_fetched=files) is old
 
 
 @pytest.mark.parametrize(
@@ -58,24 +68,24 @@ def test_lists_are_old_when_the_mirror_serves_another_release(
             "bookworm",
             "https://mirror.example.com/debian/dists/bookworm/InRelease",
         ),
+        ("file:///srv/mirror", "./", ""),
     ],
 )
-def test_where_the_mirror_says_what_it_carries(url: str, suite: str, release: str) -> None:
-    assert said("__base_release_url", base_mirror_url=url, base_mirror_suite=suite) == release
+def test_where_a_source_says_what_it_carries(url: str, suite: str, release: str) -> None:
+    [source] = said("__base_sources", **MIRROR | {"base_mirror_url": url, "base_mirror_suite": suite})
+    assert source["index"] == release
 
 
 @pytest.mark.parametrize("user", ["", "carol@", "carol:s3cret@", "carol:s3@cret@"])
-def test_note_of_a_mirror_that_cannot_be_asked_holds_no_password(user: str) -> None:
-    url = f"https://{user}mirror.example.com:8080/a@b"
-    answer = {"status": -1, "msg": f"Request failed: {url}/InRelease"}
+def test_note_of_a_source_that_cannot_be_asked_holds_no_password(user: str) -> None:
+    url = f"https://{user}mirror.example.com:8080/a@b/InRelease"
+    answer = {"status": -1, "msg": f"Request failed: {url}", "item": {"index": url}}
     note = (
         "https://mirror.example.com:8080/a@b/InRelease: Request failed: https://mirror.example.com:8080/a@b/InRelease"
     )
     words = "the package lists on the node may be older than the mirror"
-    assert (
-        said("__base_release_unasked", base_mirror_url=url, base_mirror_suite="/", __base_release=answer)
-        == f"{note}: {words}"
-    )
+    assert said("__base_unasked", __base_indexes={"results": [answer]}) == [f"{note}: {words}"]
+    assert said("__base_unasked", __base_indexes=asked({"status": 200})) == []
 
 
 @pytest.mark.parametrize(("system", "wanted"), [(VARS, {}), (EL, {"openmpi-bin": "openmpi", "gnupg": "gnupg2"})])
@@ -90,5 +100,6 @@ def test_base_packages_have_the_names_of_the_system(system: dict[str, Any], want
 
 
 def test_rhels_index_is_repomd() -> None:
-    known = {"base_mirror_url": "http://mirror.example/rhel9", "base_mirror_suite": "./", **EL}
-    assert said("__base_release_url", **known) == "http://mirror.example/rhel9/repodata/repomd.xml"
+    [source] = said("__base_sources", **EL, **MIRROR | {"base_mirror_url": "http://mirror.example/rhel9"})
+    assert source["index"] == "http://mirror.example/rhel9/repodata/repomd.xml"
+    assert source["keyring"] == "/etc/pki/rpm-gpg/RPM-GPG-KEY-rackready"

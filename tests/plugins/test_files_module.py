@@ -66,9 +66,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
     spec.loader.exec_module(module)
     (tmp_path / "tmp").mkdir()
 
-    def call(*, check: bool = False, folders: tuple[str, ...] = (), **files: str) -> dict[str, Any]:
+    def call(*, check: bool = False, folders: tuple[str, ...] = (), sweep: str = "", **files: str) -> dict[str, Any]:
         wishes = [{"path": str(tmp_path / name), "content": content, "mode": "0640"} for name, content in files.items()]
-        params = {"folders": [str(tmp_path / name) for name in folders], "files": wishes}
+        params: dict[str, Any] = {"folders": [str(tmp_path / name) for name in folders], "files": wishes}
+        params["sweep"] = [str(tmp_path / sweep)] if sweep else []
         monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, tmp_path / "tmp", check_mode=check))
         with pytest.raises(Ended) as ended:
             module.main()
@@ -114,6 +115,19 @@ def test_the_difference_is_typed_and_by_hash(run: Callable[..., dict[str, Any]],
         ("one", "file", one, two),
         ("two", "file", two, "absent"),
     ]
+
+
+def test_a_file_that_is_not_wanted_any_more_is_removed(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(**{"k-one": "1\n", "k-two": "2\n", "other": "3\n"})
+    said = run(check=True, sweep="k-*", **{"k-one": "1\n"})
+    assert (said["changed"], said["written"]) == (True, [str(tmp_path / "k-two")])
+    assert [(item["expected"], item["actual"]) for item in said["drift"]] == [
+        ("absent", "sha256 53c234e5e8472b6a, mode 0640")
+    ]
+    assert (tmp_path / "k-two").exists(), "a dry run removes nothing"
+    run(sweep="k-*", **{"k-one": "1\n"})
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["k-one", "other"]
+    assert run(sweep="k-*", **{"k-one": "1\n"})["changed"] is False
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:

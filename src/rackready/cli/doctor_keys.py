@@ -12,6 +12,7 @@ from typing import Any
 
 from rackready.cli.doctor_scene import Answer, Scene, output
 from rackready.design.database import read_server
+from rackready.design.repositories import key_problems
 from rackready.design.secrets import reveal
 from rackready.model.base import Model, SecretRef
 from rackready.model.outcome import Outcome
@@ -85,10 +86,24 @@ def _file_problem(what: str, path: Path) -> str:
 
 
 def mirror_key(scene: Scene) -> Answer:
-    """Check that the package mirror's public key exists and has not expired."""
+    """Check that the public keys of the package sources exist, are the declared ones and have not expired."""
     if scene.site is None:
         return Outcome.SKIP, "the site file cannot be used"
-    key = scene.site.software.mirror.key
+    software = scene.site.software
+    wrong = key_problems(scene.site, [node.name for node in scene.site.nodes()])
+    if wrong:
+        return Outcome.FAIL, "\n".join([*wrong, *_made_later(scene)])
+    places = [*([software.mirror.key] if software.mirror else []), *(item.key for item in software.repositories)]
+    keys = list(dict.fromkeys(places))
+    answers = [_key(scene, key) for key in keys]
+    worst = next((outcome for outcome in (Outcome.FAIL, Outcome.SKIP) for one, _ in answers if one is outcome), None)
+    if worst is None:
+        texts = [text if len(keys) == 1 else f"{key}: {text}" for key, (_, text) in zip(keys, answers, strict=True)]
+        return Outcome.PASS, "\n".join(texts)
+    return worst, "\n".join(dict.fromkeys(text for one, text in answers if one is worst))
+
+
+def _key(scene: Scene, key: Path) -> Answer:
     if not key.exists():
         text = f"{key} - Expected: the mirror's public key Actual: none. Put it there (ASCII armoured)."
         return Outcome.FAIL, "\n".join([text, *_made_later(scene)])

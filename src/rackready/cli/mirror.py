@@ -60,6 +60,10 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
             help="OpenPGP secret key without passphrase that signs the mirror; default: a key of its own, made once.",
         ),
     ] = None,
+    version_set: Annotated[
+        str | None,
+        typer.Option("--set", help="Version set of the mirror, for a site with several (software.groups)."),
+    ] = None,
     check: Check = False,
     verify: Verify = False,
     output: Output = Format.TEXT,
@@ -72,9 +76,10 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     nothing. Exit: 0 the mirror is good, 2 refused or not built; the old mirror stays as it is.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.design.software_of import only  # noqa: PLC0415
 
     paths = env_paths(env)
-    site = load_site(env, root=paths.root)
+    site = only(load_site(env, root=paths.root), version_set)
     folder = _absolute(out) or paths.state / _FOLDER
     if verify:
         if check or archive is not None:
@@ -150,13 +155,15 @@ def _verify(site: Site, paths: EnvPaths, folder: Path, kernels: tuple[str, ...],
     wanted = plan(site, paths, kernels or tuple(manifest.get("kernels", ())), build=False)
     wanted = replace(wanted, upstreams=())
     require(("dnf", "gpg") if wanted.is_rpm else ("apt-get", "gpg"))
-    key = site.software.mirror.key
+    key = _trusted_key(site, str(manifest["signed_by"]))
     with tempfile.TemporaryDirectory(prefix="rr-mirror-") as name:
-        files = verify.verify(folder, wanted, Path(name) / "check", key if key.is_file() else None)
+        files = verify.verify(folder, wanted, Path(name) / "check", key if key and key.is_file() else None)
     if output is Format.JSON:
         print_json({"out": folder, "good": True, "files": files, "signed_by": manifest["signed_by"]})
         return
-    trusted = key if key.is_file() else f"its own {verify.KEY}: {key} is not there, so compare the fingerprint"
+    where = key or "a key of the site with this fingerprint"
+    absent = f"its own {verify.KEY}: {where} is not there, so compare the fingerprint"
+    trusted = key if key and key.is_file() else absent
     console.print(f"{folder}: good. {files} files, signed by {manifest['signed_by']} (checked with {trusted})")
 
 
@@ -176,18 +183,32 @@ def _notes(site: Site, order: Order, built: Built, *, check: bool) -> list[str]:
         notes.append("Container images are listed in the manifest and not fetched. Copy them to your registry.")
     if not check and not _trusted(site, built):
         notes.append(
-            f"Nodes trust {site.software.mirror.key} (software.mirror.key), which is not the key of this mirror. Copy "
+            f"Nodes trust {_trusted_keys(site)}, which is not the key of this mirror. Copy "
             f"{order.out}/mirror.asc there before nodes use it."
         )
     return notes
+
+
+def _trusted_key(site: Site, signed_by: str) -> Path | None:
+    """Return the key file that nodes trust a mirror with: the one mirror's, or that of the repository with the key."""
+    if site.software.mirror is not None:
+        return site.software.mirror.key
+    return next((item.key for item in site.software.repositories if item.fingerprint == signed_by), None)
+
+
+def _trusted_keys(site: Site) -> str:
+    if site.software.mirror is not None:
+        return f"{site.software.mirror.key} (software.mirror.key)"
+    return f"{', '.join(str(item.key) for item in site.software.repositories)} (software.repositories)"
 
 
 def _trusted(site: Site, built: Built) -> bool:
     from rackready.drivers.mirror import keys  # noqa: PLC0415
     from rackready.drivers.mirror.tools import MirrorError  # noqa: PLC0415
 
+    key = _trusted_key(site, built.signed_by)
     try:
-        return built.signed_by in keys.fingerprints(site.software.mirror.key)
+        return key is not None and built.signed_by in keys.fingerprints(key)
     except MirrorError:
         return False
 

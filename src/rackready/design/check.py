@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_figures import check_figures
-from rackready.design.check_gates import check_gates, today
+from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
@@ -16,6 +16,7 @@ from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
+from rackready.design.check_software import check_software
 from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -101,7 +102,7 @@ def _profiles(subject: Subject) -> list[Flaw]:
     site = subject.site
     out: list[Flaw] = []
 
-    catalogue = {family: loader.known(family) for family in ("software", "gate_sets", "platform", "switch")}
+    catalogue = {family: loader.known(family) for family in ("gate_sets", "platform", "switch")}
 
     def known(family: str, wanted: str, loc: Loc) -> bool:
         ids = catalogue[family]
@@ -116,7 +117,6 @@ def _profiles(subject: Subject) -> list[Flaw]:
             )
         return wanted in ids
 
-    known("software", site.software.set, ("software", "set"))
     known("gate_sets", site.gates.set, ("gates", "set"))
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
@@ -154,56 +154,12 @@ def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
     return out
 
 
-def _driver(subject: Subject) -> list[Flaw]:
-    site = subject.site
-    if site.software.set not in loader.known("software"):
-        return []
-    software = loader.software(site.software.set)
-    branch = site.software.driver_branch or software.default_branch
-    out: list[Flaw] = []
-    loc, of_set = ("software", "driver_branch"), (("software", "set"),)
-    platforms = {node.platform for node in site.nodes()} & set(loader.known("platform"))
-    for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
-        profile = loader.gpu(gpu)
-        last = profile.max_driver_branch
-        if branch < profile.min_driver_branch or (last is not None and branch > last):
-            span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
-            out.append(
-                Flaw(
-                    loc,
-                    f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.",
-                    f"Use another branch of {software.id}.",
-                    of_set,
-                )
-            )
-    if not out and branch not in software.driver:
-        have = ", ".join(str(item) for item in sorted(software.driver))
-        out.append(
-            Flaw(
-                loc,
-                f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
-                "Choose one of these branches, or another set.",
-                of_set,
-            )
-        )
-    if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
-        out.append(
-            Flaw(
-                loc,
-                f"branch {branch} is past its end of life - "
-                f"Expected: a branch with support Actual: support ended {end}.",
-                "Choose another branch or another set.",
-            )
-        )
-    return out
-
-
 _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     _names,
     _addresses,
     _profiles,
     _upstreams,
-    _driver,
+    check_software,
     check_gates,
     check_units,
     check_places,

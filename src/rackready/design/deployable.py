@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.design.fabric_software import fabric_software
-from rackready.design.facts import driver_set
+from rackready.design.facts import driver_branch, driver_set
 from rackready.design.names import listed
+from rackready.design.repositories import key_problems
+from rackready.design.software_of import software_site
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
 from rackready.profiles import loader
@@ -29,6 +31,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     reasons = [
         *_fabric(site),
         *_software(site, nodes),
+        *key_problems(site, list(nodes)),
         *_kinds(site, nodes),
         *unpublished,
         *_unknown(site, nodes, command),
@@ -60,9 +63,9 @@ def _fabric(site: Site) -> list[str]:
 
 
 def _software(site: Site, nodes: Sequence[str]) -> list[str]:
-    chosen, driver = loader.software(site.software.set), driver_set(site)
     out = []
-    for platform in sorted({site.node(name).platform for name in nodes}):
+    for platform, set_, own in sorted(_stacks(site, nodes), key=lambda stack: stack[:2]):
+        chosen, driver = loader.software(set_), driver_set(own)
         lacks = fabric_software(chosen, driver, loader.platform(platform)).lacks
         if lacks:
             out.append(
@@ -71,6 +74,15 @@ def _software(site: Site, nodes: Sequence[str]) -> list[str]:
                 f"(profiles/software/) with {' and '.join(lacks)}."
             )
     return out
+
+
+def _stacks(site: Site, nodes: Sequence[str]) -> list[tuple[str, str, Site]]:
+    """Return each (server model, version set) of these nodes once, with the site as such a node sees it."""
+    found: dict[tuple[str, str, int], Site] = {}
+    for name in nodes:
+        own = software_site(site, name)
+        found.setdefault((site.node(name).platform, own.software.set, driver_branch(own)), own)
+    return [(platform, set_, own) for (platform, set_, _), own in found.items()]
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:

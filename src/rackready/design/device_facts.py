@@ -16,6 +16,7 @@ from rackready.design.nic_use import nic_plan
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.plan import Laid, switch_models
+from rackready.design.software_of import software_views
 from rackready.design.subnets import settings
 from rackready.design.tenants import tenants, words
 from rackready.design.topology.ports import breakout_of, port_names
@@ -74,7 +75,11 @@ def digest(facts: Facts) -> str:
 
 def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     site = plan.site
-    software = f"{site.software.set}, driver {driver_version(site)}"
+    software = {
+        name: f"{view.site.software.set}, driver {driver_version(view.site)}"
+        for view in software_views(site)
+        for name in view.nodes
+    }
     fabric = _digest_of(site.fabric.model_dump_json())
     given, owners = {own.name: own for own in plan.addresses.nodes}, tenants(site)
     for rack in site.racks:
@@ -84,7 +89,7 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
                 own = given[node.name]
                 group = {"tenant": words(owners[node.name])} if node.name in owners else {}
                 planned = _node(node, rack, own) | _networks(site, own) | _ports_used(nic_plan(site, node)) | group
-                yield key, planned | {"software": software, "fabric settings": fabric} | supply
+                yield key, planned | {"software": software[node.name], "fabric settings": fabric} | supply
 
 
 def _networks(site: Site, own: NodeAddresses) -> Facts:

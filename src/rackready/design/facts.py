@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.design.software_of import software_site
 from rackready.model.base import expand_range
 from rackready.model.baseline import Baseline
 from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
@@ -92,7 +93,7 @@ def _cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 def driver_branch(site: Site) -> int:
-    """Return the driver branch that the site asks for."""
+    """Return the driver branch of the site's version set; ``software_site`` gives the site of a node's own set."""
     return site.software.driver_branch or loader.software(site.software.set).default_branch
 
 
@@ -140,7 +141,8 @@ def node_facts(site: Site, name: str) -> NodeFacts:
                 port,
             )
         )
-    software = loader.software(site.software.set)
+    own = software_site(site, name)
+    software = loader.software(own.software.set)
     baseline = site.baselines.get(platform.id) or platform.baseline
     return NodeFacts(
         node,
@@ -149,7 +151,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         platform,
         loader.gpu(platform.gpu),
         software,
-        driver_version(site),
+        driver_version(own),
         tuple(nics),
         baseline,
     )

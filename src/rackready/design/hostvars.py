@@ -14,6 +14,8 @@ from rackready.design.check_groups import domain_nodes
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
+from rackready.design.repositories import repository_vars
+from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
 from rackready.model.profile import GpuProfile, PlatformProfile
@@ -22,15 +24,13 @@ from rackready.model.software import SoftwareProfile
 from rackready.model.supply import Figure
 from rackready.profiles import loader
 
-_SUITE_IS_PATH = "/"
-"""The suite of a flat apt repository ends in a slash and has no components."""
-
 
 def groups(site: Site) -> dict[str, dict[str, Any]]:
     """Return every inventory group: ``{name: {"hosts": [...], "vars": {...}}}``.
 
     ``nodes`` has the variables of all nodes, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>``
-    the variables of the hardware. Characters that Ansible refuses in group names become underscores.
+    the variables of the hardware, ``software_<name>`` and ``variant_<platform>_<name>`` those of nodes with another
+    version set. Characters that Ansible refuses in group names become underscores.
     """
     out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
     for rack in site.racks:
@@ -40,7 +40,18 @@ def groups(site: Site) -> dict[str, dict[str, Any]]:
             _member(out, _group("rack", rack.name), node.name)
             _member(out, _group("platform", platform.id), node.name, platform_vars(site, platform))
             _member(out, _group("gpu", platform.gpu), node.name, gpu_vars(loader.gpu(platform.gpu)))
+    _add_software_groups(site, out)
     return out
+
+
+def _add_software_groups(site: Site, out: dict[str, dict[str, Any]]) -> None:
+    """Add the groups of nodes with another version set. Their names sort last, so their values win (Ansible)."""
+    for view in software_views(site):
+        for name in view.nodes if view.group else ():
+            platform = loader.platform(site.node(name).platform)
+            _member(out, _group("software", view.group), name, software_vars(view.site))
+            variant = _group("variant", f"{platform.id}_{view.group}")
+            _member(out, variant, name, _fabric_vars(view.site, platform))
 
 
 def _group(kind: str, name: str) -> str:
@@ -54,23 +65,26 @@ def _member(out: dict[str, dict[str, Any]], group: str, host: str, variables: di
 
 
 def site_vars(site: Site) -> dict[str, Any]:
-    """Return the role variables that are the same on every node."""
-    software = loader.software(site.software.set)
-    mirror = site.software.mirror
+    """Return the role variables that are the same on every node of the site's version set."""
     return {
-        "base_mirror_url": mirror.url,
-        "base_mirror_suite": mirror.suite,
-        "base_mirror_components": [] if mirror.suite.endswith(_SUITE_IS_PATH) else list(mirror.components),
-        "base_mirror_key": str(mirror.key),
-        "base_os": software.os,
-        **_driver_vars(site, software),
-        **_library_vars(software),
-        **roce_vars(site.fabric, software),
+        **software_vars(site),
         **slurm_vars(site),
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
         "rackready_fabric": site.fabric.model_dump(mode="json"),
         "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key", "settings"}),
+    }
+
+
+def software_vars(site: Site) -> dict[str, Any]:
+    """Return the role variables that depend on the version set."""
+    software = loader.software(site.software.set)
+    return {
+        **repository_vars(site, software.os),
+        "base_os": software.os,
+        **_driver_vars(site, software),
+        **_library_vars(software),
+        **roce_vars(site.fabric, software),
     }
 
 
@@ -115,20 +129,27 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
 def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     """Return the role variables that depend on the server model."""
     kernel = platform.kernel_options
-    fabric = fabric_software(loader.software(site.software.set), driver_set(site), platform)
     return {
         "base_kernel_options": list(kernel.options) if kernel is not None else [],
         "nvidia_driver_gpus": platform.gpus,
         "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
-        "nvidia_fabricmanager_packages": fabric.manager,
-        "nvidia_fabricmanager_subnet_packages": fabric.subnet_manager,
-        "nvidia_fabricmanager_imex_packages": fabric.imex,
+        **_fabric_vars(site, platform),
         "nvidia_persistence_gpus": platform.gpus,
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,
         "nvidia_container_toolkit_gpus": platform.gpus,
         "gpu_tuning_gpus": platform.gpus,
         "slurm_node_gpus": platform.gpus,
+    }
+
+
+def _fabric_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
+    """Return the role variables that depend on both server model and version set."""
+    fabric = fabric_software(loader.software(site.software.set), driver_set(site), platform)
+    return {
+        "nvidia_fabricmanager_packages": fabric.manager,
+        "nvidia_fabricmanager_subnet_packages": fabric.subnet_manager,
+        "nvidia_fabricmanager_imex_packages": fabric.imex,
     }
 
 

@@ -9,8 +9,10 @@ from typing import Any
 from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.capacity.losses import tally
 from rackready.design.diff import PlanDifference
+from rackready.design.facts import driver_version
 from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
+from rackready.design.software_of import software_views
 
 
 def summary(
@@ -29,6 +31,7 @@ def summary(
         "racks": len(site.racks),
         "racks_with_nodes": sum(bool(rack.nodes) for rack in site.racks),
         "nodes": dict(sorted(Counter(f"{node.platform}, {node.kind}" for node in site.nodes()).items())),
+        "software": _software(plan),
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
         "fabric": _fabric(plan),
@@ -44,6 +47,19 @@ def summary(
         "notes": list(plan.notes),
         "difference": None if different is None else _difference(against, different, not_compared),
     }
+
+
+def _software(plan: Plan) -> list[dict[str, Any]]:
+    """Return every version set of the site with its driver and its nodes."""
+    return [
+        {
+            "group": view.group,
+            "set": view.site.software.set,
+            "driver": driver_version(view.site),
+            "nodes": list(view.nodes),
+        }
+        for view in software_views(plan.site)
+    ]
 
 
 def _switches(plan: Plan) -> dict[str, dict[str, int]]:

@@ -17,6 +17,7 @@ from rackready.profiles import loader
 
 SYSTEMS = {
     "debian12": ("Debian", "12", "Debian"),
+    "debian13": ("Debian", "13", "Debian"),
     "ubuntu2204": ("Ubuntu", "22", "Debian"),
     "ubuntu2404": ("Ubuntu", "24", "Debian"),
     "el9": ("Rocky", "9", "RedHat"),

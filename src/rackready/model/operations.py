@@ -31,6 +31,10 @@ def _fingerprint(value: object) -> object:
     return value.replace(" ", "").upper() if isinstance(value, str) else value
 
 
+Fingerprint = Annotated[str, BeforeValidator(_fingerprint), StringConstraints(pattern=r"^([0-9A-F]{40}|[0-9A-F]{64})$")]
+"""Fingerprint of an OpenPGP key: 40 or 64 hexadecimal digits."""
+
+
 class Mirror(Model):
     """A signed apt or rpm repository with the vendor's packages: NVIDIA's own or a local mirror."""
 
@@ -54,14 +58,54 @@ class Upstream(Model):
     )
     components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
     key: PathLine = Field(description="file with the repository's OpenPGP public key, on the controller")
-    fingerprint: Annotated[str, BeforeValidator(_fingerprint)] = Field(
-        pattern=r"^([0-9A-F]{40}|[0-9A-F]{64})$",
+    fingerprint: Fingerprint = Field(
         description="fingerprint of that key, as its owner publishes it: 40 or 64 hexadecimal digits",
     )
     signed_index: bool = Field(
         default=False,
         description="rpm: the index (repomd.xml) is signed as well, and its signature is checked; packages always are",
     )
+
+
+class Repository(Model):
+    """One of several signed repositories that nodes use. Each is trusted for its own key only."""
+
+    name: Name = Field(description="name of the source on nodes (rackready-<name>) and in messages, e.g. cuda")
+    kind: Literal["apt", "rpm"] = Field(description="package manager that reads it")
+    systems: list[Word] = Field(
+        default_factory=list,
+        description="systems of version sets that use it, e.g. ubuntu2404; empty: all with this package manager",
+    )
+    url: Annotated[str, AfterValidator(_without_credentials)] = Field(
+        pattern=r"^(https?|file)://\S+$", description="base URL of the repository, as nodes reach it"
+    )
+    suite: Word = Field("./", description="apt suite, e.g. noble; a flat repository ends in /; not used with rpm")
+    components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
+    key: PathLine = Field(description="file with the repository's OpenPGP public key and no other, on the controller")
+    fingerprint: Fingerprint = Field(
+        description="fingerprint of that key, as its owner publishes it: 40 or 64 hexadecimal digits",
+    )
+    signed_index: bool = Field(
+        default=True,
+        description="rpm: nodes also check the signature of the index (repo_gpgcheck); false where the owner does not "
+        "sign it; packages always are checked",
+    )
+
+
+class SoftwareGroup(Model):
+    """Nodes that have another version set than ``software.set``."""
+
+    name: Name = Field(description="name of the group; its Ansible group is software_<name>")
+    nodes: list[Names] = Field(min_length=1, description="nodes: names or host lists such as gpu[01-32]")
+    set: ProfileId = Field(description="id of a software profile for these nodes")
+    driver_branch: int | None = Field(
+        None, ge=450, le=999, description="driver branch, one of this set's; default: the set's own"
+    )
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the nodes, each by its name."""
+        return frozenset(name for text in self.nodes for name in expand_names(text))
 
 
 class Software(Model):
@@ -71,7 +115,14 @@ class Software(Model):
     driver_branch: int | None = Field(
         None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
     )
-    mirror: Mirror
+    groups: list[SoftwareGroup] = Field(
+        default_factory=list, description="nodes with another version set, e.g. of another operating system"
+    )
+    mirror: Mirror | None = Field(None, description="the one repository of all nodes; absent: `repositories`")
+    repositories: list[Repository] = Field(
+        default_factory=list,
+        description="several repositories, each with the fingerprint of its key, for nodes of one system or more",
+    )
     upstreams: list[Upstream] = Field(
         default_factory=list, description="repositories that `rackready mirror` copies from; nodes do not use them"
     )

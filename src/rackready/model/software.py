@@ -103,3 +103,12 @@ class SoftwareProfile(Model):
             if driver.version == version:
                 return driver
         raise KeyError(version)
+
+
+class Unpublished(Model):
+    """A version set that cannot exist, because the vendor does not publish its packages."""
+
+    id: ProfileId = Field(description="id that the set would have")
+    reason: str = Field(description="what is not published; it ends a sentence")
+    instead: str = Field(description="what an operator can do")
+    source: str

@@ -58,8 +58,8 @@ def _signature(out: str, root: Path) -> NodeProblem | None:
     if match is None:
         return None
     step = (
-        f"{_WORDS[match[1]]}: renew it on the mirror, put its public key at the path in the site file's "
-        "software.mirror.key, and run again."
+        f"{_WORDS[match[1]]}: renew it on the mirror, put its public key where software.mirror or "
+        "software.repositories of the site file says, and run again."
     )
     return NodeProblem("package lists signed by the mirror's key", match[0], step)
 
@@ -98,7 +98,7 @@ def _absent(out: str, root: Path) -> NodeProblem | None:
 def _unreachable(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNREACHABLE.search(out)
-    step = "Check that the mirror is up and that software.mirror.url of the site file is right, then run again."
+    step = "Check that the mirror is up and that its url in the site file is right, then run again."
     return match and NodeProblem("the package mirror answers", match[1], step)
 
 

@@ -18,8 +18,8 @@ from .locks import lock_holder, pid_in, wait_until_free
 from .packages import Manager, Snapshot, Wish
 from .rpm_version import is_lower, parts
 
-REPOSITORY = "rackready"
-"""Id of rackready's own repository."""
+REPOSITORY = "rackready*"
+"""Ids of rackready's own repositories, as a glob of dnf."""
 _QUERY = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
 _OFFERED = "%{name}\\t%{epoch}:%{version}-%{release}"
 _LOCK_CONFIG = "etc/dnf/plugins/versionlock.conf"
@@ -265,7 +265,7 @@ class Dnf(Manager):
         )
 
     def update(self) -> None:
-        """Fetch the metadata of rackready's own repository only. Raises NodeProblem."""
+        """Fetch the metadata of rackready's own repositories only. Raises NodeProblem."""
         self._do(["dnf", "-q", "-y", "makecache", "--refresh", "--repo", REPOSITORY])
 
     def _do(self, argv: list[str]) -> str:

@@ -47,8 +47,8 @@ def _signature(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _KEY.search(out)
     step = (
-        "Sign the packages on the mirror, put the public key that signed them at the path in the site file's "
-        "software.mirror.key, and run again."
+        "Sign the packages on the mirror, put the public key that signed them where software.mirror or "
+        "software.repositories of the site file says, and run again."
     )
     return match and NodeProblem("packages signed by the mirror's key", match[0], step)
 
@@ -102,7 +102,7 @@ def _absent(out: str, root: Path) -> NodeProblem | None:
 def _unreachable(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNREACHABLE.search(out)
-    step = "Check that the mirror is up and that software.mirror.url of the site file is right, then run again."
+    step = "Check that the mirror is up and that its url in the site file is right, then run again."
     return match and NodeProblem("the package mirror answers", match[0], step)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .command import NodeProblem
@@ -30,6 +31,16 @@ def text(path: Path) -> str | None:
 def item(path: str, expected: str, actual: str) -> dict[str, str]:
     """Return the typed difference of a path."""
     return {"kind": "file", "name": path, "expected": expected, "actual": actual}
+
+
+def swept(patterns: Iterable[str], files: Iterable[Mapping[str, str]], *, dry: bool) -> list[dict[str, str]]:
+    """Remove what matches a pattern and is not the ``path`` of a file, unless ``dry``; return it as differences."""
+    wanted = {str(wish["path"]) for wish in files}
+    found = sorted(path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/")))
+    left = [item(str(path), "absent", state(path)) for path in found if str(path) not in wanted and path.is_file()]
+    for one in left if not dry else ():
+        Path(one["name"]).unlink()
+    return left
 
 
 def in_the_way(place: Path) -> NodeProblem:

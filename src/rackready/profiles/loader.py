@@ -20,7 +20,7 @@ from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
-from rackready.model.software import SoftwareProfile
+from rackready.model.software import SoftwareProfile, Unpublished
 from rackready.model.xid import XidCatalogue
 from rackready.profiles.scope import Scoped, current
 
@@ -191,6 +191,13 @@ def switch(wanted: str) -> SwitchProfile:
 def software(wanted: str) -> SoftwareProfile:
     """Return a version set; raises UnknownProfileError."""
     return _load("software", wanted, SoftwareProfile)
+
+
+@cache
+def unpublished(wanted: str) -> Unpublished | None:
+    """Return why a version set cannot exist, or None if nothing is known of it."""
+    files = dict(_yaml(resources.files(__package__).joinpath("unpublished")))
+    return _read(f"profiles/unpublished/{wanted}.yml", files[wanted], Unpublished) if wanted in files else None
 
 
 @cache

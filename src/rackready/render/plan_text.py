@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rackready.design.capacity.parts import least
-from rackready.design.names import block
+from rackready.design.names import block, listed
 
 SHOWN = 20
 """Most lines of one list; the text states how many more there are."""
@@ -26,6 +26,8 @@ def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
 def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each line of figures."""
     yield "nodes", f"{_counted(document['nodes'])} in {_of_racks(document['racks_with_nodes'], document['racks'])}"
+    if len(document["software"]) > 1:
+        yield "software", "; ".join(_set(view) for view in document["software"])
     if document["devices"]:
         yield "devices", _counted(document["devices"])
     for tier, models in document["switches"].items():
@@ -54,6 +56,10 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def problem_text(problem: Mapping[str, str]) -> str:
     """Return one problem as a line."""
     return f"{problem['path']}: {problem['message']} {problem['hint']}".strip().removeprefix(": ")
+
+
+def _set(view: Mapping[str, Any]) -> str:
+    return f"{view['set']} (driver {view['driver']}) on {listed(view['nodes'])}"
 
 
 def _of_racks(held: int, racks: int) -> str:

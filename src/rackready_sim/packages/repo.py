@@ -1,9 +1,10 @@
-"""Build the signed package repository of the simulated mirror."""
+"""Build the signed package repositories of the simulated mirror."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rackready.design.facts import driver_version
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
-from rackready_sim.packages import deb, driver_rhel, kernel, recipes, repo_rpm
+from rackready_sim.packages import deb, driver_rhel, kernel, repo_rpm
+from rackready_sim.packages.contents import Content, contents
 
 _DATE = "Thu, 02 Jan 2025 00:00:00 UTC"
 _STAMP = ".built"
@@ -29,25 +30,38 @@ class MirrorBuildError(RackreadyError):
 
 
 def build_repo(site: Site, out: Path, *, key_days: int = 730) -> None:
-    """Build the repository for the site's software set below ``out``, unless it exists from the same recipes.
+    """Build the repositories of the site below ``out``, each unless it exists from the same recipes.
 
-    ``out`` gets the packages, their index (Packages, Release and InRelease, or repodata/) and the public key
-    ``mirror.asc``; the secret key stays beside ``out``. A negative ``key_days`` makes a signing key that has expired.
-    Raises MirrorBuildError.
+    A site with one mirror gets it in ``out``, a site with several repositories gets each in a folder of its name. A
+    repository has its packages, their index (Packages, Release and InRelease, or repodata/), the public key
+    ``mirror.asc`` and its fingerprint ``mirror.fpr``; secret keys stay beside ``out``. A negative ``key_days`` makes a
+    signing key that has expired. Raises MirrorBuildError.
     """
-    wanted = f"{digest(site)} {key_days}\n"
+    wanted = contents(site)
+    for content in wanted:
+        _build(content, out / content.name, out.parent, key_days)
+    names = {content.name for content in wanted}
+    for folder in out.iterdir() if "" not in names else ():
+        if folder.name not in names:
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+
+
+def _build(content: Content, out: Path, keys: Path, key_days: int) -> None:
+    """Build one repository in ``out``; its secret key is below ``keys``."""
+    wanted = f"{digest(content)} {key_days}\n"
     stamp = out / _STAMP
-    software = loader.software(site.software.set)
-    rhel = recipes.is_rhel(software)
-    index = out / ("repodata/repomd.xml" if rhel else "InRelease")
+    index = out / ("repodata/repomd.xml" if content.rpm else "InRelease")
     if stamp.exists() and stamp.read_text() == wanted and index.exists():
         return
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    packages = recipes.packages(software, driver_version(site))
-    with _signing_key(out, key_days, "rsa3072" if rhel else "ed25519") as home:
-        if rhel:
+    packages = content.packages()
+    algorithm = "rsa3072" if content.rpm else "ed25519"
+    secret = keys / f"{content.name}-{_KEY_FILE}" if content.name else _secret(keys, algorithm)
+    with _signing_key(out, key_days, algorithm, secret) as home:
+        if content.rpm:
             repo_rpm.build(packages, driver_rhel.MODULE, driver_rhel.streams(packages), out, home)
+            _gpg(str(home), "--armor", "--detach-sign", "--output", f"{index}.asc", str(index))
         else:
             _write_apt(packages, out)
             _sign(out, home, key_days)
@@ -61,15 +75,16 @@ def _write_apt(packages: list[deb.Deb], out: Path) -> None:
     (out / "Release").write_text(_release(out))
 
 
-def digest(site: Site) -> str:
+def digest(content: Content) -> str:
     """Return a digest of the recipes and their inputs from the site."""
     total = hashlib.sha256()
     for folder in (_HERE, _HERE.parent / "nvml", _HERE.parent / "programs"):
         for path in sorted(item for item in folder.rglob("*") if item.suffix in {".py", ".c", ".h"}):
             total.update(path.relative_to(_HERE.parent).as_posix().encode())
             total.update(path.read_bytes())
-    total.update(loader.software(site.software.set).model_dump_json().encode())
-    total.update(driver_version(site).encode())
+    for name, driver in content.sets:
+        total.update(f"{loader.software(name).model_dump_json()} {driver}".encode())
+    total.update(content.part.encode())
     total.update(kernel.release().encode())
     return total.hexdigest()
 
@@ -85,20 +100,27 @@ def _release(out: Path) -> str:
 
 
 @contextmanager
-def _signing_key(out: Path, key_days: int, algorithm: str) -> Iterator[Path]:
-    """Yield a GnuPG home with the key of this rack, which is created once; its public key is written to ``out``.
+def _signing_key(out: Path, key_days: int, algorithm: str, secret: Path | None = None) -> Iterator[Path]:
+    """Yield a GnuPG home with the key of a repository, which is created once; its public key is written to ``out``.
 
     It is a short temporary folder, because the agent's socket path has a length limit.
     """
-    secret = out.parent / f"{algorithm}-{_KEY_FILE}" if algorithm != "ed25519" else out.parent / _KEY_FILE
+    secret = secret or _secret(out.parent, algorithm)
     with tempfile.TemporaryDirectory(prefix="rr-gpg-") as home:
         try:
             fresh = not secret.exists() or key_days < 0
             _make_key(home, secret, key_days, algorithm) if fresh else _gpg(home, "--import", str(secret))
             _gpg(home, "--armor", "--export", "--output", str(out / "mirror.asc"))
+            listing = _gpg(home, "--list-keys", "--with-colons").decode()
+            (out / "mirror.fpr").write_text(re.findall(r"^fpr:(?:[^:]*:){8}([0-9A-F]+):", listing, re.MULTILINE)[0])
             yield Path(home)
         finally:
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+
+
+def _secret(folder: Path, algorithm: str) -> Path:
+    """Return the place of the secret key of a site's one mirror."""
+    return folder / (_KEY_FILE if algorithm == "ed25519" else f"{algorithm}-{_KEY_FILE}")
 
 
 def _sign(out: Path, home: Path, key_days: int) -> None:

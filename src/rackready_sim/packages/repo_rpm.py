@@ -45,6 +45,8 @@ def build(packages: list[Deb], module: str, streams: dict[str, list[str]], out: 
         )
         for stream, artifacts in sorted(streams.items())
     )
+    if not streams:
+        return
     modules = out / "modules.yaml"
     modules.write_text(listed, encoding="utf-8")
     run(["modifyrepo_c", "--mdtype=modules", str(modules), str(out / "repodata")], timeout_s=60.0)

@@ -18,6 +18,7 @@ from rackready.cli.doctor import exit_code
 from rackready.cli.doctor_keys import judge_key
 from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.design.site import load_site
+from rackready.drivers.mirror import keys
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
@@ -38,8 +39,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "inventories/lab").mkdir(parents=True)
     (tmp_path / ".rackready").mkdir(mode=0o700)
     shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
-    refs, keys = doctor_keys._secret_places(load_site("lab", root=tmp_path))
-    for path in [*(ref.file for ref in refs), *keys]:
+    refs, private = doctor_keys._secret_places(load_site("lab", root=tmp_path))
+    for path in [*(ref.file for ref in refs), *private]:
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(SECRET, encoding="utf-8")
@@ -151,6 +152,26 @@ def test_mirror_key_as_gpg_prints_it(
     key.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
     subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
     assert words in doctor_keys.mirror_key(scene(project))[1]
+
+
+@pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
+def test_each_repository_has_the_declared_key(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    key = tmp_path_factory.mktemp("keys") / "cuda.asc"
+    with keys.home() as place:
+        argv = place.argv("--quick-generate-key", "cuda", "ed25519", "sign", "never")
+        subprocess.run(argv, check=True, capture_output=True)
+        place.export(key, armored=True)
+    path = project / "inventories/lab/site.yml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del document["software"]["mirror"]
+    entry = {"kind": "apt", "url": "http://m.example", "key": str(key)}
+    for declared, outcome in ((keys.fingerprints(key)[0], Outcome.PASS), ("1" * 40, Outcome.FAIL)):
+        names = ("cuda", "toolkit")
+        document["software"]["repositories"] = [entry | {"name": name, "fingerprint": declared} for name in names]
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        found, text = doctor_keys.mirror_key(scene(project))
+        assert found is outcome, text
+        assert text.count("Expected: the key ") == (2 if outcome is Outcome.FAIL else 0)
 
 
 def test_full_disk_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ class Node:
         return Done(code, out)
 
     def makecache(self, words: list[str]) -> str:
-        assert words == ["--refresh", "--repo", "rackready"]
+        assert words == ["--refresh", "--repo", "rackready*"]
         self.metadata = MIRROR
         return ""
 
@@ -151,7 +151,7 @@ def test_exact_version_is_fetched_installed_and_locked(dnf: Dnf, node: Node) -> 
     change = dnf.ensure(WISH, "install", 1, "a")
     assert change.changed == {"nvidia-driver-cuda": ("absent", f"{OLD} held")}
     assert node.ran == [
-        "makecache --refresh --repo rackready",
+        "makecache --refresh --repo rackready*",
         f"install nvidia-driver-cuda-{OLD}",
         f"versionlock add --raw {LOCK}",
     ]
@@ -179,7 +179,7 @@ def test_check_mode_reports_what_would_change_and_does_nothing(dnf: Dnf, node: N
 def test_stream_is_enabled_first(dnf: Dnf, node: Node) -> None:
     wish = dataclasses.replace(WISH, streams=["nvidia-driver:580-open"])
     dnf.ensure(wish, "install", 1, "a")
-    assert node.ran[:2] == ["makecache --refresh --repo rackready", "module enable nvidia-driver:580-open"]
+    assert node.ran[:2] == ["makecache --refresh --repo rackready*", "module enable nvidia-driver:580-open"]
     assert dnf.ensure(wish, "install", 1, "a").changed == {}
 
 

@@ -46,7 +46,7 @@ def test_packages_streams_and_locks_come_back_without_consent(dnf: Dnf, node: No
     assert node.ran == [
         f"versionlock delete nvidia-driver-cuda-{NEW}.*",
         "module reset nvidia-driver",
-        "makecache --refresh --repo rackready",
+        "makecache --refresh --repo rackready*",
         "module enable nvidia-driver:580-open",
         f"install --allowerasing nvidia-driver-cuda-{OLD}",
         "remove --noautoremove nvidia-new-part",

@@ -219,7 +219,7 @@ def test_a_rollback_that_fails_as_well_says_so_and_the_next_run_completes_it_fir
         f"disk: {NEW}. {NEW} failed: wanted kernel module nvidia {NEW} loads, found modprobe: ERROR: could not insert "
         "'nvidia': No such device. Check `dmesg` on the node; a reboot may be needed. The rollback failed: wanted the "
         "package mirror answers, found Could not connect to m:8080. Check that the mirror is up and that "
-        "software.mirror.url of the site file is right, then run again. The next run tries the rollback again first."
+        "its url in the site file is right, then run again. The next run tries the rollback again first."
     )
     machine.broken = {}
     again = change(machine, tmp_path)

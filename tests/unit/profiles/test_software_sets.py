@@ -12,7 +12,7 @@ import yaml
 from jinja2 import Environment
 from pydantic import ValidationError
 
-from rackready.design import check
+from rackready.design import check_software
 from rackready.design.hostvars import platform_vars, site_vars
 from rackready.design.site import parse_site
 from rackready.model.problems import SiteInvalidError
@@ -167,7 +167,7 @@ def test_a_driver_is_found_by_its_version_alone() -> None:
 
 
 def test_a_branch_past_its_end_of_life_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "today", lambda: date(2028, 7, 1))
+    monkeypatch.setattr(check_software, "today", lambda: date(2028, 7, 1))
     with pytest.raises(SiteInvalidError) as caught:
         site_of("hgx-r580-ubuntu2404")
     assert [str(problem) for problem in caught.value.problems] == [
@@ -179,13 +179,36 @@ def test_a_branch_past_its_end_of_life_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_branch_in_the_last_month_of_its_support_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "today", lambda: date(2028, 6, 30))
+    monkeypatch.setattr(check_software, "today", lambda: date(2028, 6, 30))
     assert site_of("hgx-r580-ubuntu2404").software.set == "hgx-r580-ubuntu2404"
 
 
 def test_an_unknown_set_names_those_that_exist() -> None:
     with pytest.raises(SiteInvalidError, match=", ".join(SETS)):
         site_of("hgx-r580-ubuntu2604")
+
+
+def test_a_set_that_nvidia_does_not_publish_is_refused_with_the_reason() -> None:
+    with pytest.raises(SiteInvalidError) as caught:
+        site_of("hgx-r580-debian13")
+    [problem] = caught.value.problems
+    assert str(problem) == (
+        "software.set: version set hgx-r580-debian13 - Expected: published packages Actual: NVIDIA's repository for "
+        "Debian 13 begins with driver branch 590, and Debian 13 refuses the key of the repository for Debian 12. "
+        "Install Debian 12 or Ubuntu 24.04 on these nodes, or add a set of your own with a branch from 590 on beside "
+        "site.yml (profiles/software/)."
+    )
+
+
+def test_every_unpublished_set_names_its_source_and_is_no_packaged_set() -> None:
+    folder = Path(loader.__file__).parent / "unpublished"
+    for path in sorted(folder.glob("*.yml")):
+        why = loader.unpublished(path.stem)
+        assert why is not None
+        assert why.id == path.stem
+        assert why.source
+        assert path.stem not in SETS
+    assert loader.unpublished("hgx-r580-debian12") is None
 
 
 FACTS = [  # as Ansible reports them: distribution, distribution_version, distribution_major_version

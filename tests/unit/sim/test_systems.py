@@ -127,6 +127,13 @@ def test_a_debian_node_is_the_image_as_it_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_debian_13_node_says_so(tmp_path: Path) -> None:
+    systems.install(systems.SYSTEMS["debian13"], tmp_path)
+    release = dict(re.findall(r'^(\w+)="?(.*?)"?$', (tmp_path / "usr/lib/os-release").read_text(), re.MULTILINE))
+    assert (release["ID"], release["VERSION_ID"], release["VERSION_CODENAME"]) == ("debian", "13", "trixie")
+    assert (tmp_path / "etc/debian_version").read_text() == "13.1\n"
+
+
 def test_a_system_that_is_not_simulated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     site = site_of("hgx-r580-ubuntu2404")
     other = loader.software("hgx-r580-ubuntu2404").model_copy(update={"os": "sles15"})
@@ -134,8 +141,8 @@ def test_a_system_that_is_not_simulated_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SimError) as caught:
         systems.of_site(site)
     assert str(caught.value) == (
-        "operating system of hgx-r580-ubuntu2404 - Expected: one of debian12, el9, ubuntu2204, ubuntu2404 Actual: "
-        "sles15. "
+        "operating system of hgx-r580-ubuntu2404 - Expected: one of debian12, debian13, el9, ubuntu2204, ubuntu2404 "
+        "Actual: sles15. "
         "Choose a version set of one of these systems (software.set)."
     )
 

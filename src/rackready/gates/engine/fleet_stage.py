@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rackready.design.software_of import software_site
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.engine.recorder import recorded_inputs
 from rackready.gates.engine.stage_state import StageState
@@ -132,7 +133,7 @@ def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[st
         sorted(set(found.nic_firmware)),
         found.driver,
         found.kernel,
-        site.software.set,
+        software_site(site, found.node).software.set,
         size,
     ]
     return json.dumps(parts, sort_keys=True)

@@ -30,7 +30,9 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
 
 def _needed(site: Site) -> tuple[str, ...]:
     """Return the hosts that the site refers to by name; an address needs no name server."""
-    hosts = [urlsplit(site.software.mirror.url).hostname or ""]
+    mirror = site.software.mirror
+    urls = [*([mirror.url] if mirror is not None else []), *(item.url for item in site.software.repositories)]
+    hosts = [urlsplit(url).hostname or "" for url in urls]
     hosts += [str(site.handover.controller)] if isinstance(site.handover, SlurmHandover) else []
     return tuple(dict.fromkeys(host for host in hosts if host and not _is_address(host)))
 
