@@ -29,6 +29,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     reasons = [
         *_fabric(site),
         *_software(site, nodes),
+        *_nic_stack(site),
         *_kinds(site, nodes),
         *unpublished,
         *_unknown(site, nodes, command),
@@ -71,6 +72,17 @@ def _software(site: Site, nodes: Sequence[str]) -> list[str]:
                 f"(profiles/software/) with {' and '.join(lacks)}."
             )
     return out
+
+
+def _nic_stack(site: Site) -> list[str]:
+    chosen = loader.software(site.software.set)
+    if site.software.nic_stack == "inbox" or chosen.doca_ofed is not None:
+        return []
+    return [
+        f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
+        f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add your own set "
+        "beside site.yml (profiles/software/) with doca_ofed and its source."
+    ]
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:

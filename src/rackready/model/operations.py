@@ -71,6 +71,10 @@ class Software(Model):
     driver_branch: int | None = Field(
         None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
     )
+    nic_stack: Literal["inbox", "doca"] = Field(
+        "inbox",
+        description="drivers and libraries of the network cards; inbox: the operating system's own, doca: DOCA-OFED",
+    )
     mirror: Mirror
     upstreams: list[Upstream] = Field(
         default_factory=list, description="repositories that `rackready mirror` copies from; nodes do not use them"
