@@ -79,9 +79,11 @@ def _nic_stack(site: Site) -> list[str]:
     if site.software.nic_stack == "inbox" or chosen.doca_ofed is not None:
         return []
     return [
-        f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
-        f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add your own set "
-        "beside site.yml (profiles/software/) with doca_ofed and its source."
+        (
+            f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
+            f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set of yours "
+            "beside site.yml (profiles/software/) with doca_ofed and its source."
+        )
     ]
 
 

@@ -18,7 +18,7 @@ _ATS = {"ATS_ENABLED": 0}
 
 def nic_stack_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
     """Return the variables of role nic_stack that are the same on every node."""
-    doca = software.doca_ofed
+    doca = software.doca_ofed if site.software.nic_stack == "doca" else None
     return {
         "nic_stack_kind": site.software.nic_stack,
         "nic_stack_system": software.os,
