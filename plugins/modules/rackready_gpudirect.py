@@ -37,7 +37,7 @@ def main() -> None:
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     drift = [
-        {"kind": "module", "name": "nvidia_peermem", "expected": "loaded, now and at boot", "actual": item}
+        {"kind": "kernel", "name": "nvidia_peermem", "expected": "loaded, now and at boot", "actual": item}
         for item in found
     ]
     diff = {"before": "".join(f"{item}\n" for item in found), "after": ""}

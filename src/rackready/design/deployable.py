@@ -81,7 +81,7 @@ def _nic_stack(site: Site) -> list[str]:
     return [
         (
             f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
-            f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set of yours "
+            f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set "
             "beside site.yml (profiles/software/) with doca_ofed and its source."
         )
     ]
