@@ -13,7 +13,7 @@ from rackready.gates.formats import perftest
 from rackready.gates.judging.judge import Judge
 
 PORT = 18515
-_CLASS = r"""
+CLASS = r"""
 [ -e "/sys/class/infiniband/$device/tc/1/traffic_class" ] || set -- "--tclass=$tclass" "$@"
 """
 """OFED's driver gives all programs of a port its traffic class; with the kernel's own driver each program says it."""
@@ -39,7 +39,7 @@ done
 [ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
 set -- -x "$gid" "$@"
 """
-    + _CLASS
+    + CLASS
     + _BESIDE_NIC
 )
 _PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
