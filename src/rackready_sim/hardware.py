@@ -223,6 +223,7 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "mac": mac,
         "guid": guid,
         "fw": _NIC_FIRMWARE,
+        "nv": {"LINK_TYPE_P1": 2},
         "board": _NIC_BOARD,
         "rate_gbps": nic.rate,
         "link": "up",

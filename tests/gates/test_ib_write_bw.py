@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rackready.gates.base import Run
 from rackready.gates.engine.registry import gate
+from rackready.gates.fabric import perftest_run
 from rackready.gates.fabric.rdma_port import LAYERS, payload_rate
 from rackready.gates.host.reading import AGAIN
 from rackready.model.outcome import Outcome, Verdict
@@ -456,6 +459,23 @@ def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
     )
     known = rack(2)
     assert "--use_cuda=0" not in gate(HOST).plan(known, list(known.nodes))[0].commands[3].argv
+
+
+@pytest.mark.parametrize(("offers", "words"), [(False, "--tclass=106 -F"), (True, "-F")])
+def test_the_traffic_class_is_said_where_the_driver_has_none_for_all(
+    tmp_path: Path, words: str, *, offers: bool
+) -> None:
+    known = rack(2)
+    argv = gate(GATE).plan(known, list(known.nodes))[0].commands[3].argv
+    assert argv[:4] == ("bash", "-c", perftest_run.WITH_GID, "ib_write_bw")
+    assert argv[6] == "106"
+    if offers:
+        (tmp_path / "mlx5_0/tc/1").mkdir(parents=True)
+        (tmp_path / "mlx5_0/tc/1/traffic_class").touch()
+    part = perftest_run.CLASS.replace("/sys/class/infiniband", str(tmp_path))
+    script = f'device=mlx5_0 tclass=106; set -- -F\n{part}\necho "$@"'
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said == f"{words}\n"
 
 
 def test_gpu_memory_goes_by_dma_buf_or_by_peer_memory() -> None:

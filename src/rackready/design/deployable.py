@@ -32,6 +32,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
         *_fabric(site),
         *_software(site, nodes),
         *key_problems(site, list(nodes)),
+        *_nic_stack(site, nodes),
         *_kinds(site, nodes),
         *unpublished,
         *_unknown(site, nodes, command),
@@ -83,6 +84,21 @@ def _stacks(site: Site, nodes: Sequence[str]) -> list[tuple[str, str, Site]]:
         own = software_site(site, name)
         found.setdefault((site.node(name).platform, own.software.set, driver_branch(own)), own)
     return [(platform, set_, own) for (platform, set_, _), own in found.items()]
+
+
+def _nic_stack(site: Site, nodes: Sequence[str]) -> list[str]:
+    if site.software.nic_stack == "inbox":
+        return []
+    sets = (loader.software(id_) for id_ in sorted({set_ for _, set_, _ in _stacks(site, nodes)}))
+    return [
+        (
+            f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
+            f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set "
+            "beside site.yml (profiles/software/) with doca_ofed and its source."
+        )
+        for chosen in sets
+        if chosen.doca_ofed is None
+    ]
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from rackready.design.check_groups import domain_nodes
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
+from rackready.design.nic_stack import needs_umad, nic_cards, nic_stack_vars
 from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.software_of import software_views
@@ -83,7 +84,8 @@ def software_vars(site: Site) -> dict[str, Any]:
         **repository_vars(site, software.os),
         "base_os": software.os,
         **_driver_vars(site, software),
-        **_library_vars(software),
+        **_library_vars(site, software),
+        **nic_stack_vars(site, software),
         **roce_vars(site.fabric, software),
     }
 
@@ -111,7 +113,9 @@ def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
     }
 
 
-def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
+def _library_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
+    # DOCA-OFED brings the mft of its own kernel modules (Azure/azhpc-images @8e9d055f, install_nvidiagpudriver.sh).
+    mft = {"mft": software.mft} if site.software.nic_stack == "inbox" else {}
     return {
         "cuda_toolkit_packages": dict(software.cuda_packages),
         "nvidia_container_toolkit_version": software.container_toolkit,
@@ -121,7 +125,7 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
             software.nccl_package: software.nccl,
             "nccl-tests": software.nccl_tests,
             "perftest": software.perftest,
-            "mft": software.mft,
+            **mft,
         },
     }
 
@@ -131,6 +135,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     kernel = platform.kernel_options
     return {
         "base_kernel_options": list(kernel.options) if kernel is not None else [],
+        "nic_stack_ib_umad": needs_umad(site, platform),
         "nvidia_driver_gpus": platform.gpus,
         "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
@@ -179,6 +184,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_platform": facts.platform.id,
         "rackready_gpu": facts.gpu.id,
         "rackready_gpus": facts.platform.gpus,
+        "nic_stack_cards": nic_cards(site, facts),
         "host_roce_interfaces": roce_interfaces(facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),

@@ -118,6 +118,10 @@ class Software(Model):
     groups: list[SoftwareGroup] = Field(
         default_factory=list, description="nodes with another version set, e.g. of another operating system"
     )
+    nic_stack: Literal["inbox", "doca"] = Field(
+        "inbox",
+        description="drivers and libraries of the network cards; inbox: the operating system's own, doca: DOCA-OFED",
+    )
     mirror: Mirror | None = Field(None, description="the one repository of all nodes; absent: `repositories`")
     repositories: list[Repository] = Field(
         default_factory=list,

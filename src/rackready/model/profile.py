@@ -197,6 +197,15 @@ class KernelOptions(Model):
     source: str = Field(min_length=5)
 
 
+class NicParameters(Model):
+    """Non-volatile parameters of a server's compute NICs, by mlxconfig's names."""
+
+    values: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")], int] = Field(
+        min_length=1, description="parameter to its number, e.g. MAX_ACC_OUT_READ: 44"
+    )
+    source: str = Field(min_length=5)
+
+
 class PlatformProfile(Model):
     """One server model."""
 
@@ -264,6 +273,10 @@ class PlatformProfile(Model):
     )
     kernel_options: KernelOptions | None = Field(
         None, description="options of the kernel command line; null: none (role base adds none)"
+    )
+
+    nic_parameters: NicParameters | None = Field(
+        None, description="parameters of the compute NICs beside link type and ATS; null: none (role nic_stack)"
     )
 
     @property

@@ -57,6 +57,16 @@ class DriverSet(Model):
         return self
 
 
+class DocaSet(Model):
+    """DOCA-OFED for one operating system: NVIDIA's own drivers and libraries of network cards."""
+
+    version: str = Field(pattern=r"^\d+\.\d+\.\d+$", description="version of DOCA, e.g. 3.2.3")
+    packages: dict[str, str] = Field(
+        min_length=1, description='package to version, "" for the one that the mirror has; installed and held'
+    )
+    source: str = Field(min_length=5)
+
+
 class SoftwareProfile(Model):
     """A set of versions known to work together. Package versions are full, installed exactly and held."""
 
@@ -85,6 +95,9 @@ class SoftwareProfile(Model):
         "empty: the set does not install it",
     )
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
+    doca_ofed: DocaSet | None = Field(
+        None, description="DOCA-OFED, for software.nic_stack: doca; null: no source names its packages for this system"
+    )
     source: str
 
     @model_validator(mode="after")

@@ -1,8 +1,9 @@
 """Print why this node needs a reboot, with the id of its present boot, as one JSON document.
 
-Sent to the node's python3 on standard input. Roles declare in /var/lib/rackready/boot.d what a boot must end with
-(``options`` of the kernel command line, modules that are ``unloaded``); a kernel that is held and newer than the
-running one is found by itself. Everything is observed, nothing is remembered: after the reboot the list is empty.
+Sent to the node's python3 on standard input. Roles declare in /var/lib/rackready/boot.d what a boot must end with:
+``options`` of the kernel command line, modules that are ``unloaded`` or ``fresh``, parameters of network cards under
+``nic``. A kernel that is held and newer than the running one is found by itself. Everything is observed, nothing is
+remembered: after the reboot the list is empty.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ FORMAT = "rackready/reboot-reasons/v1"
 DECLARED = "/var/lib/rackready/boot.d"
 _ROW = 3
 """Columns that dpkg-query is asked for."""
+_VALUES = 4
+"""Columns of mlxconfig's table: name, default, current, next boot."""
 
 
 def main(root: str = "/") -> int:
     """Print the document; always exit 0: what could not be read is in it."""
-    reasons = [*options(root), *modules(root), *newer_kernel(root)]
+    reasons = [*options(root), *modules(root), *stale_modules(root), *cards(root), *newer_kernel(root)]
     document: dict[str, Any] = {
         "format": FORMAT,
         "boot_id": read(f"{root}/proc/sys/kernel/random/boot_id"),
@@ -59,6 +62,43 @@ def modules(root: str) -> list[dict[str, str]]:
     return [reason("module-loaded", f"kernel module {name} not loaded", "loaded") for name in unwanted]
 
 
+def stale_modules(root: str) -> list[dict[str, str]]:
+    """Return the modules that are loaded in another build than the one on disk (modinfo(8), field srcversion)."""
+    found = []
+    for name in declared(root, "fresh"):
+        loaded = read(f"{root}/sys/module/{name}/srcversion")
+        built = run(["modinfo", "-F", "srcversion", name]).strip()
+        if loaded and built and loaded != built:
+            found.append(reason("module-stale", f"kernel module {name} of build {built}", loaded))
+    return found
+
+
+def cards(root: str) -> list[dict[str, str]]:
+    """Return the parameters of network cards that wait for a boot: written (Next Boot), and not in force (Current).
+
+    Columns: Mellanox/mstflint, mlxconfig/mlxcfg_ui.cpp.
+    """
+    found = []
+    for pci, name, value in declared_cards(root):
+        argv = ["-d", pci, "-e", "query", name]
+        text = run(["mlxconfig", *argv]) or run(["mstconfig", *argv])
+        rows = [line.replace("*", " ").split() for line in text.splitlines()]
+        current = [row[-2] for row in rows if len(row) == _VALUES and row[0] == name]
+        if current and not current[0].endswith(f"({value})") and current[0] != str(value):
+            found.append(reason("nic-parameter", f"{name}={value} in force on the network card {pci}", current[0]))
+    return found
+
+
+def declared_cards(root: str) -> list[tuple[str, str, int]]:
+    """Return PCI address, parameter and value of all that roles declared under nic."""
+    found = []
+    for document in documents(root):
+        values = document.get("nic")
+        for pci, wanted in sorted(values.items()) if isinstance(values, dict) else []:
+            found += [(pci, name, value) for name, value in sorted(wanted.items())]
+    return found
+
+
 def newer_kernel(root: str) -> list[dict[str, str]]:
     """Return the newest held kernel of the running one's flavour, if it is newer than that and in /boot."""
     running = os.uname().release
@@ -92,13 +132,20 @@ def newer(one: str, other: str) -> bool:
 def declared(root: str, key: str) -> list[str]:
     """Return what all roles declared under a key, each once."""
     found: list[str] = []
+    for document in documents(root):
+        found += [value for value in document.get(key) or [] if isinstance(value, str) and value not in found]
+    return found
+
+
+def documents(root: str) -> list[dict[str, Any]]:
+    """Return what each role declared."""
+    found = []
     for path in sorted(glob.glob(f"{root}{DECLARED}/*.json")):  # noqa: PTH207
         try:
             document: Any = json.loads(read(path))
         except ValueError:  # torn by a power cut: the role writes it again
             continue
-        values = document.get(key) if isinstance(document, dict) else None
-        found += [value for value in values or [] if isinstance(value, str) and value not in found]
+        found += [document] if isinstance(document, dict) else []
     return found
 
 

@@ -87,7 +87,7 @@ class Roce:
         out = self._do("modprobe", "rdma_cm")
         out += self._do("cma_roce_mode", "-d", self.device, "-p", "1", "-m", "2")
         out += self._do("cma_roce_tos", "-d", self.device, "-t", tos)
-        return out + self._write(self._class_path(), tos)
+        return out + (self._write(self._class_path(), tos) if self._offers_class() else [])
 
     def _congestion(self) -> list[str]:
         out: list[str] = []
@@ -131,9 +131,10 @@ class Roce:
             "PFC priorities": (_numbers(self._wanted_pfc()), _numbers(state["pfc"])),
             "RoCE version of rdma_cm": ("v2", str(state["cm_mode"])),
             "ToS of rdma_cm": (str(self.config["tos"]), str(state["cm_tos"])),
-            "ToS of verbs": (str(self.config["tos"]), str(state["traffic_class"])),
             "global pause": ("off", "on" if state["pause"] else "off"),
         }
+        if self._offers_class():
+            wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():
             wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
         for path, value in self._congestion_wanted().items():
@@ -163,7 +164,7 @@ class Roce:
             "pause": "on" in self._pause().values(),
             "cm_mode": "v2" if "v2" in mode.lower() else "v1" if "v1" in mode.lower() else "unknown",
             "cm_tos": _number(tos),
-            "traffic_class": _number(self._read(self._class_path())),
+            "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
         }
 
     def _qos(self) -> dict[str, Any]:
@@ -196,6 +197,13 @@ class Roce:
 
     def _inbox(self) -> Path:
         return self._root / "sys/kernel/debug/mlx5" / str(self.config["pci"]) / "cc_params"
+
+    def _offers_class(self) -> bool:
+        """Return whether the driver has a traffic class for all of a port's programs.
+
+        OFED's has. With the kernel's own driver each program sets it: NCCL by NCCL_IB_TC, perftest by --tclass.
+        """
+        return self._class_path().exists()
 
     def _class_path(self) -> Path:
         return self._root / "sys/class/infiniband" / self.device / "tc/1/traffic_class"

@@ -43,6 +43,18 @@ def _traffic_class(state: State, nic: int) -> None:
     part(state, "nics", nic, "rail")["traffic_class_ignored"] = True
 
 
+def _link_type(state: State, nic: int) -> None:
+    part(state, "nics", nic, "rail")["nv"]["LINK_TYPE_P1"] = 1
+
+
+def _reset_refused(state: State, nic: int) -> None:
+    part(state, "nics", nic, "rail")["reset_refused"] = True
+
+
+def _locked(state: State, nic: int) -> None:
+    part(state, "nics", nic, "rail")["nv_locked"] = True
+
+
 def _no_cnp(state: State, nic: int) -> None:
     part(state, "nics", nic, "rail")["cnp_off"] = True
 
@@ -156,6 +168,9 @@ FAULTS = (
         _INCAST,
     ),
     Fault("nic-no-cnp", "fabric", "a NIC sends no congestion notifications for marked packets", _no_cnp, NIC, _INCAST),
+    Fault("nic-link-type", "nic", "a NIC works as InfiniBand, as it left the factory", _link_type, NIC),
+    Fault("nic-reset-refused", "nic", "a NIC refuses a reset: only a boot brings new parameters", _reset_refused, NIC),
+    Fault("nic-parameters-locked", "nic", "a NIC keeps its parameters, whatever is written", _locked, NIC),
     Fault("rail-idle", "fabric", "NCCL lists a NIC of a rail and sends nothing over it", _rail_idle, NIC, _RING),
     Fault(
         "rail-unseen",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready_sim.nvml.build import collective
 from rackready_sim.packages.deb import Deb
+from rackready_sim.packages.kernel import RHEL_VERSION
 from rackready_sim.packages.scripts import ldconfig, service
 from rackready_sim.programs.build import launcher
 
@@ -43,6 +44,8 @@ TRUNK_LINK_FAILURE_MODE=0
 NVSWITCH_FAILURE_MODE=0
 ABORT_CUDA_JOBS_ON_FM_EXIT=1
 """
+_RDMA = "44.0-2"
+"""Version of rdma-core in Debian 12."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
 
 
@@ -99,8 +102,30 @@ def nccl_packages(nccl: str, tests: str, name: str = "libnccl2") -> list[Deb]:
     ]
 
 
-def nic_packages(perftest: str, doca: str) -> list[Deb]:
-    """Return RDMA performance tests built with CUDA, and the NIC tools."""
+def rdma_packages(*, rpm: bool) -> list[Deb]:
+    """Return the operating system's RDMA libraries: names and version of Debian 12, names of the RHEL family."""
+    if rpm:
+        return [
+            Deb(name, RHEL_VERSION, "RDMA core userspace", {}, _readme(name)) for name in ("rdma-core", "libibverbs")
+        ]
+    return [
+        Deb(name, _RDMA, summary, {}, _readme(name))
+        for name, summary in (
+            ("rdma-core", "RDMA core userspace infrastructure and documentation"),
+            ("ibverbs-providers", "User space provider drivers for libibverbs"),
+        )
+    ]
+
+
+def _readme(name: str) -> dict[str, bytes | str]:
+    return {f"/usr/share/doc/{name}/README": f"{name}\n"}
+
+
+def nic_packages(perftest: str, doca: str, profile: str = "") -> list[Deb]:
+    """Return RDMA performance tests built with CUDA, and the NIC tools.
+
+    ``profile``: version of the package doca-ofed; empty: the mirror has none.
+    """
     tests: dict[str, bytes | str] = {
         f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]')
         for name in ("ib_write_bw", "ib_write_lat", "ib_read_lat")
@@ -120,11 +145,5 @@ def nic_packages(perftest: str, doca: str) -> list[Deb]:
             "perftest", perftest, "InfiniBand verbs performance tests, with GPUDirect", {"Replaces": "perftest"}, tests
         ),
         Deb("mlnx-tools", doca, "tools for NVIDIA network adapters", {"Depends": "python3"}, tools),
-        Deb(
-            "doca-ofed",
-            doca,
-            "DOCA-OFED profile",
-            {"Depends": f"mlnx-tools (= {doca}), perftest"},
-            {"/usr/share/doc/doca-ofed/README": "metapackage\n"},
-        ),
+        *([Deb("doca-ofed", profile, "DOCA-OFED profile", {}, _readme("doca-ofed"))] if profile else []),
     ]

@@ -74,4 +74,9 @@ def _tools(versions: dict[str, str]) -> list[Deb]:
 
 
 def _mft(version: str) -> Deb:
-    return Deb("mft", version, "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")})
+    tools: dict[str, bytes | str] = {
+        "/usr/bin/mlxlink": launcher("host.mlxlink"),
+        "/usr/bin/mlxconfig": launcher("nic.mlxconfig"),
+        "/usr/bin/mlxfwreset": launcher("nic.fwreset"),
+    }
+    return Deb("mft", version, "NVIDIA firmware tools", {}, tools)

@@ -43,7 +43,9 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     found += monitoring.container_packages(software.container_toolkit)
     found += fabric.nccl_packages(software.nccl, software.nccl_tests, software.nccl_package)
     found += host.host_packages_rhel(software.mft) if rhel else host.host_packages(software.mft)
-    return found + fabric.nic_packages(software.perftest, software.doca)
+    found += fabric.rdma_packages(rpm=rhel)
+    profile = f"{software.doca_ofed.version}-1" if software.doca_ofed is not None else ""
+    return found + fabric.nic_packages(software.perftest, software.doca, profile)
 
 
 def _suffix(packages: dict[str, str], version: str) -> str:

@@ -203,6 +203,18 @@ def test_what_the_site_declares_may_be_set_to_that_value_alone(node: Node) -> No
     assert said(found)[0][2:] == ("NCCL_IB_HCA=mlx5_1, as the site declares", "NCCL_IB_HCA=mlx5")
 
 
+def test_the_traffic_class_of_the_site_s_own_fabric_is_declared_and_no_other_is(node: Node) -> None:
+    """Role host_roce writes it, where the driver has no traffic class for all programs."""
+    node.put("/etc/nccl.conf", "NCCL_IB_TC=106")
+    assert judge(node, ENVIRONMENT).outcome is Outcome.PASS
+    node.put("/etc/nccl.conf", "NCCL_IB_TC=96")
+    found = said(judge(node, ENVIRONMENT))
+    assert found[0][2:] == ("NCCL_IB_TC=106, as the site declares", "NCCL_IB_TC=96")
+    known = facts("node01")
+    infiniband = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
+    assert judge(node, ENVIRONMENT, known=infiniband).outcome is Outcome.FAIL
+
+
 def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:
     found = judge(
         node,

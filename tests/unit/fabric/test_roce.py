@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -195,6 +196,17 @@ def test_a_reading_asks_each_program_once_and_judges_what_it_says(nic: Nic) -> N
         "ip",
         "mlnx_qos",
     ]
+
+
+def test_a_driver_without_a_class_for_all_programs_is_no_problem(tmp_path: Path) -> None:
+    """The kernel's own driver: NCCL and perftest are given theirs."""
+    nic = Nic(tmp_path)
+    shutil.rmtree(tmp_path / "sys/class/infiniband/mlx5_0/tc")
+    assert "ToS of verbs" not in {problem["what"] for problem in _roce(nic).problems()}
+    assert _roce(nic).apply() == []
+    assert _roce(nic).problems() == []
+    assert _roce(nic).state()["traffic_class"] is None
+    assert not (tmp_path / "sys/class/infiniband/mlx5_0/tc").exists()
 
 
 def test_what_is_refused_is_said(nic: Nic) -> None:

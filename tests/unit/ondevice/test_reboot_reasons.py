@@ -63,6 +63,47 @@ def test_an_option_that_the_kernel_was_not_given(node: Path, capsys: pytest.Capt
     )
 
 
+def card(monkeypatch: pytest.MonkeyPatch, current: str, *, tool: str = "mlxconfig") -> list[list[str]]:
+    asked: list[list[str]] = []
+    table = (
+        "Configurations:                              Default         Current         Next Boot\n"
+        f"*        LINK_TYPE_P1                        IB(1)           {current:<16}ETH(2)\n"
+    )
+
+    def run(argv: list[str]) -> str:
+        asked.append(argv)
+        return {"lsmod": "Module  Size  Used by\n", tool: table}.get(argv[0], "")
+
+    monkeypatch.setattr(script, "run", run)
+    return asked
+
+
+@pytest.mark.parametrize("tool", ["mlxconfig", "mstconfig"])
+def test_a_parameter_of_a_network_card_waits_for_a_boot(
+    node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    (node / "var/lib/rackready/boot.d/nic_stack.json").write_text('{"nic": {"0000:18:00.0": {"LINK_TYPE_P1": 2}}}')
+    asked = card(monkeypatch, "IB(1)", tool=tool)
+    wanted = "LINK_TYPE_P1=2 in force on the network card 0000:18:00.0"
+    assert reasons(node, capsys) == (Reason("nic-parameter", wanted, "IB(1)"),)
+    assert [tool, "-d", "0000:18:00.0", "-e", "query", "LINK_TYPE_P1"] in asked
+    card(monkeypatch, "ETH(2)", tool=tool)
+    assert reasons(node, capsys) == ()
+
+
+def test_a_module_of_another_build_is_loaded(
+    node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node / "var/lib/rackready/boot.d/nic_stack_doca.json").write_text('{"fresh": ["mlx5_core"]}')
+    (node / "sys/module/mlx5_core").mkdir(parents=True)
+    (node / "sys/module/mlx5_core/srcversion").write_text("AAAA\n")
+    answers = {"lsmod": "Module\n", "modinfo": "BBBB\n"}
+    monkeypatch.setattr(script, "run", lambda argv: answers.get(argv[0], ""))
+    assert reasons(node, capsys) == (Reason("module-stale", "kernel module mlx5_core of build BBBB", "AAAA"),)
+    answers["modinfo"] = "AAAA\n"
+    assert reasons(node, capsys) == ()
+
+
 def test_nouveau_is_loaded(node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, modules="nouveau 2433024 0\n")
     assert reasons(node, capsys) == (Reason("module-loaded", "kernel module nouveau not loaded", "loaded"),)

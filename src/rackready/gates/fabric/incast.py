@@ -16,7 +16,7 @@ from rackready.gates.fabric import ib_write_bw_findings, incast_ends, perftest_c
 from rackready.gates.fabric import incast_findings as kinds
 from rackready.gates.fabric.incast_counters import judge_nic, judge_switches
 from rackready.gates.fabric.perftest_call import judge_call
-from rackready.gates.fabric.perftest_run import ENV, PORT, WITH_GID, client_output, gid_text, nic_of
+from rackready.gates.fabric.perftest_run import ENV, PORT, client_output, nic_of, roce_argv
 from rackready.gates.fabric.rdma_port import judge_gids
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
@@ -113,7 +113,7 @@ class Incast(Gate):
         commands = list(self._readings(facts, [receiver, *others], rail, "before", 0))
         for number, node in enumerate(others):
             near, port = nic_of(facts, node, rail), str(PORT + 200 + number)
-            serve, write = self._argv(into, port), (*self._argv(near, port), into.address)
+            serve, write = self._argv(facts, into, port), (*self._argv(facts, near, port), into.address)
             commands.append(
                 Command(f"server-{node}", receiver, serve, 240, env=ENV, stage=1, role="server", ready_port=int(port))
             )
@@ -123,9 +123,9 @@ class Incast(Gate):
         target = f"rail{rail} into {receiver}"
         return Run(target, target, (receiver, *others), tuple(commands), frozenset((receiver, *others)), about=about)
 
-    def _argv(self, nic: NicFacts, port: str) -> tuple[str, ...]:
+    def _argv(self, facts: GateFacts, nic: NicFacts, port: str) -> tuple[str, ...]:
         what = ("-p", port, "-s", str(self.inputs.size), "-D", str(self.inputs.seconds), "-F", "--report_gbits")
-        return ("bash", "-c", WITH_GID, "ib_write_bw", nic.rdma_device, gid_text(nic.address), *what)
+        return (*roce_argv(facts, "ib_write_bw", nic), *what)
 
     @staticmethod
     def _readings(facts: GateFacts, nodes: Sequence[str], rail: int, when: str, stage: int) -> Iterator[Command]:

@@ -6,12 +6,17 @@ import re
 from ipaddress import IPv4Address
 
 from rackready.design.facts import NicFacts
+from rackready.design.qos import qos_facts
 from rackready.gates.base import GateFacts, Output, trouble
 from rackready.gates.fabric import ib_write_bw_findings as kinds
 from rackready.gates.formats import perftest
 from rackready.gates.judging.judge import Judge
 
 PORT = 18515
+CLASS = r"""
+[ -e "/sys/class/infiniband/$device/tc/1/traffic_class" ] || set -- "--tclass=$tclass" "$@"
+"""
+"""OFED's driver gives all programs of a port its traffic class; with the kernel's own driver each program says it."""
 _BESIDE_NIC = r"""
 near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
 taskset -c "$near" true 2>/dev/null || near=
@@ -23,7 +28,7 @@ Benchmarks"; azurehpc-health-checks starts it under numactl)."""
 _WITH_LID = f"device=$1; shift{_BESIDE_NIC}"
 WITH_GID = (
     r"""
-device=$1 want=$2; shift 2
+device=$1 want=$2 tclass=$3; shift 3
 base=/sys/class/infiniband/$device/ports/1
 gid= old=
 for file in "$base"/gid_attrs/types/*; do
@@ -37,6 +42,7 @@ if [ -z "$gid" ]; then
 fi
 set -- -x "$gid" "$@"
 """
+    + CLASS
     + _BESIDE_NIC
 )
 _PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
@@ -67,7 +73,13 @@ def program_argv(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
     """
     if facts.fabric.kind == "infiniband":
         return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
-    return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
+    return roce_argv(facts, name, nic)
+
+
+def roce_argv(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
+    """Return the command of a perftest program on a NIC of a RoCE fabric, in the fabric's traffic class."""
+    tclass = str(qos_facts(facts.fabric.qos).tos)
+    return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address), tclass)
 
 
 def server_address(facts: GateFacts, node: str, nic: NicFacts) -> str:

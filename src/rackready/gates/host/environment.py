@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.design.qos import qos_facts
 from rackready.gates import base
+from rackready.gates.base import GateFacts, Outputs, Run
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
+from rackready.gates.host.reading import AGAIN, KEY, Answers, HostGate, Tool, WantedValues, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.network import Fabric
+from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
 _END = "complete"
@@ -119,21 +123,35 @@ class Environment(HostGate):
         """Return the environment of a login, sshd's settings, and every file that sets variables."""
         return WantedValues((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
 
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Read the document and judge the answers; the fabric's own traffic class for NCCL is declared."""
+        node, judge = run.nodes[0], Judge()
+        found = answers(judge, outputs.get(KEY), node, self.wanted(facts.nodes[node]), self.what)
+        if found is not None:
+            self.judge_settings(judge, facts.nodes[node], found, {**fabric_allows(facts.fabric), **self.inputs.allow})
+            if not judge.errors and not judge.fails:
+                judge.measured.add(node)
+        return judge.verdict(node)
+
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Judge a node without what its fabric allows."""
+        self.judge_settings(judge, facts, found, self.inputs.allow)
+
+    def judge_settings(self, judge: Judge, facts: NodeFacts, found: Answers, allow: Mapping[str, str]) -> None:
         """Fail for every setting that is not declared, once each, with the file that sets it."""
         node = facts.node.name
         session, sshd, changed = (_complete_list(judge, found, tool) for tool in (SESSION, SSHD, PACKAGED))
         if session is None or sshd is None or changed is None:
             return
-        settings = [item for item in self._files(found, changed) if self.inputs.allow.get(item.name) != item.value]
+        settings = [item for item in self._files(found, changed) if allow.get(item.name) != item.value]
         named = {item.name for item in settings}
         live = (
             Setting("environment of a login", name, value) for name, value in _variables(session) if name not in named
         )
-        settings += [item for item in live if self.inputs.allow.get(item.name) != item.value]
+        settings += [item for item in live if allow.get(item.name) != item.value]
         judge.judged += 1
         for item in settings:
-            declared = self.inputs.allow.get(item.name)
+            declared = allow.get(item.name)
             expected = (
                 f"{item.name}={declared}, as the site declares"
                 if declared is not None
@@ -183,6 +201,11 @@ def _complete_list(judge: Judge, found: Answers, tool: Tool) -> str | None:
         judge.error(found.node, LIST_CUT_OFF, f"a list that ends with {_END}", last[:60] or "nothing", key=tool.key)
         return None
     return "\n".join(lines)
+
+
+def fabric_allows(fabric: Fabric) -> dict[str, str]:
+    """Return the traffic class that role host_roce writes for NCCL, where the driver has none for all programs."""
+    return {"NCCL_IB_TC": str(qos_facts(fabric.qos).tos)} if fabric.kind == "roce" else {}
 
 
 def changes(name: str) -> bool:

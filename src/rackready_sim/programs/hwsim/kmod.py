@@ -55,6 +55,11 @@ def module_version(name: str) -> str | None:
     return fields.get("version")
 
 
+def has_ofed() -> bool:
+    """Return whether OFED's RDMA driver is built for this kernel, in the kernel's own place."""
+    return paths.module_file("mlx5_core").exists()
+
+
 def load(name: str) -> str:
     """Load a module and its dependencies; return an error text, empty on success."""
     name = canonical(name)
@@ -64,14 +69,9 @@ def load(name: str) -> str:
         _mark(name, "")
         return ""
     version = module_version(name)
-    if version is None:
-        return f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{paths.kernel()}"
-    for other in _NEEDS[name]:
-        error = load(other)
-        if error:
-            return error
-    if name == "nvidia" and _blocked(version):
-        return "modprobe: ERROR: could not insert 'nvidia': No such device"
+    error = _refusal(name, version)
+    if error or version is None:
+        return error
     _mark(name, version)
     if name == "nvidia":
         _probe(version)
@@ -79,6 +79,18 @@ def load(name: str) -> str:
         _node("nvidia-uvm", 509, 0)
         _node("nvidia-uvm-tools", 509, 1)
     return ""
+
+
+def _refusal(name: str, version: str | None) -> str:
+    """Return why a module of the vendor cannot be loaded, empty if it can; load what it needs first."""
+    if version is None:
+        return f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{paths.kernel()}"
+    if name == "nvidia_peermem" and not has_ofed():  # built empty: NVIDIA's conftest.sh found no peer memory client
+        return "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"
+    error = next((error for error in map(load, _NEEDS[name]) if error), "")
+    if not error and name == "nvidia" and _blocked(version):
+        return "modprobe: ERROR: could not insert 'nvidia': No such device"
+    return error
 
 
 def unload(name: str, program: str = "rmmod") -> str:
@@ -128,9 +140,10 @@ def _mark(name: str, version: str) -> None:
     with store.change() as runtime:
         runtime["modules"][name] = {"version": version, "open": True}
     folder = paths.at(f"/sys/module/{name}")
-    if version and paths.sys_ready():
+    if paths.sys_ready() and not folder.is_symlink():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "version").write_text(f"{version}\n")
+        if version:
+            (folder / "version").write_text(f"{version}\n")
         (folder / "refcnt").write_text("0\n")
         (folder / "initstate").write_text("live\n")
 

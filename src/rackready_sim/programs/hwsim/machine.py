@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import paths, store
+from .nic import nv
 
 State = dict[str, Any]
 
@@ -216,7 +217,7 @@ def nics() -> list[State]:
 
 def carrier(nic: State) -> bool:
     """Return whether the NIC's link is up: the cable is plugged in, and both ends are up."""
-    if nic["link"] != "up":
+    if nic["link"] != "up" or nv.is_infiniband(nic):  # the switches are Ethernet
         return False
     path = paths.at(f"/sys/class/net/{nic['netdev']}/carrier")
     try:

@@ -8,7 +8,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from . import machine, paths, store
+from . import kmod, machine, paths, store
+from .nic import nv
 
 _SPEEDS = {10: "1X QDR", 25: "1X EDR", 50: "2X EDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR", 800: "8X NDR"}
 _COUNTERS = (
@@ -59,7 +60,6 @@ def write(nic: dict[str, Any]) -> None:
     _put(port / "hw_counters", **{**dict.fromkeys(_HW_COUNTERS, "0"), "lifespan": "10"})
     _put(
         port,
-        link_layer="Ethernet",
         lid="0x0",
         sm_lid="0x0",
         lid_mask_count="0",
@@ -67,7 +67,8 @@ def write(nic: dict[str, Any]) -> None:
         cap_mask="0x04010000",
         has_smi="0",
     )
-    _put(top / "tc/1", traffic_class="")
+    if kmod.has_ofed() and not (top / "tc/1").exists():  # the kernel's own driver has no such file
+        _put(top / "tc/1", traffic_class="")
     _put(
         paths.at(f"/sys/kernel/debug/mlx5/{nic['pci']}/cc_params"),
         **{key: str(value) for key, value in _CC_PARAMS.items()},
@@ -86,6 +87,7 @@ def refresh(nic: dict[str, Any]) -> bool:
     changed = not (port / "state").exists() or (port / "state").read_text().strip() != state
     if changed:
         _put(port, state=state, phys_state="5: LinkUp" if up else "3: Disabled")
+    _put(port, link_layer="InfiniBand" if nv.is_infiniband(nic) else "Ethernet")
     _put(port, rate=f"{nic['rate_gbps']} Gb/sec ({_SPEEDS.get(nic['rate_gbps'], '4X NDR')})")
     there = gids(nic)
     gone = len(list((port / "gids").iterdir())) - len(there) if (port / "gids").exists() else 0

@@ -20,6 +20,14 @@ def test_loading_takes_the_version_on_disk_and_keeps_it(machine: Machine) -> Non
     assert "nvidia              14372864  1 nvidia_uvm" in machine.run(kmod.lsmod)[1]
 
 
+def test_peer_memory_needs_ofed_s_driver(machine: Machine) -> None:
+    machine.install()
+    refused = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n"
+    assert machine.run(kmod.modprobe, "nvidia_peermem") == (1, "", refused)
+    paths.module_file("mlx5_core").touch()
+    assert machine.run(kmod.modprobe, "nvidia_peermem")[0] == 0
+
+
 def test_a_module_in_use_stays(machine: Machine) -> None:
     machine.install()
     machine.run(kmod.modprobe, "-a", "nvidia", "nvidia_uvm")

@@ -9,7 +9,8 @@ from rackready.gates.formats import perftest as formats
 from rackready.ondevice import rdma_counters
 from rackready_sim.programs.hwsim import firmware, paths
 from rackready_sim.programs.hwsim.host import strain
-from rackready_sim.programs.hwsim.perf import perftest, ports, probe
+from rackready_sim.programs.hwsim.nic.tools import change
+from rackready_sim.programs.hwsim.perf import facts, perftest, ports, probe
 
 from .conftest import Machine
 
@@ -37,6 +38,16 @@ def both(machine: Machine, *arguments: str, name: str = "ib_write_bw") -> tuple[
     server.join(10)
     assert codes == [code]
     return code, out, err
+
+
+def test_each_program_says_its_traffic_class_where_the_driver_has_none_for_all(machine: Machine) -> None:
+    firmware.lay_out()
+    nic = machine.state["nics"][0]
+    change(nic, trust="dscp")
+    assert not paths.at("/sys/class/infiniband/mlx5_0/tc").exists()
+    assert [facts.priority(nic, tclass) for tclass in (0, 106)] == [0, 3]
+    nic["traffic_class_ignored"] = True
+    assert facts.priority(nic, 106) == 0
 
 
 def average(out: str) -> float:

@@ -56,8 +56,7 @@ def nic_facts() -> list[Facts]:
                 "mtu": min(rdmatree.path_mtu(nic["netdev"]), nic.get("path_mtu", 4096)),
                 "address": rdmatree.ipv4(nic["netdev"]),
                 "guid": nic["guid"],
-                "tc": traffic_class(nic),
-                "priority": _priority(nic, values),
+                "priority": priority(nic, traffic_class(nic)),
                 "cnp_off": nic.get("cnp_off", False),
                 "crossed": bool(nic.get("crossed")),
                 "idle": nic.get("idle", False),
@@ -69,10 +68,10 @@ def nic_facts() -> list[Facts]:
     return found
 
 
-def _priority(nic: Facts, values: Facts) -> int:
-    """Return the priority of RoCE data: from their DSCP if the NIC trusts it."""
-    dscp = 0 if nic.get("traffic_class_ignored") else traffic_class(nic) >> 2
-    return dscp >> 3 if values["trust"] == "dscp" else 0
+def priority(nic: Facts, tclass: int) -> int:
+    """Return the priority of RoCE data of a traffic class: from their DSCP if the NIC trusts it."""
+    dscp = 0 if nic.get("traffic_class_ignored") else tclass >> 2
+    return dscp >> 3 if settings(nic)["trust"] == "dscp" else 0
 
 
 def cuda_error() -> tuple[int, str]:

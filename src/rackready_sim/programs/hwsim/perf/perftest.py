@@ -14,6 +14,7 @@ import time
 from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
+from ..nic.tools import traffic_class
 from ..smi.topology import distance
 from . import facts, model, perftest_report, ports, probe, wire
 from .perftest_options import Options, parse
@@ -71,6 +72,8 @@ def _open(options: Options) -> Facts:
         "pcie_gb_s": 1e9,
         "mtu": _mtu(options, nic),
     }
+    if "tclass" in options.values and not traffic_class(raw):  # OFED's setting of the port goes first
+        end["priority"] = facts.priority(raw, int(options.values["tclass"]))
     if "cuda" in options.values:
         end.update(_cuda(options, raw))
     return {
