@@ -14,7 +14,7 @@ description:
   - C(state=ready) compares the loaded driver with the choice, and loads and keeps C(nvidia_peermem) where it is needed.
 options:
   opened: {description: whether the driver's kernel modules are the open ones, type: bool, required: true}
-  coming: {description: "for C(possible), whether this run installs an OFED driver", type: bool, default: false}
+  coming: {description: whether this run installs an OFED driver, type: bool, default: false}
   state: {description: what is wanted, type: str, choices: [possible, ready], default: ready}
 author: rackready
 """
@@ -33,7 +33,7 @@ def main() -> None:
     try:
         if module.params["state"] == "possible":
             module.exit_json(changed=False, way=node.way(opened=opened, coming=module.params["coming"]))
-        way, found = node.ensure(opened=opened, check=module.check_mode)
+        way, found = node.ensure(opened=opened, coming=module.params["coming"], check=module.check_mode)
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     drift = [

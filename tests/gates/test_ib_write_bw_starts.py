@@ -18,10 +18,10 @@ from tests.gates.test_ib_write_bw import GATE, HEALTHY, HEALTHY_BACK, UP, WROTE,
 _GID = "0000:0000:0000:0000:0000:ffff:c0a8:010b"
 
 
-@pytest.mark.parametrize("fabric", ["roce", "infiniband"])
+@pytest.mark.parametrize("fabric", ["roce", "ofed", "infiniband"])
 @pytest.mark.parametrize("told", ["one", "nothing", "others"])
 def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: str, told: str) -> None:
-    """Where they are unknown, or may not be used here, it runs on any."""
+    """Where they are unknown, or may not be used here, it runs on any. OFED's driver has the traffic class itself."""
     allowed = os.sched_getaffinity(0)
     one = min(allowed)
     port_ = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
@@ -29,13 +29,18 @@ def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: 
         (port_ / name).parent.mkdir(parents=True, exist_ok=True)
         (port_ / name).write_text(f"{said}\n")
     (port_.parents[1] / "device").mkdir()
+    if fabric == "ofed":
+        (port_.parents[1] / "tc/1").mkdir(parents=True)
+        (port_.parents[1] / "tc/1/traffic_class").write_text("106\n")
     if told != "nothing":
         (port_.parents[1] / "device/local_cpulist").write_text(f"{one if told == 'one' else 100_000}\n")
     program = tmp_path / "ib_write_bw"
     program.write_text(f"#!{sys.executable}\nimport os, sys\nprint(sorted(os.sched_getaffinity(0)), *sys.argv[1:])\n")
     program.chmod(0o755)
     known = rack(2)
-    known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric}))
+    known = replace(
+        known, fabric=known.fabric.model_copy(update={"kind": "infiniband" if fabric == "infiniband" else "roce"})
+    )
     run = gate(GATE).plan(known, list(known.nodes))[0]
     bash, option, script, _, device, *rest = next(
         command.argv for command in run.commands if command.key == "client-forth"
@@ -48,10 +53,10 @@ def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: 
         timeout=30,
     )
     where = [one] if told == "one" else sorted(allowed)
-    gid = ["-x", "3"] if fabric == "roce" else []
+    own = {"roce": ["--tclass=106", "-x", "3"], "ofed": ["-x", "3"], "infiniband": []}[fabric]
     assert done.stdout.split("] ") == [
         str(where)[:-1],
-        " ".join(["-d", "mlx5_0", *gid, *rest[1 if gid else 0 :]]) + "\n",
+        " ".join(["-d", "mlx5_0", *own, *rest[2 if own else 0 :]]) + "\n",
     ]
 
 

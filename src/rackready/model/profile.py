@@ -275,9 +275,7 @@ class PlatformProfile(Model):
         None, description="options of the kernel command line; null: none (role base adds none)"
     )
 
-    nic_parameters: NicParameters | None = Field(
-        None, description="parameters of the compute NICs beside link type and ATS; null: none (role nic_stack)"
-    )
+    nic_parameters: NicParameters | None = Field(None, description="beside link type and ATS; null: none (nic_stack)")
 
     @property
     def runs_fabric_manager(self) -> bool:

@@ -77,15 +77,20 @@ class GpuDirect:
             wanted = "open" if opened else "proprietary"
             raise NodeProblem(f"{wanted} NVIDIA modules", f"license {found or 'none'}", step)
 
-    def ensure(self, *, opened: bool, check: bool = False) -> tuple[str, list[str]]:
-        """Prepare the node's way; return it and what differed. Raises NodeProblem with the obstacle."""
-        way = self.way(opened=opened)
+    def ensure(self, *, opened: bool, coming: bool = False, check: bool = False) -> tuple[str, list[str]]:
+        """Prepare the node's way; return it and what differed. Raises NodeProblem with the obstacle.
+
+        ``coming``: an OFED driver is installed, and the next boot starts it, with the module.
+        """
+        way = self.way(opened=opened, coming=coming)
         found = self.differences(way)
         if check:
             return way, found
         self.verify(opened=opened)
         if found:
             (self.root / KEPT).write_text(f"{MODULE}\n", encoding="utf-8")
+            if not self.has_ofed():
+                return way, found
             done = self.run(["modprobe", MODULE])
             if not self._is_loaded():
                 said = (done.out.strip().splitlines() or ["no output"])[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
 from .command import Done, NodeProblem, Run, run
@@ -25,6 +26,10 @@ _ADAPTER = "0x15b3"
 _LAYERS = {1: "InfiniBand", 2: "Ethernet"}
 """Values of LINK_TYPE (mlxconfig_host.db of mstflint: IB=1, ETH=2), and the port's link layer in sysfs."""
 _LINK = "LINK_TYPE_P"
+_DEFAULT = "00000000"
+"""Destination of the default route in /proc/net/route."""
+_ESTABLISHED = "01"
+"""State of a TCP connection in /proc/net/tcp (tcp_states.h of Linux: TCP_ESTABLISHED)."""
 _BACK_S = 60.0
 """Longest wait for a card after its reset; judgement: mlxfwreset itself returns after the driver's start."""
 Wanted = dict[str, dict[str, int]]
@@ -72,6 +77,10 @@ class NicConfig:
                 found += self._write(wanted, found)
                 self._reset(found)
                 self._judge(wanted)
+            except NodeProblem:
+                if self.pending:
+                    self._declare(self.pending)
+                raise
             finally:
                 self.notes += notes
         self._declare(self.pending)
@@ -119,8 +128,8 @@ class NicConfig:
             cards.setdefault(item.pci.rpartition(".")[0], []).append(item)
         for items in cards.values():
             pci = items[0].pci
-            if self._carries_login(items):
-                self.notes.append(f"{pci}: carries the default route, so it is not reset; the next boot brings it")
+            if carried := self._carries(items):
+                self.notes.append(f"{pci}: carries {carried}, so it is not reset; the next boot brings it")
                 self.pending += items
                 continue
             done = self.run([self._tool(1), "-d", pci, "reset", "--yes"])
@@ -169,10 +178,36 @@ class NicConfig:
         self.notes.append(f"{pci}: vendor {self._text(path)}; mlxconfig works with NVIDIA's cards alone")
         return False
 
-    def _carries_login(self, items: list[Difference]) -> bool:
+    def _carries(self, items: list[Difference]) -> str:
+        """Return what the reset of a card would cut, such as this login; "" if nothing."""
+        names = {path.name for item in items for path in (self._device(item.pci) / "net").glob("*")}
         rows = [line.split() for line in self._text(self.root / "proc/net/route").splitlines()[1:]]
-        default = {row[0] for row in rows if len(row) > 1 and row[1] == "00000000"}
-        return any(path.name in default for item in items for path in (self._device(item.pci) / "net").glob("*"))
+        if any(len(row) > 1 and row[0] in names and row[1] == _DEFAULT for row in rows):
+            return "the default route"
+        own = {address for name in sorted(names) for address in self._addresses(name)}
+        return "TCP connections" if own & self._connected() else ""
+
+    def _addresses(self, netdev: str) -> list[str]:
+        """Return a port's addresses without prefix lengths (`ip -o address`: index, name, family, address)."""
+        done = self.run(["ip", "-o", "address", "show", "dev", netdev])
+        if done.returncode != 0:
+            step = "Run `ip address` on the node: a card is not reset before its addresses are known."
+            raise NodeProblem(f"the addresses of {netdev}", f"exit {done.returncode}: {_last(done)}", step)
+        rows = [line.split() for line in done.out.splitlines()]
+        return [row[3].partition("/")[0] for row in rows if len(row) > 3 and row[2] in {"inet", "inet6"}]  # noqa: PLR2004 - as above
+
+    def _connected(self) -> set[str]:
+        """Return the local addresses of TCP connections (proc_net_tcp: words of 4 bytes in the host's order)."""
+        found = set()
+        for name in ("tcp", "tcp6"):
+            for line in self._text(self.root / "proc/net" / name).splitlines()[1:]:
+                row = line.split()
+                if len(row) > 3 and row[3] == _ESTABLISHED:  # noqa: PLR2004 - sl, local, remote, st
+                    words = bytes.fromhex(row[1].partition(":")[0])
+                    raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+                    address = ip_address(raw)
+                    found.add(str(getattr(address, "ipv4_mapped", None) or address))
+        return found
 
     def _refuse_used(self, items: list[Difference]) -> None:
         """Refuse, before anything is written, a card whose RDMA device a program has open: its reset would end it."""

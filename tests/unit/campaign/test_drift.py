@@ -69,7 +69,7 @@ def item(name: str = "libnccl2", **more: Any) -> DriftItem:
 
 
 def test_the_roles_come_from_the_playbooks_of_the_phases() -> None:
-    assert roles_of(ROOT, "install")[:2] == ["base", "nvidia_driver"]
+    assert roles_of(ROOT, "install")[:2] == ["base", "nic_stack"]
     assert roles_of(ROOT, "optimize") == ["mig", "gpu_tuning"]
     assert "gpu_tuning" not in roles_of(ROOT, "install"), "there it has a condition: it is the other phase's"
     every = {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}

@@ -182,17 +182,12 @@ def test_a_command_drains_it_also_when_no_node_can_be_taken_up(scene: Scene) -> 
     site = load_site("sim", root=scene.ctx.root)
     said: list[str] = []
     request = new_request(site, env="sim", root=scene.ctx.root, kind="deploy", phases=(), nodes=(), check=True)
-    assert (
-        controller.keep_off_alone(
-            paths, request, command="rackready deploy", say=said.append, show=lambda *_: None
-        ).drained
-        == ()
-    )
+    reporter = controller.Reporter(said.append, lambda *_: None, stopped=said.append)
+    assert controller.keep_off_alone(paths, request, command="rackready deploy", reporter=reporter).drained == ()
     request = replace(request, check=False)
     with ControllerLock(paths.lock, "rackready deploy", paths.database), pytest.raises(ControllerBusyError):
-        controller.keep_off_alone(paths, request, command="rackready deploy", say=said.append, show=lambda *_: None)
+        controller.keep_off_alone(paths, request, command="rackready deploy", reporter=reporter)
     assert scene.cluster.nodes["node03"] is IDLE
-    assert controller.keep_off_alone(
-        paths, request, command="rackready deploy", say=said.append, show=lambda *_: None
-    ).drained == ("node03",)
+    kept = controller.keep_off_alone(paths, request, command="rackready deploy", reporter=reporter)
+    assert kept.drained == ("node03",)
     assert said == [SAID]

@@ -47,6 +47,13 @@ def test_an_ofed_driver_that_is_about_to_be_installed_counts(tmp_path: Path) -> 
     assert node(tmp_path).way(opened=False, coming=True) == "peermem"
 
 
+def test_a_module_that_waits_for_the_boot_of_the_new_driver_is_kept_and_not_loaded(tmp_path: Path) -> None:
+    missing = ["kernel module nvidia_peermem not loaded", f"/{KEPT} without nvidia_peermem"]
+    assert node(tmp_path, "5.4.0-150-generic").ensure(opened=True, coming=True) == ("peermem", missing)
+    assert (tmp_path / KEPT).read_text() == "nvidia_peermem\n"
+    assert not (tmp_path / "sys/module/nvidia_peermem").exists()
+
+
 @pytest.mark.parametrize(
     ("release", "opened", "flavour"),
     [("6.8.0-45-generic", False, "proprietary"), ("5.4.0-150-generic", True, "open")],

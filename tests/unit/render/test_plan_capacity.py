@@ -24,6 +24,7 @@ FIGURES: dict[str, Any] = {
 def lines(**changed: object) -> dict[str, str]:
     document: dict[str, Any] = {
         "nodes": {},
+        "software": [],
         "racks": 1,
         "racks_with_nodes": 1,
         "devices": {},

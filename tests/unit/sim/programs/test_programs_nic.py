@@ -28,6 +28,8 @@ class Node:
 
     def __call__(self, argv: Sequence[str]) -> Done:
         programs: dict[str, Callable[..., int]] = {"mlxconfig": mlxconfig.main, "mlxfwreset": fwreset.main}
+        if argv[0] == "ip":
+            return Done(0, "")
         if "query" not in argv:
             self.ran.append(" ".join(argv))
         code, out, _ = self.machine.run(programs[argv[0]], *argv[1:])
@@ -157,6 +159,46 @@ def test_a_card_with_the_default_route_is_not_reset(node: Node) -> None:
     nics.ensure(WANTED, 0, "")
     assert nics.notes == [f"{PCI}: carries the default route, so it is not reset; the next boot brings it"]
     assert node.ran == [f"mlxconfig -d {PCI} -y set LINK_TYPE_P1=2"]
+
+
+@pytest.mark.parametrize(
+    ("table", "local", "address"),
+    [
+        ("tcp", "0301A8C0:0016", "inet 192.168.1.3/24"),
+        ("tcp6", "0000000000000000FFFF00000301A8C0:0016", "inet 192.168.1.3/24"),
+        ("tcp6", "000080FE00000000FF005450DCB5B8FE:0016", "inet6 fe80::5054:ff:feb8:b5dc/64"),
+    ],
+)
+@pytest.mark.parametrize(("state", "kept"), [("01", True), ("0A", False)])
+def test_a_card_that_carries_a_login_is_not_reset(  # noqa: PLR0913 - a table
+    node: Node, monkeypatch: pytest.MonkeyPatch, table: str, local: str, address: str, state: str, *, kept: bool
+) -> None:
+    node.machine.inject("nic-link-type", nic=2)
+    place = paths.at(f"/proc/net/{table}")
+    place.parent.mkdir(parents=True)
+    place.write_text(f"  sl  local_address rem_address   st\n   0: {local} {local} {state} 00000000:00000000\n")
+    told = Done(0, f"3: enp41s0np0    {address} scope global enp41s0np0\\       valid_lft forever\n")
+    nics = node.nics()
+    monkeypatch.setattr(nics, "run", lambda argv: told if argv[0] == "ip" else node(argv))
+    nics.ensure(WANTED, 0, "")
+    said = [f"{PCI}: carries TCP connections, so it is not reset; the next boot brings it"]
+    assert nics.notes == (said if kept else [])
+    assert len(node.ran) == (1 if kept else 2)
+
+
+def test_a_reason_for_a_boot_is_kept_when_another_card_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.machine.inject("nic-link-type", nic=2)
+    node.machine.inject("nic-reset-refused", nic=2)
+    nics = node.nics()
+
+    def refuse(_wanted: dict[str, dict[str, int]]) -> None:
+        raise NodeProblem("another card in order", "it is not", "Replace it.")
+
+    monkeypatch.setattr(nics, "_judge", refuse)
+    with pytest.raises(NodeProblem):
+        nics.ensure(WANTED, 0, "")
+    declared = node.machine.root / "lib" / DECLARED
+    assert json.loads(declared.read_text()) == {"nic": {PCI: {"LINK_TYPE_P1": 2}}}
 
 
 def test_a_card_that_keeps_its_values_is_refused(node: Node) -> None:
