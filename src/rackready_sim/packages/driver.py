@@ -10,6 +10,9 @@ from rackready_sim.programs.build import launcher
 LIB = "/usr/lib/x86_64-linux-gnu"
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 
+MPS = "/usr/bin/nvidia-cuda-mps-control"
+"""In nvidia-driver-cuda of NVIDIA's rpm packages and in Ubuntu's nvidia-compute-utils; Debian's: no source."""
+
 _PERSISTENCED = """[Unit]
 Description=NVIDIA Persistence Daemon
 Wants=syslog.target
@@ -90,7 +93,10 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
                 ),
                 "Provides": f"nvidia-smi (= {full})",
             },
-            {"/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"')},
+            {
+                "/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"'),
+                MPS: launcher("mps"),
+            },
         ),
         _kernel(version, full, same["nvidia-kernel-support"]),
         Deb(
