@@ -144,6 +144,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,
         "nvidia_container_toolkit_gpus": platform.gpus,
         "gpu_tuning_gpus": platform.gpus,
+        "mps_gpus": platform.gpus,
         "slurm_node_gpus": platform.gpus,
     }
 
