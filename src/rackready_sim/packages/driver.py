@@ -206,6 +206,22 @@ def cuda_packages(name: str, version: str, cuda: str) -> list[Deb]:
     return [toolkit, compiler]
 
 
+def compat_package(cuda: str, version: str, suffix: str) -> Deb:
+    """Return cuda-compat-X-Y. Its files and folder: NVIDIA, CUDA Compatibility, "Forward Compatibility".
+
+    It carries the libraries of the driver that came with this CUDA, and tells no linker of them.
+    """
+    folder = f"/usr/local/cuda-{cuda}/compat"
+    return Deb(
+        f"cuda-compat-{cuda.replace('.', '-')}",
+        f"{version}{suffix}",
+        "CUDA Compatibility Platform",
+        {},
+        {f"{folder}/libcuda.so.{version}": b"not a library: the simulated machine has no CUDA device code\n"},
+        {f"{folder}/libcuda.so.1": f"libcuda.so.{version}"},
+    )
+
+
 _NVCC = """#!/bin/sh
 case "$1" in
 --version|-V)
