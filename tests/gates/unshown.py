@@ -6,15 +6,19 @@ from collections.abc import Mapping
 
 from rackready.drivers.switch import findings as switch_findings
 from rackready.evidence.damage import DAMAGED, DAMAGED_FAIL, OUTPUT_LOST
+from rackready.gates.engine import mps_pause
 from rackready.gates.engine.registry import all_gates
 from rackready.model.finding_kinds import KINDS, FindingKind, Kinds
 
-FOUND_WITHOUT_GATES: Kinds = (*switch_findings.FINDINGS, DAMAGED, DAMAGED_FAIL, OUTPUT_LOST)
+FOUND_WITHOUT_GATES: Kinds = (*switch_findings.FINDINGS, *mps_pause.FINDINGS, DAMAGED, DAMAGED_FAIL, OUTPUT_LOST)
 """Kinds that no gate finds: they are named here so that the reference has them."""
 
 _NO_CASE = "no case yet: it had none when findings got codes; its words are held by docs/reference/findings.md"
 
-_NO_GATE = "no gate finds it: tests/unit/fabric/test_verify.py and tests/unit/evidence/test_damage.py show them"
+_NO_GATE = (
+    "no gate finds it: tests/unit/fabric/test_verify.py, tests/unit/evidence/test_damage.py and "
+    "tests/gates/test_mps_pause.py show them"
+)
 
 NO_TEST_SHOWS: Mapping[str, str] = dict.fromkeys(
     (found.code for found in FOUND_WITHOUT_GATES), _NO_GATE

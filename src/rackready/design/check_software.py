@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.design.check_gates import today
 from rackready.design.check_names import members, names_twice
+from rackready.design.cuda_compat import no_gpu, no_pair
 from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.names import listed
 from rackready.design.repositories import kind_of, repositories_of
@@ -102,6 +103,8 @@ def _driver(site: Site, view: SoftwareView) -> list[Flaw]:
     if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
         text = f"branch {branch} is past its end of life - Expected: a branch with support Actual: support ended {end}."
         out.append(Flaw(loc, text, "Choose another branch or another set."))
+    if not out and (pair := no_pair(software, branch)):
+        out.append(Flaw(loc, pair, "Choose another branch, or a set with an older CUDA.", of_set))
     return out
 
 
@@ -127,4 +130,6 @@ def _gpus(site: Site, view: SoftwareView, branch: int, places: tuple[Loc, tuple[
             span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
             text = f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}."
             out.append(Flaw(loc, text, f"Use another branch of {view.site.software.set}.", of_set))
+        elif text := no_gpu(loader.software(view.site.software.set), branch, profile):
+            out.append(Flaw(loc, text, "Choose another branch, or a set with an older CUDA.", of_set))
     return out

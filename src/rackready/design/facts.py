@@ -184,6 +184,11 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
     return out
 
 
+def _unset(software: SoftwareProfile) -> set[str]:
+    """Return fields that a set without them has no digest of: a new field of ours voids no evidence."""
+    return set() if software.cuda_compat else {"cuda_compat"}
+
+
 _PLANNED_GPU: dict[str, Any] = {
     "form": True,
     "memory_nominal": True,
@@ -232,7 +237,7 @@ def desired_digest(site: Site, name: str) -> str:
         "platform": facts.platform.model_dump(mode="json", exclude=_PLANNED_PLATFORM),
         "gpu": facts.gpu.model_dump(mode="json", exclude=_PLANNED_GPU),
         "serial": facts.node.serial,
-        "software": facts.software.model_dump(mode="json"),
+        "software": facts.software.model_dump(mode="json", exclude=_unset(facts.software)),
         "driver": facts.driver,
         "fabric": site.fabric.model_dump(mode="json"),
         "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,

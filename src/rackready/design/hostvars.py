@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.check_groups import domain_nodes
+from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_stack_vars
@@ -116,8 +117,12 @@ def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
 def _library_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
     # DOCA-OFED brings the mft of its own kernel modules (Azure/azhpc-images @8e9d055f, install_nvidiagpudriver.sh).
     mft = {"mft": software.mft} if site.software.nic_stack == "inbox" else {}
+    compat, package = compat_packages(software, driver_branch(site)), package_name(software.cuda)
     return {
         "cuda_toolkit_packages": dict(software.cuda_packages),
+        "cuda_toolkit_compat": compat,
+        "cuda_toolkit_compat_absent": [] if compat else [package],
+        "cuda_toolkit_compat_folder": f"/usr/local/cuda-{software.cuda}/compat" if compat else "",
         "nvidia_container_toolkit_version": software.container_toolkit,
         "dcgm_version": software.dcgm,
         "dcgm_cuda_major": int(software.cuda.split(".")[0]),
@@ -144,6 +149,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,
         "nvidia_container_toolkit_gpus": platform.gpus,
         "gpu_tuning_gpus": platform.gpus,
+        "mps_gpus": platform.gpus,
         "slurm_node_gpus": platform.gpus,
     }
 

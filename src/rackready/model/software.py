@@ -80,6 +80,11 @@ class SoftwareProfile(Model):
     open_modules: bool = Field(description="open kernel modules are used")
     cuda: str = Field(description="CUDA toolkit major.minor, e.g. '13.0'")
     cuda_packages: dict[str, str] = Field(description="CUDA package to version")
+    cuda_compat: str = Field(
+        default="",
+        description="version of cuda-compat-X-Y, installed only for a driver branch that needs it (profiles/cuda); "
+        "empty: the one that the mirror has",
+    )
     container_toolkit: str = Field(description="version of the four Container Toolkit packages")
     dcgm: str = Field(description="version of the DCGM packages")
     nccl: str = Field(description="version of the package of NCCL")
@@ -116,6 +121,16 @@ class SoftwareProfile(Model):
             if driver.version == version:
                 return driver
         raise KeyError(version)
+
+
+class ForwardCompat(Model):
+    """What NVIDIA supports of CUDA forward compatibility: packages cuda-compat-X-Y on older driver branches."""
+
+    id: ProfileId
+    source: str
+    minimum: dict[int, int] = Field(description="CUDA major version to the lowest branch that runs it by itself")
+    packages: dict[str, list[int]] = Field(description="CUDA version to the branches that its package supports")
+    products: list[str] = Field(description="GPUs on which it is supported, by the name that NVML reports")
 
 
 class Unpublished(Model):

@@ -111,7 +111,7 @@ class Apt(Manager):
         self._respect_holds(names, seen)
         absent = [name for name in wish.absent if name in found]
         if absent:
-            self._do(self._apt("purge", *absent))
+            self._purge(absent)
         if names:
             if not self._known(names, wish.packages):
                 self.update()
@@ -121,6 +121,14 @@ class Apt(Manager):
         if wish.hold and found:
             self._do(["apt-mark", "hold", *wish.packages])
             self.remember_holds(wish.packages)
+
+    def _purge(self, absent: list[str]) -> None:
+        """Remove packages, our own holds first: apt removes no held package."""
+        held = [name for name, package in self.installed(absent).items() if package.held]
+        self._refuse_foreign(held)
+        if held:
+            self._do(["apt-mark", "unhold", *held])
+        self._do(self._apt("purge", *absent))
 
     def refuse_holds(self, wish: Wish) -> None:
         """Raise NodeProblem if a package that would change is held by somebody else."""

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, at_work, fence
+from .mps import SERVER, Mps
 
 SERVICES = (
+    "rackready-mps.service",
     "nvidia-cdi-refresh.path",
     "nvidia-cdi-refresh.service",
     "nvidia-dcgm.service",
@@ -80,9 +82,11 @@ class Driver:
         done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
         if done.returncode != 0:
             return []
-        return [
+        found = [
             " ".join(part.strip() for part in line.split(",")) for line in done.out.splitlines() if line[:1].isdigit()
         ]
+        idle = any(SERVER in row for row in found) and not Mps(self.run, self.root).clients()
+        return [row for row in found if not (idle and SERVER in row)]  # it ends with the unit of MPS
 
     def answers(self) -> set[str]:
         """Return the driver versions that nvidia-smi reports for the GPUs. Raises NodeProblem if it fails."""

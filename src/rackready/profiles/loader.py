@@ -20,7 +20,7 @@ from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
-from rackready.model.software import SoftwareProfile, Unpublished
+from rackready.model.software import ForwardCompat, SoftwareProfile, Unpublished
 from rackready.model.xid import XidCatalogue
 from rackready.profiles.scope import Scoped, current
 
@@ -198,6 +198,13 @@ def unpublished(wanted: str) -> Unpublished | None:
     """Return why a version set cannot exist, or None if nothing is known of it."""
     files = dict(_yaml(resources.files(__package__).joinpath("unpublished")))
     return _read(f"profiles/unpublished/{wanted}.yml", files[wanted], Unpublished) if wanted in files else None
+
+
+@cache
+def forward_compat() -> ForwardCompat:
+    """Return what NVIDIA supports of CUDA forward compatibility."""
+    files = dict(_yaml(resources.files(__package__).joinpath("cuda")))
+    return _read("profiles/cuda/nvidia.yml", files["nvidia"], ForwardCompat)
 
 
 @cache

@@ -10,6 +10,9 @@ from rackready_sim.programs.build import launcher
 LIB = "/usr/lib/x86_64-linux-gnu"
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 
+MPS = "/usr/bin/nvidia-cuda-mps-control"
+"""In nvidia-driver-cuda of NVIDIA's rpm packages and in Ubuntu's nvidia-compute-utils; Debian's: no source."""
+
 _PERSISTENCED = """[Unit]
 Description=NVIDIA Persistence Daemon
 Wants=syslog.target
@@ -90,7 +93,10 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
                 ),
                 "Provides": f"nvidia-smi (= {full})",
             },
-            {"/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"')},
+            {
+                "/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"'),
+                MPS: launcher("mps"),
+            },
         ),
         _kernel(version, full, same["nvidia-kernel-support"]),
         Deb(
@@ -198,6 +204,22 @@ def cuda_packages(name: str, version: str, cuda: str) -> list[Deb]:
     )
     compiler = Deb(f"cuda-nvcc-{dashed}", f"{build}-1", "CUDA nvcc", {}, {f"/usr/local/cuda-{cuda}/bin/nvcc": nvcc})
     return [toolkit, compiler]
+
+
+def compat_package(cuda: str, version: str, suffix: str) -> Deb:
+    """Return cuda-compat-X-Y. Its files and folder: NVIDIA, CUDA Compatibility, "Forward Compatibility".
+
+    It carries the libraries of the driver that came with this CUDA, and tells no linker of them.
+    """
+    folder = f"/usr/local/cuda-{cuda}/compat"
+    return Deb(
+        f"cuda-compat-{cuda.replace('.', '-')}",
+        f"{version}{suffix}",
+        "CUDA Compatibility Platform",
+        {},
+        {f"{folder}/libcuda.so.{version}": b"not a library: the simulated machine has no CUDA device code\n"},
+        {f"{folder}/libcuda.so.1": f"libcuda.so.{version}"},
+    )
 
 
 _NVCC = """#!/bin/sh

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from rackready_sim.nvml.build import library
 from rackready_sim.packages.deb import Deb
-from rackready_sim.packages.driver import DKMS_BUILD, DKMS_REMOVE, LIB, MODULES
+from rackready_sim.packages.driver import DKMS_BUILD, DKMS_REMOVE, LIB, MODULES, MPS
 from rackready_sim.packages.scripts import ldconfig
 from rackready_sim.programs.build import launcher
 
@@ -63,7 +63,10 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             "CUDA integration of the driver, with nvidia-smi",
             f"nvidia-driver-cuda-libs {same}, nvidia-kmod-common {same}, nvidia-persistenced {same}, "
             "opencl-filesystem, ocl-icd",
-            files={"/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"')},
+            files={
+                "/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"'),
+                MPS: launcher("mps"),
+            },
         ),
         package(
             "nvidia-driver-cuda-libs",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rackready_sim.nvml.build import library
 from rackready_sim.packages.deb import Deb
-from rackready_sim.packages.driver import DKMS_BUILD, DKMS_REMOVE, LIB, MODULES
+from rackready_sim.packages.driver import DKMS_BUILD, DKMS_REMOVE, LIB, MODULES, MPS
 from rackready_sim.packages.scripts import ldconfig
 from rackready_sim.programs.build import launcher
 
@@ -123,6 +123,7 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             {
                 "/usr/bin/nvidia-persistenced": launcher("persistenced", "main", f'sys.argv[1:], "{version}"'),
                 "/usr/lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED,
+                MPS: launcher("mps"),
             },
             scripts={"postinst": _ACCOUNT},
         ),

@@ -39,6 +39,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
         found += driver.pinning_packages(sorted({version.split(".")[0] for version in versions}))
     for name, version in software.cuda_packages.items():
         found += driver.cuda_packages(name, version, software.cuda)
+    found.append(driver.compat_package(software.cuda, wanted, driver_suffix))
     found += monitoring.dcgm_packages(software.dcgm)
     found += monitoring.container_packages(software.container_toolkit)
     found += fabric.nccl_packages(software.nccl, software.nccl_tests, software.nccl_package)

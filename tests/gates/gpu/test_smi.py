@@ -217,6 +217,17 @@ ROWS = [
     ),
     Row(
         "settings",
+        ("<compute_mode>Default<", "<compute_mode>Exclusive_Process<"),
+        "compute mode - Expected: Default Actual: Exclusive_Process. Set it (`nvidia-smi -c DEFAULT`).",
+    ),
+    Row(
+        "settings",
+        ("<compute_mode>Default<", "<compute_mode>Prohibited<"),
+        "compute mode - Expected: Default Actual: Prohibited. Set it (`nvidia-smi -c DEFAULT`).",
+        inputs={"mps": True},
+    ),
+    Row(
+        "settings",
         ("<current_power_limit>700.00 W<", "<current_power_limit>500.00 W<"),
         f"power limit - Expected: 700 W (NVIDIA H100 SXM datasheet, TDP up to 700 W) Actual: 500 W. {DECLARE}",
     ),
@@ -321,6 +332,13 @@ def test_a_wanted_state_other_than_the_usual_is_declared() -> None:
         .replace("<current_power_limit>700.00 W", "<current_power_limit>650.00 W")
     )
     assert judge(f"{S}settings", report, {"mig": True, "power_limit_w": 650}).outcome is Outcome.PASS
+
+
+def test_both_compute_modes_of_a_node_with_mps_are_right() -> None:
+    """Exclusive_Process while MPS runs, Default while gates measure without it."""
+    report = HEALTHY.replace("<compute_mode>Default<", "<compute_mode>Exclusive_Process<")
+    assert judge(f"{S}settings", report, {"mps": True}).outcome is Outcome.PASS
+    assert judge(f"{S}settings", HEALTHY, {"mps": True}).outcome is Outcome.PASS
     assert judge(f"{S}settings", report).outcome is Outcome.FAIL
 
 

@@ -121,7 +121,7 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(
 
     @contextmanager
     def connect(*_: object) -> Iterator[tuple[object, None]]:
-        yield SimpleNamespace(sweep=lambda _node: answered()), None
+        yield SimpleNamespace(sweep=lambda _node: answered(), run=lambda *_, **_k: answered(reached=False)), None
 
     monkeypatch.setattr(validate, "connect", connect)
     monkeypatch.setattr(validate, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))

@@ -70,7 +70,7 @@ def item(name: str = "libnccl2", **more: Any) -> DriftItem:
 
 def test_the_roles_come_from_the_playbooks_of_the_phases() -> None:
     assert roles_of(ROOT, "install")[:2] == ["base", "nic_stack"]
-    assert roles_of(ROOT, "optimize") == ["mig", "gpu_tuning"]
+    assert roles_of(ROOT, "optimize") == ["mig", "gpu_tuning", "mps"]
     assert "gpu_tuning" not in roles_of(ROOT, "install"), "there it has a condition: it is the other phase's"
     every = {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}
     assert {role for phase in PHASES for role in roles_of(ROOT, phase)} == every, "each role is compared"
@@ -118,7 +118,12 @@ def test_roles_run_in_check_mode_and_name_their_phase(
     ]
     found, asked = compared(monkeypatch, paths, site, NodeResult(Outcome.PASS, changed=True, data={"items": rows}))
     assert (asked["check"], asked["playbook"]) == (True, "drift.yml")
-    assert asked["variables"]["rackready_drift_roles"]["node01"] == [*roles_of(ROOT, "install"), "mig", "gpu_tuning"]
+    assert asked["variables"]["rackready_drift_roles"]["node01"] == [
+        *roles_of(ROOT, "install"),
+        "mig",
+        "gpu_tuning",
+        "mps",
+    ]
     assert [(one.kind, one.name, one.source, one.phase) for one in found.items] == [
         (DriftKind.GPU, "gpu3", "role gpu_tuning", "optimize"),
         (DriftKind.TASK, "t3", "role base", "install"),

@@ -237,6 +237,24 @@ def test_conflicting_package_is_purged_first(apt: Apt, node: Node) -> None:
     assert node.ran[0] == "apt-get purge dcgm3"
 
 
+def test_a_package_on_our_own_hold_is_released_before_it_is_purged(apt: Apt, node: Node) -> None:
+    apt.ensure(Wish({"dcgm": "4-1"}, hold=True), "install", 1, "a")
+    node.ran.clear()
+    apt.ensure(Wish({}, absent=["dcgm"]), "install", 1, "a")
+    assert node.ran == ["apt-mark unhold dcgm", "apt-get purge dcgm"]
+
+
+def test_a_package_on_another_s_hold_is_not_purged(apt: Apt, node: Node) -> None:
+    node.installed["dcgm3"] = ("3", "hi ")
+    with pytest.raises(NodeProblem) as problem:
+        apt.ensure(Wish({}, absent=["dcgm3"]), "install", 1, "a")
+    assert str(problem.value) == (
+        "Expected: no hold that others set Actual: dcgm3 held, not by rackready. Ask who set the hold; then `apt-mark "
+        "unhold dcgm3` on the node and run again."
+    )
+    assert node.ran == []
+
+
 def test_interrupted_dpkg_is_completed_and_said(apt: Apt, node: Node) -> None:
     node.installed["nvidia-open"] = ("580.1-1", "hF ")
     node.audit = "nvidia-open is half configured"

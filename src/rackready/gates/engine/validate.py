@@ -12,7 +12,7 @@ from rackready.design.pinned import site_of
 from rackready.drivers.remote import Remote
 from rackready.drivers.ssh.target import node_target
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import Gate
+from rackready.gates.base import REGISTRY, Gate
 from rackready.gates.bmc.connection import sites_of
 from rackready.gates.bmc.cycles import PowerCycles
 from rackready.gates.bmc.guard import bmcs, cycler
@@ -20,6 +20,7 @@ from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.engine.connections import Machines
 from rackready.gates.engine.fleet_stage import judge_fleet
 from rackready.gates.engine.launch import launcher
+from rackready.gates.engine.mps_pause import without_mps
 from rackready.gates.engine.recorder import PHASE, Recorder, not_run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, Launcher, Runner
@@ -65,7 +66,7 @@ def run_gates(
     entries = gate_entries(site, only)
     if ctx.check:
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
-    with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
+    with stages(ctx, site, paths, [*nodes, *partners], entries, kept) as begin:
         stage = begin([*nodes, *partners])
         stage.state.recorder.quiet = quiet
         return stage.run(nodes, partners, entries, full_set=only is None, kept=kept or {})
@@ -73,10 +74,16 @@ def run_gates(
 
 @contextmanager
 def stages(
-    ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]
+    ctx: PhaseContext,
+    site: Site,
+    paths: EnvPaths,
+    nodes: Sequence[str],
+    entries: Sequence[GateSetEntry],
+    kept: Kept | None = None,
 ) -> Iterator[Callable[[Sequence[str]], Stage]]:
     """Connect to the nodes, open the stores, and yield the function that begins stages of these gates.
 
+    MPS stands still meanwhile on nodes that a gate loads: not where every gate that does is ``kept``.
     End what a killed run left on the nodes first. Restore power that it took only to nodes whose power may be cycled
     again: any other gate must not touch a node that somebody may be working on.
     """
@@ -86,7 +93,19 @@ def stages(
             mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
             give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
         _sweep(connection, ledger, ctx.campaign, nodes)
-        yield lambda chosen: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, chosen, paths)
+        loaded = [node for node in nodes if any(_loads(entry, node, kept or {}) for entry in entries)]
+
+        def tell(node: str, found: Finding) -> None:
+            ledger.event(ctx.campaign, node, "validate", str(found), "error")
+
+        with without_mps(connection, loaded, tell) as hindered:
+            yield lambda chosen: Stage.begin(
+                site, connection, launcher, store, ledger, ctx.campaign, chosen, paths
+            ).without(hindered)
+
+
+def _loads(entry: GateSetEntry, node: str, kept: Kept) -> bool:
+    return not REGISTRY[entry.id].looks and entry.id not in kept.get(node, {})
 
 
 def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:
@@ -148,6 +167,11 @@ class Stage:
         )
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
         return cls(StageState(site, facts, recorder, prints), runner)
+
+    def without(self, hindered: Mapping[str, Finding]) -> Stage:
+        """Return the stage; a node with a finding is not measured."""
+        self.state.prints = {**self.state.prints, **hindered}
+        return self
 
     def run(
         self,

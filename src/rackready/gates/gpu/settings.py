@@ -16,6 +16,8 @@ from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
 _INSTALL = "Run install again: it sets this."
+_MPS_MODE: Literal["Exclusive_Process"] = "Exclusive_Process"
+"""With MPS, NVIDIA recommends it (Multi-Process Service, "When to Use MPS", GPU compute modes)."""
 _TOLERANCE_W = 0.5
 """nvidia-smi prints watts with two digits; a limit is set in whole watts."""
 
@@ -91,6 +93,7 @@ class Settings(SmiGate):
         compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field(
             "Default", description="who may use a GPU"
         )
+        mps: bool = Field(default=False, description="role mps runs CUDA MPS on nodes: Exclusive_Process is right, too")
         power_limit_w: float | None = Field(
             None,
             gt=0,
@@ -108,13 +111,10 @@ class Settings(SmiGate):
         if facts.gpu.mig is not None:
             judge.equal(where, MIG, words[self.inputs.mig], gpu.text("mig_mode/current_mig"))
             judge.equal(where, MIG_PENDING, words[self.inputs.mig], gpu.text("mig_mode/pending_mig"))
-        judge.equal(
-            where,
-            COMPUTE_MODE,
-            self.inputs.compute_mode,
-            gpu.text("compute_mode"),
-            mode=self.inputs.compute_mode.upper(),
-        )
+        mode, wanted = gpu.text("compute_mode"), self.inputs.compute_mode
+        if self.inputs.mps and mode == _MPS_MODE:  # not while gates measure: MPS stands still then
+            wanted = _MPS_MODE
+        judge.equal(where, COMPUTE_MODE, wanted, mode, mode=wanted.upper())
         self._power(judge, facts, where, gpu)
         _application_clocks(judge, where, gpu)
 

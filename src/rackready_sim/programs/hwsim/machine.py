@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import paths, store
+from . import mps, paths, store
 from .nic import nv
 
 State = dict[str, Any]
@@ -59,6 +59,11 @@ class Gpu:
         return min(wanted, float(cap)) if cap else wanted
 
     @property
+    def compute_mode(self) -> str:
+        """Compute mode in nvidia-smi's word: what software set, else that of the hardware state."""
+        return str(self.runtime.get("compute_mode", self.part["compute_mode"]))
+
+    @property
     def locked_clocks(self) -> tuple[int, int] | None:
         """Locked SM clock range, MHz."""
         locked = self.runtime.get("locked_sm_mhz")
@@ -107,10 +112,11 @@ class Gpu:
 
     @property
     def speed(self) -> float:
-        """Fraction of the model's compute speed under full load, from silicon, power limit and clock limit."""
+        """Fraction of the model's compute speed under full load, from silicon, power limit, clock limit and MPS."""
         top = float(self.part["clocks"]["sm_max_mhz"])
         power: float = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
-        return float(self.part["compute_factor"]) * min(power, self.sm_limit / top)
+        share = float(self.runtime.get("mps_share", 1.0))
+        return float(self.part["compute_factor"]) * min(power, self.sm_limit / top) * share
 
 
 def present(part: State, state: State) -> bool:
@@ -168,7 +174,7 @@ def gpus() -> list[Gpu]:
     found = []
     for index, part in enumerate(parts):
         uuid = part["uuid"]
-        settings = {"index": index, **runtime["gpu"].get(uuid, {})}
+        settings = {"index": index, "mps_share": mps.share(runtime), **runtime["gpu"].get(uuid, {})}
         found.append(
             Gpu(part, settings, bool(runtime["persistence"].get(uuid)) and not state.get("persistence_broken"))
         )

@@ -12,6 +12,8 @@ _OK, _INVALID, _NO_PERMISSION, _NOT_LOADED, _MISMATCH = 0, 2, 4, 9, 18
 _FABRIC = {"N/A": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
 _RECOVERY = {"None": 0, "Reset": 1, "Reboot": 2, "Drain P2P": 3, "Drain and Reset": 4}
 _ARCHITECTURE = {"ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
+_COMPUTE_MODE = {"Default": 0, "Prohibited": 2, "Exclusive_Process": 3}
+"""nvmlComputeMode_t."""
 _CAPABILITY = {"ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
 _CUDA = {535: 12020, 550: 12040, 570: 12080, 580: 13000, 590: 13010, 595: 13020}
 _MIB = 1 << 20
@@ -88,7 +90,7 @@ def _identity(gpu: Gpu) -> dict[str, object]:
         "memory_bytes": total,
         "memory_used_bytes": 0,
         "memory_reserved_bytes": 636 * _MIB,
-        "compute_mode": 0,
+        "compute_mode": _COMPUTE_MODE[gpu.compute_mode],
         "pstate": 0,
     }
 

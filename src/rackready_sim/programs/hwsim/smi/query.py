@@ -62,7 +62,7 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     "vbios_version": ("", lambda gpu: gpu.part["vbios"]),
     "inforom.image": ("", lambda gpu: gpu.part["inforom"]["image"]),
     "persistence_mode": ("", lambda gpu: "Enabled" if gpu.persistence else "Disabled"),
-    "compute_mode": ("", lambda gpu: gpu.part["compute_mode"]),
+    "compute_mode": ("", lambda gpu: gpu.compute_mode),
     "compute_cap": (
         "",
         lambda gpu: {"hopper": "9.0", "blackwell": "10.0", "ampere": "8.0", "ada": "8.9"}.get(

@@ -158,7 +158,7 @@ def _memory(gpu: Gpu) -> Tree:
             "Free": f"{total - 636} MiB",
         },
         "BAR1 Memory Usage": {"Total": "131072 MiB", "Used": "1 MiB", "Free": "131071 MiB"},
-        "Compute Mode": gpu.part["compute_mode"],
+        "Compute Mode": gpu.compute_mode,
         "Utilization": {"GPU": "0 %", "Memory": "0 %", "Encoder": "0 %", "Decoder": "0 %"},
         "ECC Mode": {"Current": gpu.part["ecc_mode"], "Pending": gpu.part["ecc_mode"]},
     }

@@ -1,4 +1,8 @@
-"""nvidia-smi's setters: persistence mode, power limit, locked clocks, reset."""
+"""nvidia-smi's setters: persistence mode, compute mode, power limit, locked clocks, reset.
+
+Words of -c: MicrosoftDocs/azure-docs, azure-stack-edge (Start-HcsGpuMPS), and public outputs of a container that sets
+it before MPS; its values: nvidia-smi's manual. With MIG on it is not supported: MIG user guide, "MIG with CUDA MPS".
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,10 @@ from . import mig
 
 _DONE = "All done.\n"
 _EARLY = "Terminating early due to previous errors.\n"
+_MODES = {
+    "0": "Default", "DEFAULT": "Default", "2": "Prohibited", "PROHIBITED": "Prohibited",
+    "3": "Exclusive_Process", "EXCLUSIVE_PROCESS": "Exclusive_Process",
+}  # fmt: skip
 
 
 def main(values: dict[str, str], flags: set[str], gpus: list[Gpu]) -> int | None:
@@ -29,7 +37,9 @@ def main(values: dict[str, str], flags: set[str], gpus: list[Gpu]) -> int | None
         act = _reset
     elif "mig" in values:
         act = lambda gpu: mig.set_mode(gpu, values["mig"])  # noqa: E731
-    elif any(key in values for key in ("ac", "lmc", "lmcd", "ecc", "compute")) or flags & {"rmc", "rac"}:
+    elif "compute" in values:
+        act = lambda gpu: _compute(gpu, values["compute"])  # noqa: E731
+    elif any(key in values for key in ("ac", "lmc", "lmcd", "ecc")) or flags & {"rmc", "rac"}:
         act = _unsupported
     return None if act is None else _each(gpus, act)
 
@@ -67,6 +77,19 @@ def _persistence(gpu: Gpu, value: str) -> tuple[int, str]:
     if os.geteuid() == 0:
         machine.set_persistence(gpu, on=wanted)
     return 0, f"{word} persistence mode for GPU {gpu.bus_id}.\n"
+
+
+def _compute(gpu: Gpu, value: str) -> tuple[int, str]:
+    word = _MODES.get(value.upper())
+    if word is None:
+        return 2, f'"{value}" is not a valid compute mode.\n'
+    if word == "Exclusive_Process" and mig.mode(gpu) == "Enabled":
+        return _unsupported(gpu)
+    if gpu.compute_mode == word:
+        return 0, f"Compute mode is already set to {word.upper()} for GPU {gpu.bus_id}.\n"
+    if os.geteuid() == 0:
+        machine.set_gpu(gpu, compute_mode=word)
+    return 0, f"Set compute mode to {word.upper()} for GPU {gpu.bus_id}.\n"
 
 
 def _power(gpu: Gpu, value: str) -> tuple[int, str]:

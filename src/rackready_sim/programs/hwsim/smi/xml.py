@@ -183,7 +183,7 @@ def _memory(gpu: Gpu) -> Tree:
             "free": f"{total - 480} MiB",
         },
         "bar1_memory_usage": {"total": "131072 MiB", "used": "1 MiB", "free": "131071 MiB"},
-        "compute_mode": gpu.part["compute_mode"],
+        "compute_mode": gpu.compute_mode,
         "utilization": {
             "gpu_util": "100 %" if gpu.loaded else "0 %",
             "memory_util": "0 %",
