@@ -58,7 +58,9 @@ class Apt(Manager):
         return out
 
     def installed(self, names: list[str]) -> dict[str, Package]:
-        """Return those of the named packages that dpkg has unpacked."""
+        """Return those of the named packages that dpkg has unpacked; dpkg-query without a name would list all."""
+        if not names:
+            return {}
         done = self.run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n", *names])
         rows = [line.split("\t") for line in done.out.splitlines() if line.count("\t") == 2]  # noqa: PLR2004 - the three columns asked for
         return {name: Package(version, state) for name, version, state in rows if state[1:2] not in {"n", "c"}}
