@@ -222,25 +222,19 @@ def _compared(
     if last is not None and not before and last.desired != digest:
         changed = (f"the list of parts differs from {last.desired[:12]}, which is no longer stored here",)
     by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
-    if changed:
-        if not by_us:
-            ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
-        _tell(ledger, campaign, node, changed, by_us=by_us)
+    if changed and not by_us:
+        ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
+    if changed:  # also where rackready changed the node: a role swaps no memory module
+        _tell(ledger, campaign, node, changed, "info" if by_us else "warn")
     ledger.done(ledger.begin(node, SEEN, digest, {}).token, {"campaign": campaign})
     return PartsReading(digest, () if by_us else changed)
 
 
-def _tell(ledger: Ledger, campaign: str, node: str, changed: Sequence[str], *, by_us: bool) -> None:
-    """Name the parts that changed, also where rackready changed the node: a role swaps no memory module."""
+def _tell(ledger: Ledger, campaign: str, node: str, changed: Sequence[str], level: str) -> None:
     more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    since = "since it was measured" if not by_us else "since it was measured, by rackready or behind its back"
-    ledger.event(
-        campaign,
-        node,
-        "validate",
-        f"changed {since}: {'; '.join(changed[:_SHOWN])}{more}. Earlier evidence no longer counts.",
-        "info" if by_us else "warn",
-    )
+    words = "; ".join(changed[:_SHOWN]) + more
+    text = f"changed since it was measured: {words}. Earlier evidence no longer counts."
+    ledger.event(campaign, node, "validate", text, level)
 
 
 def _stored(store: EvidenceStore, last: LedgerEntry | None) -> Kinds:
