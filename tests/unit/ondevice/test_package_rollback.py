@@ -107,6 +107,39 @@ def test_a_hold_of_others_is_no_companion_of_a_first_change(apt: Apt, node: Brok
     assert [line for line in node.ran if "unhold" in line] == []
 
 
+def test_a_version_that_cannot_be_configured_gives_way_to_another_one(apt: Apt, node: Broken) -> None:
+    """After a power cut in a bad upgrade, the site asks for the version that worked."""
+    node.installed = {"dcgm": ("4.7-1", "hF "), "bash": ("5-1", "ii ")}
+    node.audit = "dcgm is half configured"
+    node.fails = {"dpkg --configure": BROKEN, "apt-get install": BROKEN}
+    apt.folder.mkdir()
+    apt.remember_holds(["dcgm"])
+
+    def run(argv: Sequence[str]) -> Done:
+        if "dcgm=4.6-1" in argv:
+            node.fails, node.audit = {}, ""
+        return node(argv)
+
+    apt.run = run
+    change = apt.ensure(Wish({"dcgm": "4.6-1"}, hold=True), "install", 1, "a")
+    assert change.notes[-1] == "cannot be configured, and is replaced: dcgm"
+    assert node.installed["dcgm"] == ("4.6-1", "hi ")
+    assert [line for line in node.ran if "dcgm=4.6-1" in line] == [
+        "apt-get install --no-install-recommends --allow-change-held-packages --allow-downgrades dcgm=4.6-1"
+    ]
+
+
+@pytest.mark.parametrize("wish", [WISH, Wish({"dcgm": ""}), Wish({"pin": "1"})], ids=["same", "any", "other"])
+def test_a_version_that_cannot_be_configured_is_named_where_no_other_one_is_wanted(
+    apt: Apt, node: Broken, wish: Wish
+) -> None:
+    node.installed = {"dcgm": ("4.7-1", "hF ")}
+    node.audit = "dcgm is half configured"
+    node.fails = {"dpkg --configure": BROKEN, "apt-get install": BROKEN}
+    with pytest.raises(NodeProblem, match=r"Run `dpkg --configure -a` on the node and read its output; or choose"):
+        apt.ensure(wish, "install", 1, "a")
+
+
 def test_dnf_brings_packages_and_locks_back_and_leaves_kernels_alone(tmp_path: Path) -> None:
     node = test_dnf.Node(tmp_path)
     dnf = Dnf(run=node, root=tmp_path, folder=tmp_path / "rackready", lock_wait_s=0.2)
