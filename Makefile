@@ -167,5 +167,5 @@ new-role: setup-dev ## create a role: make new-role NAME=x
 # --- roles alone ------------------------------------------------------------------------------------------------
 
 .PHONY: molecule
-molecule: setup-test ## test every role, or ROLE=name, on a fresh node of a simulated rack (root)
-	@$(BIN)/python scripts/molecule $(ROLE)
+molecule: setup-test ## test every role, or ROLE=name, on a fresh node of a simulated rack (root); ROLE=all/trouble: every trouble
+	@$(BIN)/python scripts/molecule $(if $(SIM),--env $(SIM)) $(ROLE)

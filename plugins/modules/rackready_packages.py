@@ -15,6 +15,7 @@ description:
   - Observes first; when nothing differs, nothing runs and nothing is fetched.
   - Waits for the command of another run, completes what was interrupted, and reports both in C(notes).
   - Fetches only the package lists of rackready's own source, and only when they lack a wanted version.
+  - Brings the packages and holds back that were there before if apt or dnf fails, and says so.
   - Refuses to change a package that somebody else has put on hold, and to install a lower version without consent.
 options:
   packages: {description: package name to exact version (empty for any version), type: dict, default: {}}
@@ -23,6 +24,7 @@ options:
   streams: {description: "dnf module streams to enable, as name:stream", type: list, elements: str, default: []}
   update: {description: fetch the package lists of rackready's source now, type: bool, default: false}
   allow_downgrade: {description: replace an installed version with a lower one, type: bool, default: false}
+  rollback: {description: bring back the packages that were there before if the change fails, type: bool, default: true}
   operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
@@ -34,6 +36,7 @@ OPTIONS = {
     **{name: {"type": "list", "elements": "str", "default": []} for name in ("absent", "streams")},
     **{name: {"type": "bool", "default": False} for name in ("hold", "update", "allow_downgrade")},
     "packages": {"type": "dict", "default": {}},
+    "rollback": {"type": "bool", "default": True},
     "operation": {"type": "str", "default": "install"},
     "token": {"type": "int", "default": 0},
     "ledger": {"type": "str", "default": ""},
@@ -47,7 +50,7 @@ def main() -> None:
     options = module.params
     manager = {"apt": Apt, "dnf": Dnf}[family()](lock_wait_s=options["lock_wait_s"])
     packages = {name: str(version or "") for name, version in options["packages"].items()}
-    same = {name: options[name] for name in ("hold", "absent", "streams", "allow_downgrade")}
+    same = {name: options[name] for name in ("hold", "absent", "streams", "allow_downgrade", "rollback")}
     wish = Wish(packages, refresh=options["update"], **same)
     fence = (options["operation"], options["token"], options["ledger"])
     try:

@@ -56,6 +56,64 @@ def test_every_scenario_asks_the_node_and_judges_the_answer(role: str) -> None:
     )
 
 
+TROUBLE = ROOT / ".config/molecule/trouble/vars"
+TROUBLED: dict[str, dict[str, Any]] = yaml.safe_load((TROUBLE / "roles.yml").read_text(encoding="utf-8"))[
+    "molecule_trouble"
+]
+
+
+def installs(role: str) -> bool:
+    """Whether a task of the role names packages to install."""
+    return any(
+        "rackready_packages:" in path.read_text(encoding="utf-8")
+        for path in (ROOT / "roles" / role).glob("tasks/*.yml")
+    )
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if installs(role)])
+def test_every_role_that_installs_packages_meets_troubles(role: str) -> None:
+    scenario = yaml.safe_load((ROOT / "roles" / role / "molecule/trouble/molecule.yml").read_text(encoding="utf-8"))
+    assert scenario["scenario"]["test_sequence"] == ["create", "prepare", "converge", "destroy"]
+    own = role == "nvidia_driver"
+    assert (role in TROUBLED) != own, "the driver has troubles of its own: it also rolls back a module"
+    assert own or "/trouble/converge.yml" in scenario["provisioner"]["playbooks"]["converge"]
+
+
+def test_every_trouble_that_a_role_lists_is_there() -> None:
+    document = yaml.safe_load((TROUBLE / "cases.yml").read_text(encoding="utf-8"))
+    order, cases = document["molecule_trouble_order"], document["molecule_trouble_cases"]
+    assert sorted(order) == sorted(cases)
+    assert {name for row in TROUBLED.values() for name in row.get("cases", [])} <= set(order)
+    published = [
+        case["suffix"] for name in order if (case := cases[name]).get("inject") and name != "without_its_driver"
+    ]
+    assert published == sorted(published), "a later trouble brings a higher version"
+
+
+def test_one_name_runs_a_scenario_of_every_role() -> None:
+    script = runpy.run_path(str(ROOT / "scripts/molecule"))
+    roles = [name.partition("/")[0] for name in script["chosen"](["all/trouble"], ORDER)]
+    assert roles == [role for role in ORDER if installs(role)]
+    assert script["chosen"](["dcgm/trouble", "base"], ORDER) == ["base", "dcgm/trouble"]
+
+
+def test_another_environment_has_a_place_of_its_own() -> None:
+    script = runpy.run_path(str(ROOT / "scripts/molecule"))
+    known = script["of_environment"].__globals__
+    assert script["of_environment"](["--env", "sim-rocky9", "base"]) == ["base"]
+    assert (known["ENV"], known["HOME"].name) == ("sim-rocky9", "molecule-sim-rocky9")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the environment")
+def test_an_environment_without_a_simulated_rack_is_refused() -> None:
+    argv = [sys.executable, ROOT / "scripts/molecule", "--env", "example", "base"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.partition(" Name ")[0]) == (
+        2,
+        "--env example - Expected: an environment whose rack is simulated.",
+    )
+
+
 def test_needs_name_roles_alone() -> None:
     assert {name for role, needs in NEEDS.items() for name in (role, *needs)} <= set(ROLES)
 

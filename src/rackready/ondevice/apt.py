@@ -58,15 +58,21 @@ class Apt(Manager):
         return out
 
     def installed(self, names: list[str]) -> dict[str, Package]:
-        """Return those of the named packages that dpkg has unpacked."""
+        """Return those of the named packages that dpkg has unpacked; dpkg-query without a name would list all."""
+        if not names:
+            return {}
         done = self.run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n", *names])
         rows = [line.split("\t") for line in done.out.splitlines() if line.count("\t") == 2]  # noqa: PLR2004 - the three columns asked for
         return {name: Package(version, state) for name, version, state in rows if state[1:2] not in {"n", "c"}}
 
     def lower(self, wish: Wish) -> dict[str, tuple[str, str]]:
-        """Return package to (installed, wanted) where the wanted version is lower, as dpkg compares them."""
+        """Return package to (installed, wanted) where the wanted version is lower, as dpkg compares them.
+
+        A version that could not be configured is none that works.
+        """
         seen = self.installed(list(wish.packages))
-        pairs = {name: (seen[name].version, version) for name, version in wish.packages.items() if name in seen}
+        whole = {name: package.version for name, package in seen.items() if package.whole}
+        pairs = {name: (whole[name], version) for name, version in wish.packages.items() if name in whole}
         return {name: pair for name, pair in pairs.items() if pair[1] and pair[0] != pair[1] and self._is_lower(*pair)}
 
     def _is_lower(self, installed: str, wanted: str) -> bool:
@@ -82,8 +88,10 @@ class Apt(Manager):
         return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
 
     def settle(self, wish: Wish, notes: list[str]) -> None:
-        """Wait until dpkg's lock is free, then complete what an interrupted dpkg left; report both in ``notes``."""
-        del wish
+        """Wait until dpkg's lock is free, then complete what an interrupted dpkg left; report both in ``notes``.
+
+        A package that cannot be completed is no obstacle if another version of it is wanted.
+        """
         wait_until_free(self._held, self.lock_wait_s, notes)
         if not self.interrupted():
             return
@@ -95,7 +103,14 @@ class Apt(Manager):
             done = self.run(argv)
             if done.returncode == 0 and not self.interrupted():
                 return
-        step = "Run `dpkg --configure -a` on the node and read its output."
+        broken = {name: package for name, package in self.installed(["*"]).items() if not package.whole}
+        if broken and not self._journal() and all(_replaced(wish, *item) for item in broken.items()):
+            notes.append(f"cannot be configured, and is replaced: {', '.join(sorted(broken))}")
+            return
+        step = (
+            "Run `dpkg --configure -a` on the node and read its output; or choose a version set (software.set) with "
+            "another version of the package."
+        )
         raise NodeProblem("dpkg completes the interrupted configuration", apt_words.last_error(done.out), step)
 
     def _held(self) -> tuple[str, int] | None:
@@ -115,7 +130,7 @@ class Apt(Manager):
         if names:
             if not self._known(names, wish.packages):
                 self.update()
-            words = _install_words(names, wish)
+            words = _install_words(names, wish, seen)
             self._respect_other_holds(words)
             self._install(words, self._companions(names, seen))
         if wish.hold and found:
@@ -136,7 +151,7 @@ class Apt(Manager):
         names = [name for name, version in wish.packages.items() if not _as_wanted(seen.get(name), version)]
         self._respect_holds(names, seen)
         if names and self._known(names, wish.packages):
-            self._respect_other_holds(_install_words(names, wish))
+            self._respect_other_holds(_install_words(names, wish, seen))
 
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
         self._refuse_foreign(name for name in names if name in seen and seen[name].held)
@@ -262,6 +277,13 @@ def _specs(names: list[str], versions: dict[str, str]) -> list[str]:
     return [f"{name}={versions[name]}" if versions[name] else name for name in names]
 
 
-def _install_words(names: list[str], wish: Wish) -> list[str]:
+def _replaced(wish: Wish, name: str, package: Package) -> bool:
+    """Return whether the wish has another version of a package, or none of it."""
+    return wish.packages.get(name, "") not in {"", package.version} or name in wish.absent
+
+
+def _install_words(names: list[str], wish: Wish, seen: dict[str, Package]) -> list[str]:
+    """Return what is told to apt; a lower version than one that could not be configured needs no consent."""
     options = ["--no-install-recommends", "--allow-change-held-packages"]
-    return [*options, *(["--allow-downgrades"] if wish.allow_downgrade else []), *_specs(names, wish.packages)]
+    lower = wish.allow_downgrade or any(name in seen and not seen[name].whole for name in names)
+    return [*options, *(["--allow-downgrades"] if lower else []), *_specs(names, wish.packages)]

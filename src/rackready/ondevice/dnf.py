@@ -77,6 +77,11 @@ class Dnf(Manager):
         rows = [line.split("\t") for line in self.run(argv).out.splitlines() if line.count("\t") == 1]
         return [(name, version.removeprefix("0:")) for name, version in rows]
 
+    def _alone(self, patterns: Iterable[str]) -> list[tuple[str, str]]:
+        """Return matching packages with their versions, without kernels and keys, of which a node has several."""
+        rows = self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns])
+        return [row for row in rows if not _is_many(row[0]) and row[0] != "gpg-pubkey"]
+
     def stream(self, module: str) -> str:
         """Return the enabled stream of a module; empty if none is."""
         found = configparser.ConfigParser(interpolation=None)
@@ -172,16 +177,16 @@ class Dnf(Manager):
 
     def snapshot(self, patterns: Iterable[str], modules: Iterable[str]) -> Snapshot:
         """Return the installed packages whose names match, all version locks, and the streams of the modules."""
-        packages = dict(self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns]))
+        packages = dict(self._alone(patterns))
         streams = {module: self.stream(module) for module in modules}
         return Snapshot(packages, self.locks(), sorted(self.own_holds()), streams)
 
     def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
         """Bring packages, streams and version locks back; return whether a package differed."""
         wait_until_free(self._held, self.lock_wait_s, notes)
-        rows = self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns])
+        rows = self._alone(patterns)
         names = [
-            name for name, version in before.packages.items() if [row[1] for row in rows if row[0] == name] != [version]
+            name for name, version in before.packages.items() if {row[1] for row in rows if row[0] == name} != {version}
         ]
         added = sorted({row[0] for row in rows} - before.packages.keys())
         self._unlock([*names, *added])

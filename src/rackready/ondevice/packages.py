@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +11,8 @@ from typing import ClassVar
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
 
+_ALL = ("*",)
+"""Pattern of all packages."""
 _HOLDS = "holds"
 _DNF = "usr/bin/dnf"
 _OS_RELEASE = "etc/os-release"
@@ -29,6 +31,8 @@ class Wish:
     """Module streams of dnf to enable, as ``name:stream``."""
     allow_downgrade: bool = False
     """Replace an installed version with a lower one."""
+    rollback: bool = True
+    """Bring back the packages that were there before if the change fails."""
 
 
 @dataclass
@@ -76,8 +80,10 @@ class Manager(ABC):
             if wish.refresh:
                 self.update()
             found = self.differences(wish)
-            self.change(wish, found)
-            left = self.differences(wish)
+            failure = self._try(wish, found, notes)
+            left = {} if failure else self.differences(wish)
+        if failure:
+            raise failure
         if left:
             wanted, seen = (
                 _list({name: pair[1] for name, pair in left.items()}),
@@ -85,6 +91,34 @@ class Manager(ABC):
             )
             raise NodeProblem(wanted, seen, f"See the end of {self.log} on the node.")
         return Change(found, notes)
+
+    def _try(self, wish: Wish, found: dict[str, tuple[str, str]], notes: list[str]) -> NodeProblem | None:
+        """Make the changes, or bring back what was there before; return the problem then.
+
+        A change that was undone is an orderly end of what the fence guards. Raises NodeProblem if it was not undone.
+        """
+        if not (found and wish.rollback):
+            self.change(wish, found)
+            return None
+        before = self.snapshot(_ALL, (stream.partition(":")[0] for stream in wish.streams))
+        try:
+            self.change(wish, found)
+        except NodeProblem as problem:
+            return self._back(problem, before, notes)
+        return None
+
+    def _back(self, problem: NodeProblem, before: Snapshot, notes: list[str]) -> NodeProblem:
+        """Bring back what was there before; return the problem to report, which says what the node has now."""
+        expected, actual, step = (problem.check[word] for word in ("expected", "actual", "next_step"))
+        try:
+            changed = self.restore(before, _ALL, notes)
+        except NodeProblem as second:
+            what = f"wanted {second.check['expected']}, found {second.check['actual']}"
+            actual = f"{actual}; the rollback failed as well: {what}"
+            raise NodeProblem(expected, actual, f"{step} For the rollback: {second.check['next_step']}") from problem
+        if changed:
+            actual = f"{actual}; rolled back: packages and holds are as before"
+        return NodeProblem(expected, actual, step)
 
     @abstractmethod
     def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
@@ -154,8 +188,10 @@ class Manager(ABC):
         """Add packages to those that rackready has put on hold."""
         self.set_own_holds(self.own_holds() | set(names))
 
-    def set_own_holds(self, names: Iterable[str]) -> None:
-        """Record the packages that rackready has put on hold."""
+    def set_own_holds(self, names: Collection[str]) -> None:
+        """Record the packages that rackready has put on hold; a full disk stops no rollback that changes no hold."""
+        if set(names) == self.own_holds():
+            return
         temporary = self.folder / f"{_HOLDS}.new"
         temporary.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
         temporary.replace(self.folder / _HOLDS)

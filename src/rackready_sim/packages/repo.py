@@ -68,8 +68,31 @@ def _build(content: Content, out: Path, keys: Path, key_days: int) -> None:
     stamp.write_text(wanted)
 
 
+def add_apt(packages: list[deb.Deb], out: Path) -> None:
+    """Add packages to an apt repository that ``build_repo`` made, and sign its new index with its own key."""
+    index = (out / "Packages").read_text()
+    _write_index("\n".join([index, *(deb.write(package, out) for package in packages)]).encode(), out)
+    with _signing_key(out, 1, "ed25519") as home:
+        _sign(out, home, 1)
+
+
+def sign_with_another_key(out: Path) -> None:
+    """Sign an apt repository with a key that nobody knows; the public key that it publishes stays."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "repository"
+        other.mkdir()
+        shutil.copyfile(out / "Release", other / "Release")
+        with _signing_key(other, 1, "ed25519") as home:
+            _sign(other, home, 1)
+        for name in ("InRelease", "Release.gpg"):
+            shutil.copyfile(other / name, out / name)
+
+
 def _write_apt(packages: list[deb.Deb], out: Path) -> None:
-    index = "\n".join(sorted(deb.write(package, out) for package in packages)).encode()
+    _write_index("\n".join(sorted(deb.write(package, out) for package in packages)).encode(), out)
+
+
+def _write_index(index: bytes, out: Path) -> None:
     (out / "Packages").write_bytes(index)
     (out / "Packages.gz").write_bytes(gzip.compress(index, mtime=0))
     (out / "Release").write_text(_release(out))

@@ -53,7 +53,9 @@ class Node:
 
     def dpkg_query(self, words: list[str]) -> str:
         return "".join(
-            f"{name}\t{version}\t{state}\n" for name, (version, state) in self.installed.items() if name in words
+            f"{name}\t{version}\t{state}\n"
+            for name, (version, state) in self.installed.items()
+            if {name, "*"} & set(words)
         )
 
     def dpkg(self, words: list[str]) -> str:
@@ -76,8 +78,8 @@ class Node:
         if "--simulate" in words:
             return self.simulated
         for word in words[1:]:
-            if words[0] == "purge":
-                self.installed.pop(word, None)
+            if words[0] == "purge" or word.endswith("-"):
+                self.installed.pop(word.removesuffix("-"), None)
             elif words[0] == "install" and not word.startswith("-"):
                 name, _, version = word.partition("=")
                 self.installed[name] = (version or self.lists[name][0], "ii ")

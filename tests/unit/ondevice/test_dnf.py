@@ -238,8 +238,8 @@ def test_lock_that_dnf_does_not_list_is_a_problem(dnf: Dnf, node: Node) -> None:
     with pytest.raises(NodeProblem) as caught:
         dnf.ensure(WISH, "install", 1, "a")
     assert str(caught.value) == (
-        f"Expected: version locks {LOCK} Actual: not listed by dnf. See `dnf versionlock list` and "
-        "/etc/dnf/plugins/versionlock.conf on the node, then run again."
+        f"Expected: version locks {LOCK} Actual: not listed by dnf; rolled back: packages and holds are "
+        "as before. See `dnf versionlock list` and /etc/dnf/plugins/versionlock.conf on the node, then run again."
     )
 
 

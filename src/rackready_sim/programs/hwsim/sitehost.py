@@ -10,11 +10,16 @@ import http.server
 import socket
 import struct
 import threading
+from pathlib import Path
+from typing import BinaryIO
 
 _DNS = 53
 _A, _IN = 1, 1
 _NOERROR, _NXDOMAIN = 0, 3
 _TTL_S = 60
+CUT = ".cut"
+"""While the served folder has this file, every package breaks off in the middle: the mirror goes down meanwhile."""
+_PACKAGES = (".deb", ".rpm")
 
 
 def main(argv: list[str]) -> int:
@@ -22,9 +27,22 @@ def main(argv: list[str]) -> int:
     address, port, folder, *names = argv
     zone = dict(name.split("=", 1) for name in names)
     threading.Thread(target=resolve, args=(address, zone), daemon=True).start()
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    handler = functools.partial(Handler, directory=folder)
     http.server.ThreadingHTTPServer((address, int(port)), handler).serve_forever()
     return 0
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """A file server whose packages can break off."""
+
+    def copyfile(self, source: BinaryIO, outputfile: BinaryIO) -> None:  # type: ignore[override]
+        """Send a file, or its first half and nothing more."""
+        if not self.path.endswith(_PACKAGES) or not Path(self.directory, CUT).exists():
+            super().copyfile(source, outputfile)
+            return
+        raw = source.read()
+        outputfile.write(raw[: len(raw) // 2])
+        self.close_connection = True
 
 
 def resolve(address: str, zone: dict[str, str]) -> None:
