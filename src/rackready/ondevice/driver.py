@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, at_work, fence
+from .gpu_users import gpu_users
 from .mps import SERVER, Mps
 
 SERVICES = (
@@ -78,13 +79,11 @@ class Driver:
         return {row[0]: int(row[2]) for row in rows if len(row) > 2 and row[2].isdigit()}  # noqa: PLR2004 - name, size, use count
 
     def users(self) -> list[str]:
-        """Return the processes that compute on the GPUs, as ``pid name``."""
-        done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
-        if done.returncode != 0:
+        """Return the processes that compute on the GPUs, as ``pid name``; none without a loaded driver."""
+        try:
+            found = gpu_users(self.run)
+        except NodeProblem:
             return []
-        found = [
-            " ".join(part.strip() for part in line.split(",")) for line in done.out.splitlines() if line[:1].isdigit()
-        ]
         idle = any(SERVER in row for row in found) and not Mps(self.run, self.root).clients()
         return [row for row in found if not (idle and SERVER in row)]  # it ends with the unit of MPS
 

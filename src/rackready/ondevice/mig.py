@@ -16,6 +16,7 @@ from typing import Any
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
+from .gpu_users import gpu_users
 
 PARTED = "usr/bin/nvidia-mig-parted"
 CDI = "/var/run/cdi/nvidia.yaml"
@@ -172,9 +173,8 @@ class Mig:
                 raise NodeProblem(f"profiles that GPU {gpu} offers: {there}", ", ".join(wrong), step)
 
     def _refuse_if_used(self) -> None:
-        done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
-        users = [" ".join(line.replace(",", " ").split()) for line in done.out.splitlines() if line[:1].isdigit()]
-        if done.returncode == 0 and users:
+        users = gpu_users(self.run)
+        if users:
             step = "Drain the node and end what uses its GPUs; then run again. Nothing was changed."
             raise NodeProblem("GPUs that nothing uses, for another MIG layout", f"used by {', '.join(users)}", step)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
 from .file_state import digest, state, text
+from .gpu_users import gpu_users
 from .mps_pause import UNIT, clients, line, pipes
 
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -125,9 +126,7 @@ class Mps:
 
     def refuse_if_used(self) -> None:
         """Raise NodeProblem if something computes on a GPU, with MPS or without: no job is ended."""
-        done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
-        rows = [row for row in done.out.splitlines() if row[:1].isdigit() and SERVER not in row]
-        users = [" ".join(row.replace(",", " ").split()) for row in rows] if done.returncode == 0 else []
+        users = [row for row in gpu_users(self.run) if SERVER not in row]
         users += [f"MPS client {pid}" for pid in self.clients()]
         if users:
             raise NodeProblem("GPUs that nothing uses, for a change of MPS", f"used by {', '.join(users)}", _DRAIN)

@@ -32,7 +32,7 @@ class Node:
         self.mode = dict.fromkeys(range(gpus), "Disabled")
         self.instances: dict[int, list[str]] = {gpu: [] for gpu in range(gpus)}
         self.pending: set[int] = set()
-        self.users = ""
+        self.users = self.silent = ""
         self.fails: dict[str, str] = {}
         self.parted: dict[str, Any] = {}
         self.ran: list[str] = []
@@ -45,6 +45,8 @@ class Node:
             "-lgip": "".join(LGIP.replace("|   0  MIG", f"|   {gpu}  MIG") for gpu in self.mode),
             "is-active": "",
         }
+        if self.silent and "--query-compute-apps" in line:
+            return Done(9, self.silent)
         answer = next((said for word, said in answers.items() if word in line), None)
         if answer is not None:
             return Done(0, answer)
@@ -191,6 +193,17 @@ def test_a_layout_that_the_gpus_cannot_have_is_refused(
     with pytest.raises(NodeProblem) as caught:
         mig.ensure(layouts, layout, 1, "a")
     assert str(caught.value) == text
+    assert node.ran == []
+
+
+def test_users_that_nvidia_smi_does_not_list_are_no_idle_gpus(mig: Mig, node: Node) -> None:
+    node.silent = "Unknown Error\n"
+    with pytest.raises(NodeProblem) as caught:
+        mig.ensure(LAYOUTS, "all-1g.18gb", 1, "a")
+    assert str(caught.value) == (
+        "Expected: nvidia-smi lists what uses the GPUs Actual: exit 9: Unknown Error. Run `nvidia-smi` on the node and "
+        "correct what it reports; then run again. Nothing was changed."
+    )
     assert node.ran == []
 
 

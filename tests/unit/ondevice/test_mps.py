@@ -25,6 +25,7 @@ class Node:
         self.enabled = self.active = False
         self.gives = {"get_default_active_thread_percentage": "50.0", "get_default_device_pinned_mem_limit": "10G"}
         self.users, self.clients, self.server = "", "", ""
+        self.silent = ""
         self.frees = True
         self.fails: dict[str, str] = {}
         self.ran: list[str] = []
@@ -37,7 +38,7 @@ class Node:
             rows = enumerate(zip(self.modes, self.mig, strict=True))
             return Done(0, "".join(f"{gpu}, {mode}, {mig}\n" for gpu, (mode, mig) in rows))
         if "--query-compute-apps" in line:
-            return Done(0, self.users)
+            return Done(9, self.silent) if self.silent else Done(0, self.users)
         if "is-active" in line or "is-enabled" in line:
             return Done(0 if (self.active if "is-active" in line else self.enabled) else 3, "")
         if " show " in line:
@@ -152,6 +153,18 @@ def test_gpus_in_use_are_refused(mps: Mps, node: Node) -> None:
     assert told(problem) == (
         "Expected: GPUs that nothing uses, for a change of MPS Actual: used by 77 /usr/bin/python3. Drain the node "
         "and end what uses its GPUs; then run again. Nothing was changed."
+    )
+    assert node.ran == []
+
+
+def test_users_that_nvidia_smi_does_not_list_are_no_idle_gpus(mps: Mps, node: Node) -> None:
+    node.silent = "Unable to determine the device handle for GPU0000:1B:00.0: Unknown Error\n"
+    with pytest.raises(NodeProblem) as problem:
+        mps.ensure(WISH, 1, "a")
+    assert told(problem) == (
+        "Expected: nvidia-smi lists what uses the GPUs Actual: exit 9: Unable to determine the device handle for "
+        "GPU0000:1B:00.0: Unknown Error. Run `nvidia-smi` on the node and correct what it reports; then run again. "
+        "Nothing was changed."
     )
     assert node.ran == []
 
