@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.boot_files import BootFiles, Sources
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 
 DOCUMENTATION = """
 module: rackready_boot
@@ -29,9 +30,7 @@ OPTIONS = {
     "options": {"type": "list", "elements": "str", "default": []},
     "initramfs": PATHS,
     "pending": PATHS,
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

@@ -6,6 +6,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.build import BuildTools
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.driver import Driver
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.secure_boot import SecureBoot
 
 DOCUMENTATION = """
@@ -41,9 +42,7 @@ OPTIONS = {
     "certificate": {"type": "str", "default": ""},
     "make_key": {"type": "str", "default": "dkms generate_mok"},
     "operation": {"type": "str", "default": "install"},
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

@@ -8,6 +8,7 @@ from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.dnf import Dnf
 from ansible.module_utils.rackready.ondevice.driver import Driver
 from ansible.module_utils.rackready.ondevice.driver_change import DriverChange
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.packages import Wish, family
 
 DOCUMENTATION = """
@@ -43,9 +44,7 @@ OPTIONS = {
     "files": {"type": "list", "elements": "path", "default": []},
     "failure": {"type": "str", "default": ""},
     "allow_downgrade": {"type": "bool", "default": False},
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

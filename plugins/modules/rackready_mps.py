@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.mps import Mps, MpsWish
 
 DOCUMENTATION = """
@@ -30,9 +31,7 @@ OPTIONS = {
     "percentage": {"type": "float", "default": 100.0},
     "memory": {"type": "str", "default": ""},
     "pipes": {"type": "path", "default": "/tmp/nvidia-mps"},  # noqa: S108 - NVIDIA's default
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

@@ -6,6 +6,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.apt import Apt
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.dnf import Dnf
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.packages import Wish, family
 
 DOCUMENTATION = """
@@ -38,9 +39,7 @@ OPTIONS = {
     "packages": {"type": "dict", "default": {}},
     "rollback": {"type": "bool", "default": True},
     "operation": {"type": "str", "default": "install"},
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

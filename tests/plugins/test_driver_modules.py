@@ -16,7 +16,7 @@ from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import Mig
 from tests.plugins.test_files_module import ROOT, Ended, Stub, ship
 
-ONDEVICE = ("apt", "command", "dnf", "driver", "driver_change", "mig", "packages")
+ONDEVICE = ("apt", "command", "dnf", "driver", "driver_change", "fence", "mig", "packages")
 
 
 def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

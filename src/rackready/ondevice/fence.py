@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path("/var/lib/rackready")
+FENCE_OPTIONS = {
+    "token": {"type": "int", "default": 0},
+    "ledger": {"type": "str", "default": ""},
+    "lock_wait_s": {"type": "int", "default": 600},
+}
+"""Options of every module that changes a node behind the fence, as Ansible's argument_spec has them."""
 
 
 @contextmanager
