@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import zlib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 """Hash of an output of no bytes: its content is known without the store."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_MENDING = threading.Lock()
 _AGAIN = "Measure again: a pass of a node that was judged from it does not count any more."
 
 
@@ -48,9 +50,9 @@ class RawOutputs:
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self.path(digest))
-        if why := self.fault(digest):
+        if self.fault(digest):
             try:
-                put_aside(self._ledger, [DamagedOutput(digest, path, why)] if path.exists() else [], "")
+                self._clear(digest, path)
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 files.replace(path, zlib.compress(data, 6))
             except OSError as error:
@@ -60,6 +62,14 @@ class RawOutputs:
                 )
                 raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
         return digest
+
+    def _clear(self, digest: str, path: Path) -> None:
+        """Set a damaged file aside. Another thread may store the same output meanwhile: a good file stays."""
+        with _MENDING:
+            try:
+                self._content(digest)
+            except _DamagedError as error:
+                put_aside(self._ledger, [DamagedOutput(digest, path, error.actual)], "")
 
     def get(self, digest: str) -> str:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +298,26 @@ def test_what_a_new_output_replaces_is_kept(store: EvidenceStore, ledger: Ledger
     raw_file(tmp_path, digest).write_bytes(b"damaged")
     store.put_raw("one")
     assert Path(set_aside(ledger)[0]["file"]).read_bytes() == b"damaged"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_threads_that_store_the_same_output_set_no_good_file_aside(
+    store: EvidenceStore, ledger: Ledger, tmp_path: Path, damaged: bool
+) -> None:
+    texts = [f"the same output {number}" for number in range(40)]
+    for one in texts if damaged else ():
+        raw_file(tmp_path, store.put_raw(one)).write_bytes(b"damaged")
+    start = threading.Barrier(8)
+
+    def put(one: str) -> str:
+        start.wait()
+        return store.put_raw(one)
+
+    with ThreadPoolExecutor(8) as pool:
+        for one in texts:
+            assert len(set(pool.map(put, [one] * 8))) == 1
+    assert {store.raw(hashlib.sha256(one.encode()).hexdigest()) for one in texts} == set(texts)
+    assert [Path(row["file"]).read_bytes() for row in set_aside(ledger)] == [b"damaged"] * 40 * damaged
 
 
 def test_a_store_that_nothing_was_set_aside_from(store: EvidenceStore, ledger: Ledger) -> None:
