@@ -26,6 +26,7 @@ def nic_stack_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
         "nic_stack_doca_version": doca.version if doca is not None else "",
         "nic_stack_doca_packages": dict(doca.packages) if doca is not None else {},
         "nic_stack_open_modules": software.open_modules,
+        "nic_stack_max_read_request": site.software.nic_max_read_request or 0,
     }
 
 

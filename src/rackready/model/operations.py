@@ -122,6 +122,9 @@ class Software(Model):
         "inbox",
         description="drivers and libraries of the network cards; inbox: the operating system's own, doca: DOCA-OFED",
     )
+    nic_max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = Field(
+        None, description="PCIe MaxReadReq of the compute network cards, bytes; absent: as the firmware sets it"
+    )
     mirror: Mirror | None = Field(None, description="the one repository of all nodes; absent: `repositories`")
     repositories: list[Repository] = Field(
         default_factory=list,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from rackready.design.deployable import NotDeployableError, require
 from rackready.design.facts import node_facts
 from rackready.design.hostvars import node_vars, platform_vars, site_vars
 from rackready.design.nic_stack import nic_cards
-from rackready.design.site import load_site
+from rackready.design.site import load_site, parse_site
+from rackready.model.problems import SiteInvalidError
 from rackready.model.profile import NicParameters
 from rackready.model.site import Site
 from rackready.profiles import loader
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +92,19 @@ def test_doca_for_a_system_that_no_source_names_is_refused_before_any_change(sit
         "hgx-r580-debian12) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set "
         "beside site.yml (profiles/software/) with doca_ofed and its source."
     )
+
+
+def test_max_read_request_is_left_to_the_firmware_unless_the_site_names_it(site: Site) -> None:
+    assert site_vars(site)["nic_stack_max_read_request"] == 0
+    named = site.model_copy(update={"software": site.software.model_copy(update={"nic_max_read_request": 4096})})
+    assert site_vars(named)["nic_stack_max_read_request"] == 4096
+
+
+def test_a_max_read_request_that_pcie_does_not_have_is_refused() -> None:
+    document = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
+    document["software"]["nic_max_read_request"] = 300
+    with pytest.raises(SiteInvalidError) as caught:
+        parse_site(document, source="site.yml", base=ROOT)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "software.nic_max_read_request: Input should be 128, 256, 512, 1024, 2048 or 4096 - Actual: 300. Correct it."
+    ]

@@ -13,6 +13,8 @@ _NVIDIA, _MELLANOX = 0x10DE, 0x15B3
 _GPU_CLASS, _SWITCH_CLASS, _NIC_CLASS = 0x030200, 0x068000, 0x020000
 _CONNECTX7 = 0x1021
 _CAP = 0x60
+_CONTROL = slice(_CAP + 0x08, _CAP + 0x0A)
+"""Device Control of the PCI Express capability."""
 
 
 def write(state: dict[str, Any]) -> None:
@@ -82,7 +84,10 @@ def _device(pci: str, ids: tuple[int, int, int], link: dict[str, int], numa: int
     for name, value in values.items():
         (place / name).write_text(f"{value}\n")
     pcie.iommu(place)
-    (place / "config").write_bytes(b"\xff" * 256 if lost else _config(vendor, device, kind, link))
+    space = bytearray(_config(vendor, device, kind, link))
+    if (place / "config").exists() and (found := (place / "config").read_bytes())[:1] != b"\xff":
+        space[_CONTROL] = found[_CONTROL]  # what software wrote since power-on
+    (place / "config").write_bytes(b"\xff" * 256 if lost else bytes(space))
     return place
 
 

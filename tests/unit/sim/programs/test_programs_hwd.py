@@ -77,3 +77,14 @@ def test_gids_that_a_nic_lost_are_emptied(machine: Machine) -> None:
         "\n",
     ]
     assert (table / "gids/3").read_text() == "0000:0000:0000:0000:0000:0000:0000:0000\n"
+
+
+def test_device_control_keeps_what_software_wrote_until_the_next_boot(machine: Machine) -> None:
+    pcitree.write(machine.state)
+    nic, other = (paths.at(f"/sys/bus/pci/devices/{item['pci']}/config") for item in machine.state["nics"][:2])
+    nic.write_bytes(nic.read_bytes()[:0x68] + b"\x37\x29" + nic.read_bytes()[0x6A:])
+    pcitree.write(machine.state)
+    assert (nic.read_bytes()[0x68:0x6A], other.read_bytes()[0x68:0x6A]) == (b"\x37\x29", b"\x37\x59")
+    nic.unlink()  # a boot makes the tree anew
+    pcitree.write(machine.state)
+    assert nic.read_bytes()[0x68:0x6A] == b"\x37\x59"
