@@ -18,6 +18,7 @@ from rackready.model.phase import PhaseContext
 from rackready.paths import EnvPaths
 from rackready_sim import mirror_faults, podman
 from rackready_sim.definition import Definition
+from rackready_sim.errors import SimError
 from rackready_sim.rack import Rack
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,6 +72,18 @@ class Node:
             EnvPaths(self.home, self.env).known_hosts,
         )
         wait_and_pin(target, timeout_s=60, reinstalled=reinstalled, proceed=lambda: None)
+
+    def _boot_again(self) -> None:
+        """Start the node after its power was cut; podman may still clean up after it."""
+        for left in (2, 1, 0):
+            try:
+                self._boot(reinstalled=False)
+            except SimError:
+                if not left:
+                    raise
+                time.sleep(2)
+            else:
+                return
 
     def destroy(self) -> None:
         """Remove the node with its disk; the rest of the rack stays."""
@@ -131,8 +144,7 @@ class Node:
                 time.sleep(0.2)
             there = mark.exists()
         if there:
-            machines = self.rack.machines()
-            machines.halt(self.name, graceful=False)
-            self._boot(reinstalled=False)
+            self.rack.machines().halt(self.name, graceful=False)
+            self._boot_again()
         said = child.communicate()[0].strip() or "{}"
         print(json.dumps({"rebooted": there, **json.loads(said.splitlines()[-1])}))

@@ -22,6 +22,8 @@ options:
   packages: {description: package name to exact version (empty for any version), type: dict, default: {}}
   hold: {description: "put the packages on hold (dnf: version lock)", type: bool, default: false}
   absent: {description: packages that are removed, type: list, elements: str, default: []}
+  may_remove:
+    {description: patterns of packages on rackready's hold that apt may remove, type: list, elements: str, default: []}
   streams: {description: "dnf module streams to enable, as name:stream", type: list, elements: str, default: []}
   update: {description: fetch the package lists of rackready's source now, type: bool, default: false}
   allow_downgrade: {description: replace an installed version with a lower one, type: bool, default: false}
@@ -34,7 +36,7 @@ author: rackready
 """
 
 OPTIONS = {
-    **{name: {"type": "list", "elements": "str", "default": []} for name in ("absent", "streams")},
+    **{name: {"type": "list", "elements": "str", "default": []} for name in ("absent", "streams", "may_remove")},
     **{name: {"type": "bool", "default": False} for name in ("hold", "update", "allow_downgrade")},
     "packages": {"type": "dict", "default": {}},
     "rollback": {"type": "bool", "default": True},
@@ -49,7 +51,7 @@ def main() -> None:
     options = module.params
     manager = {"apt": Apt, "dnf": Dnf}[family()](lock_wait_s=options["lock_wait_s"])
     packages = {name: str(version or "") for name, version in options["packages"].items()}
-    same = {name: options[name] for name in ("hold", "absent", "streams", "allow_downgrade", "rollback")}
+    same = {name: options[name] for name in ("hold", "absent", "streams", "may_remove", "allow_downgrade", "rollback")}
     wish = Wish(packages, refresh=options["update"], **same)
     fence = (options["operation"], options["token"], options["ledger"])
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.read_request import SIZES, ReadRequest
 
 DOCUMENTATION = """
@@ -26,9 +27,7 @@ OPTIONS = {
     "cards": {"type": "list", "elements": "str", "required": True},
     "size": {"type": "int", "required": True, "choices": [0, *SIZES]},
     "unit": {"type": "str", "required": True},
-    "token": {"type": "int", "default": 0},
-    "ledger": {"type": "str", "default": ""},
-    "lock_wait_s": {"type": "int", "default": 600},
+    **FENCE_OPTIONS,
 }
 
 

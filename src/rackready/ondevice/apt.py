@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from . import apt_words
@@ -68,11 +69,12 @@ class Apt(Manager):
     def lower(self, wish: Wish) -> dict[str, tuple[str, str]]:
         """Return package to (installed, wanted) where the wanted version is lower, as dpkg compares them.
 
-        A version that could not be configured is none that works.
+        None if one of them could not be configured: that is an upgrade that did not end, and other versions mend it.
         """
         seen = self.installed(list(wish.packages))
-        whole = {name: package.version for name, package in seen.items() if package.whole}
-        pairs = {name: (whole[name], version) for name, version in wish.packages.items() if name in whole}
+        if not all(package.whole for package in seen.values()):
+            return {}
+        pairs = {name: (seen[name].version, version) for name, version in wish.packages.items() if name in seen}
         return {name: pair for name, pair in pairs.items() if pair[1] and pair[0] != pair[1] and self._is_lower(*pair)}
 
     def _is_lower(self, installed: str, wanted: str) -> bool:
@@ -90,7 +92,8 @@ class Apt(Manager):
     def settle(self, wish: Wish, notes: list[str]) -> None:
         """Wait until dpkg's lock is free, then complete what an interrupted dpkg left; report both in ``notes``.
 
-        A package that cannot be completed is no obstacle if another version of it is wanted.
+        A package that cannot be completed is no obstacle if another version of it is wanted, or if nothing is to
+        change: its own role replaces it.
         """
         wait_until_free(self._held, self.lock_wait_s, notes)
         if not self.interrupted():
@@ -104,8 +107,9 @@ class Apt(Manager):
             if done.returncode == 0 and not self.interrupted():
                 return
         broken = {name: package for name, package in self.installed(["*"]).items() if not package.whole}
-        if broken and not self._journal() and all(_replaced(wish, *item) for item in broken.items()):
-            notes.append(f"cannot be configured, and is replaced: {', '.join(sorted(broken))}")
+        left = all(_replaced(wish, *item) for item in broken.items()) or not self.differences(wish)
+        if broken and not self._journal() and left:
+            notes.append(f"dpkg cannot configure {', '.join(sorted(broken))}: another version must replace it")
             return
         step = (
             "Run `dpkg --configure -a` on the node and read its output; or choose a version set (software.set) with "
@@ -131,7 +135,7 @@ class Apt(Manager):
             if not self._known(names, wish.packages):
                 self.update()
             words = _install_words(names, wish, seen)
-            self._respect_other_holds(words)
+            self._respect_other_holds(words, wish)
             self._install(words, self._companions(names, seen))
         if wish.hold and found:
             self._do(["apt-mark", "hold", *wish.packages])
@@ -151,7 +155,7 @@ class Apt(Manager):
         names = [name for name, version in wish.packages.items() if not _as_wanted(seen.get(name), version)]
         self._respect_holds(names, seen)
         if names and self._known(names, wish.packages):
-            self._respect_other_holds(_install_words(names, wish, seen))
+            self._respect_other_holds(_install_words(names, wish, seen), Wish({}, may_remove=["*"]))
 
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
         self._refuse_foreign(name for name in names if name in seen and seen[name].held)
@@ -176,12 +180,12 @@ class Apt(Manager):
         own = self.installed(sorted(self.own_holds() - set(names))) if old else {}
         return sorted(name for name, package in own.items() if package.held and package.version in old)
 
-    def _respect_other_holds(self, words: list[str]) -> None:
-        """Refuse if a package that was not named, and that somebody else holds, would have to change.
+    def _respect_other_holds(self, words: list[str], wish: Wish) -> None:
+        """Refuse if a held package that was not named would have to change: of others, or rackready's and removed.
 
         Apt itself reports dependencies that cannot be met. So it is asked what it would do if nothing was held.
         """
-        held = set(self.run(["apt-mark", "showhold"]).out.split()) - self.own_holds()
+        held = set(self.run(["apt-mark", "showhold"]).out.split())
         status = self.root / "var/lib/dpkg/status"
         if not held or not status.exists():
             return
@@ -193,6 +197,18 @@ class Apt(Manager):
         free.unlink()
         rows = [line.split() for line in done.out.splitlines()]
         self._refuse_foreign(row[1] for row in rows if row[:1] in (["Inst"], ["Remv"]) and row[1] in held)
+        self._refuse_removal({row[1] for row in rows if row[:1] == ["Remv"]} & held, words, wish)
+
+    def _refuse_removal(self, removed: set[str], words: list[str], wish: Wish) -> None:
+        """Refuse to remove what another role installed: a version that does not fit the driver would remove it."""
+        lost = sorted(name for name in removed if not any(fnmatchcase(name, item) for item in wish.may_remove))
+        if lost:
+            wanted = ", ".join(word for word in words if not word.startswith("-"))
+            raise NodeProblem(
+                f"{wanted} beside the packages that rackready installed",
+                f"apt would remove {', '.join(lost)}",
+                "Choose versions that fit each other (software.set), then run again. No package was changed.",
+            )
 
     def _refuse_foreign(self, held: Iterable[str]) -> None:
         foreign = sorted(set(held) - self.own_holds())

@@ -31,6 +31,8 @@ class Wish:
     """Module streams of dnf to enable, as ``name:stream``."""
     allow_downgrade: bool = False
     """Replace an installed version with a lower one."""
+    may_remove: list[str] = field(default_factory=list)
+    """Patterns of packages on rackready's hold that the change may remove, such as the driver of another branch."""
     rollback: bool = True
     """Bring back the packages that were there before if the change fails."""
 

@@ -302,7 +302,7 @@ def test_what_a_new_output_replaces_is_kept(store: EvidenceStore, ledger: Ledger
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_threads_that_store_the_same_output_set_no_good_file_aside(
-    store: EvidenceStore, ledger: Ledger, tmp_path: Path, damaged: bool
+    store: EvidenceStore, ledger: Ledger, tmp_path: Path, *, damaged: bool
 ) -> None:
     texts = [f"the same output {number}" for number in range(40)]
     for one in texts if damaged else ():

@@ -108,8 +108,8 @@ def test_a_hold_of_others_is_no_companion_of_a_first_change(apt: Apt, node: Brok
 
 
 def test_a_version_that_cannot_be_configured_gives_way_to_another_one(apt: Apt, node: Broken) -> None:
-    """After a power cut in a bad upgrade, the site asks for the version that worked."""
-    node.installed = {"dcgm": ("4.7-1", "hF "), "bash": ("5-1", "ii ")}
+    """After a power cut in a bad upgrade, the site asks for the version that worked: it is no downgrade."""
+    node.installed = {"dcgm": ("4.7-1", "hF "), "dcgm-plugins": ("4.7-1", "ii "), "bash": ("5-1", "ii ")}
     node.audit = "dcgm is half configured"
     node.fails = {"dpkg --configure": BROKEN, "apt-get install": BROKEN}
     apt.folder.mkdir()
@@ -121,12 +121,45 @@ def test_a_version_that_cannot_be_configured_gives_way_to_another_one(apt: Apt, 
         return node(argv)
 
     apt.run = run
-    change = apt.ensure(Wish({"dcgm": "4.6-1"}, hold=True), "install", 1, "a")
-    assert change.notes[-1] == "cannot be configured, and is replaced: dcgm"
+    change = apt.ensure(Wish({"dcgm": "4.6-1", "dcgm-plugins": "4.6-1"}, hold=True), "install", 1, "a")
+    assert change.notes[-1] == "dpkg cannot configure dcgm: another version must replace it"
     assert node.installed["dcgm"] == ("4.6-1", "hi ")
-    assert [line for line in node.ran if "dcgm=4.6-1" in line] == [
-        "apt-get install --no-install-recommends --allow-change-held-packages --allow-downgrades dcgm=4.6-1"
-    ]
+    options = "--no-install-recommends --allow-change-held-packages --allow-downgrades"
+    line = f"apt-get install {options} dcgm=4.6-1 dcgm-plugins=4.6-1"
+    assert [each for each in node.ran if "dcgm=4.6-1" in each] == [line]
+
+
+def test_another_role_that_has_nothing_to_change_passes_beside_it(apt: Apt, node: Broken) -> None:
+    """Role base comes first: if it failed, the role that could replace the package would never run."""
+    node.installed = {"dcgm": ("4.7-1", "hF "), "pin": ("1", "ii ")}
+    node.audit = "dcgm is half configured"
+    node.fails = {"dpkg --configure": BROKEN, "apt-get install": BROKEN}
+    change = apt.ensure(Wish({"pin": ""}), "install", 1, "a")
+    assert (change.changed, len(change.notes)) == ({}, 2)
+
+
+REMOVES = "Inst nvidia-persistenced [580.1-1] (580.2-1 mirror)\nRemv nvidia-open [580.1-1]\n"
+
+
+@pytest.mark.parametrize("may_remove", [[], ["nvidia-fabric*"]])
+def test_what_another_role_holds_is_not_removed(apt: Apt, node: Broken, may_remove: list[str]) -> None:
+    """Apt removed the driver when the persistence daemon was wanted in a version that does not fit it."""
+    node.mirror = node.lists = {"nvidia-persistenced": ["580.2-1", "580.1-1"]}
+    node.installed = {"nvidia-persistenced": ("580.1-1", "hi "), "nvidia-open": ("580.1-1", "hi ")}
+    (apt.root / "var/lib/dpkg/status").write_text("")
+    apt.folder.mkdir()
+    apt.remember_holds(["nvidia-persistenced", "nvidia-open"])
+    node.simulated = REMOVES
+    wish = Wish({"nvidia-persistenced": "580.2-1"}, hold=True, may_remove=may_remove)
+    with pytest.raises(NodeProblem) as caught:
+        apt.ensure(wish, "install", 1, "a")
+    assert str(caught.value) == (
+        "Expected: nvidia-persistenced=580.2-1 beside the packages that rackready installed Actual: apt would remove "
+        "nvidia-open. Choose versions that fit each other (software.set), then run again. No package was changed."
+    )
+    assert [line for line in node.ran if "--simulate" not in line] == []
+    apt.ensure(dataclasses.replace(wish, may_remove=["nvidia-*"]), "install", 1, "a")
+    assert node.installed["nvidia-persistenced"] == ("580.2-1", "hi ")
 
 
 @pytest.mark.parametrize("wish", [WISH, Wish({"dcgm": ""}), Wish({"pin": "1"})], ids=["same", "any", "other"])
