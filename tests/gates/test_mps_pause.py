@@ -123,8 +123,8 @@ def test_only_a_run_that_loads_a_node_stops_it(
 class Unit:
     """The unit on a node, and its daemon."""
 
-    def __init__(self, *, active: bool, clients: str = "") -> None:
-        self.active, self.clients, self.ran = active, clients, list[str]()
+    def __init__(self, *, active: bool, clients: str = "", fails: str = "") -> None:
+        self.active, self.clients, self.fails, self.ran = active, clients, fails, list[str]()
 
     def __call__(self, argv: list[str]) -> tuple[int, str]:
         line = " ".join(argv)
@@ -134,6 +134,8 @@ class Unit:
             return 0, "CUDA_MPS_PIPE_DIRECTORY=/run/pipes\n"
         if argv[0] == "sh":
             assert "CUDA_MPS_PIPE_DIRECTORY='/run/pipes' nvidia-cuda-mps-control" in line
+            if self.fails and self.fails in line:
+                return 1, "Cannot find MPS control daemon process\n"
             return 0, "78\n" if "server" in line else self.clients
         self.ran.append(line)
         self.active = "start" in line
@@ -159,6 +161,16 @@ def test_jobs_of_clients_are_never_ended(mark: Path, monkeypatch: pytest.MonkeyP
     unit = Unit(active=True, clients="90\n91\n")
     monkeypatch.setattr(script, "_run", unit)
     assert (script.stop(), mark.exists(), unit.ran) == ("MPS clients 90, 91", False, [])
+
+
+@pytest.mark.parametrize("query", ["get_server_list", "get_client_list 78"])
+def test_a_daemon_that_does_not_answer_may_have_clients(
+    mark: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    unit = Unit(active=True, fails=query)
+    monkeypatch.setattr(script, "_run", unit)
+    words = f"nvidia-cuda-mps-control {query}: exit 1: Cannot find MPS control daemon process"
+    assert (script.stop(), mark.exists(), unit.ran) == (words, False, [])
 
 
 def test_a_node_without_mps_is_left_alone(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:

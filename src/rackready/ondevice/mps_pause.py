@@ -46,13 +46,18 @@ def stop() -> str:
     """Stop the unit where it runs, and mark that; return what hinders it, "" if nothing."""
     if _run(["systemctl", "is-active", "--quiet", UNIT])[0] != 0:
         return ""
-    folder = pipes(_run(["systemctl", "show", "-P", "Environment", UNIT])[1])
+    folder, silent = pipes(_run(["systemctl", "show", "-P", "Environment", UNIT])[1]), list[str]()
 
     def ask(query: str) -> str | None:
         code, out = _run(["sh", "-c", line(query, folder)])
-        return out if code == 0 else None
+        if code != 0:
+            silent.append(f"{query}: exit {code}: {' '.join(out.split()) or 'no output'}")
+        return out
 
-    if found := clients(ask):
+    found = clients(ask)
+    if silent:  # its clients are unknown, and a stop would end their jobs
+        return f"nvidia-cuda-mps-control {silent[0]}"
+    if found:
         return f"MPS clients {', '.join(found)}"
     MARK.parent.mkdir(parents=True, exist_ok=True)
     MARK.touch()
