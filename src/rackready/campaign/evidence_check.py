@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.evidence_plan import EvidencePlan, EvidenceStep, plan, told
+from rackready.campaign.drift.applied import tuned
+from rackready.campaign.evidence_plan import EvidencePlan, EvidenceReadings, EvidenceStep, plan, told
 from rackready.campaign.evidence_reader import on_record, tell, with_production
 from rackready.design.pinned import site_of
-from rackready.gates.engine.validate import run_gates
-from rackready.handover.look import look
+from rackready.gates.engine.validate import gate_entries, run_gates
+from rackready.handover.look import look, look_first
+from rackready.handover.policy import looks
 from rackready.handover.production import take_out
 from rackready.handover.run import run_handover
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
+from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -28,9 +31,29 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> Results:
     drained before it is loaded, and so is a partner. A node that keeps its jobs is left alone.
     """
     site = site_of(ctx)
+    return _run(ctx, site, on_record(ctx, site, nodes))
+
+
+def run_before_optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
+    """Do the same, but load no node that a later phase of the campaign optimizes for the first time.
+
+    That changes the node, so everything would be measured twice. Such nodes are only looked at. If one of the nodes to
+    be measured was optimized before, all are measured: it may need the others as partners.
+    """
+    site = site_of(ctx)
     seen = on_record(ctx, site, nodes)
+    due = [item.node for item in seen.at(EvidenceStep.MEASURE)]
+    first = due and "optimize" in ctx.phases and not tuned(ctx, due)
+    if first and any(looks(entry.id) for entry in gate_entries(site, None)):
+        seen = replace(seen, later=True, min_nodes={})
+    return _run(ctx, site, seen)
+
+
+def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Results:
     if not ctx.check:
-        seen = replace(seen, looked=look(ctx, {item.node: item.kept for item in seen.at(EvidenceStep.LOOK)}))
+        looked = look(ctx, {item.node: item.kept for item in seen.at(EvidenceStep.LOOK)})
+        early = {item.node: item.kept for item in seen.at(EvidenceStep.MEASURE)} if seen.later else {}
+        seen = replace(seen, looked=looked | look_first(ctx, site, early))
     found = plan(with_production(ctx, site, seen))
     return told(found) if ctx.check else _carry_out(ctx, found)
 

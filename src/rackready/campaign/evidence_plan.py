@@ -25,6 +25,8 @@ class EvidenceStep(StrEnum):
     """Only gates that read are due: they load nothing and run on nodes in production, too."""
     MEASURE = "measure"
     """Evidence under load is missing, void or too old."""
+    LATER = "later"
+    """Evidence under load is due, but optimize changes the node first: it is looked at now, and measured after that."""
     REFUSE = "refuse"
     """A fail is on record for the node as it is now: re-measuring until it passes would hide a fault."""
     LEAVE = "leave"
@@ -76,6 +78,8 @@ class EvidenceReadings:
     """Nodes whose job state is unknown -> the error."""
     ready: frozenset[str] = frozenset()
     """Nodes that are handed over by our own record: they serve as partners last."""
+    later: bool = False
+    """Whether optimize comes first, so that no node is loaded now."""
     lent: tuple[str, ...] = ()
     """Nodes that a killed run drained as partners and that are still drained for that."""
 
@@ -188,6 +192,8 @@ def _step(seen: EvidenceReadings, item: NodeEvidence) -> tuple[EvidenceStep, str
         case EvidenceStep.REFUSE:
             step = f"once it is repaired, run `rackready repair {item.node} --reason '...'`"
             return EvidenceStep.REFUSE, f"{item.failed} (a fail on record is not measured again: {step})"
+        case EvidenceStep.MEASURE if seen.later:
+            return EvidenceStep.LATER, item.why
         case EvidenceStep.MEASURE if item.node in seen.unknown:
             return EvidenceStep.LEAVE, seen.unknown[item.node].message
         case EvidenceStep.MEASURE:
@@ -197,7 +203,7 @@ def _step(seen: EvidenceReadings, item: NodeEvidence) -> tuple[EvidenceStep, str
 
 
 def _measured(seen: EvidenceReadings) -> list[NodeEvidence]:
-    return [item for item in seen.at(EvidenceStep.MEASURE) if item.node not in seen.unknown]
+    return [item for item in seen.at(EvidenceStep.MEASURE) if item.node not in seen.unknown and not seen.later]
 
 
 def _needed(seen: EvidenceReadings, measured: Iterable[NodeEvidence]) -> int:
@@ -243,6 +249,8 @@ def told(found: EvidencePlan) -> Results:
 def _would(row: NodePlan) -> NodeResult:
     if row.step is EvidenceStep.MEASURE:
         return NodeResult(Outcome.NOT_RUN, f"would be measured under load: {row.why}")
+    if row.step is EvidenceStep.LATER:
+        return NodeResult(Outcome.NOT_RUN, f"would be looked at, and measured under load after optimize: {row.why}")
     return NodeResult(Outcome.PASS, "would be looked at again; its evidence under load still counts")
 
 

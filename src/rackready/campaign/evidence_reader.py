@@ -65,7 +65,8 @@ def with_production(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Ev
         ready=frozenset(node for node in fit if at_least(states.get(node, NodeState.DECLARED), NodeState.READY)),
         lent=tuple(lent_before(ctx, site, fit)),
     )
-    busy, unknown = in_production(ctx, [item.node for item in seen.at(EvidenceStep.MEASURE)])
+    loaded = [] if seen.later else [item.node for item in seen.at(EvidenceStep.MEASURE)]
+    busy, unknown = in_production(ctx, loaded)
     seen = replace(seen, busy=frozenset(busy), unknown=unknown)
     also_busy, also_unknown = in_production(ctx, possible_partners(seen))
     return replace(seen, busy=seen.busy | {*also_busy}, unknown=unknown | also_unknown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.campaign.drained_phase import Results, Runner, run_drained
-from rackready.campaign.evidence_check import run_where_needed
+from rackready.campaign.evidence_check import run_before_optimize, run_where_needed
 from rackready.model.phase import PhaseContext
 from rackready.model.state import NodeState
 
@@ -103,7 +103,7 @@ PHASES: dict[str, Phase] = {
         fail_quarantines=False,
     ),
     "validate": Phase(
-        run_where_needed,
+        run_before_optimize,
         whole_wave=True,
         holds=NodeState.CONNECTED,
         reaches=((NodeState.VALIDATED, ""),),

@@ -48,7 +48,15 @@ class CampaignRequest:
 
     def context(self) -> PhaseContext:
         """Return the context that phases get."""
-        return PhaseContext(self.env, Path(self.root), self.campaign, self.check, self.again, self.site_digest)
+        return PhaseContext(
+            self.env,
+            Path(self.root),
+            self.campaign,
+            check=self.check,
+            again=self.again,
+            phases=self.phases,
+            site_digest=self.site_digest,
+        )
 
     def waves(self) -> list[tuple[str, ...]]:
         """Return the nodes in waves."""

@@ -13,7 +13,7 @@ from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import FINDINGS, PLAN, NodeResult
+from rackready.model.phase import FINDINGS, NOTE, PLAN, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
@@ -165,4 +165,5 @@ def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, re
         # A ready node has a reason only where it was left alone earlier, and that no longer holds.
         outdated = row is not None and row.state is state is NodeState.READY and bool(row.reason)
         if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
-            ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)
+            due = note or str(result.data.get(NOTE, ""))
+            ledger.set_state(node, state, due, phase=phase, campaign=request.campaign)

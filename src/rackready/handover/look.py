@@ -7,19 +7,20 @@ from dataclasses import replace
 
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.stage_state import Kept
-from rackready.gates.engine.validate import connect, run_gates
+from rackready.gates.engine.validate import connect, gate_entries, run_gates
 from rackready.gates.records.fingerprint import gather
 from rackready.gates.records.node_parts import PartsReading, see, with_parts
 from rackready.handover.policy import LOOK_S, Decision, light, looks
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import NOTE, NodeResult, PhaseContext
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 _SEEN = "looked at again: {checks} checks passed; evidence under load still counts"
+_FIRST = "{checks} checks passed; to be measured under load after optimize, which changes the node"
 
 
 def fingerprints(
@@ -65,10 +66,25 @@ def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
     """
     if not counts:
         return {}
+    return _told(run_gates(ctx, list(counts), kept=counts, quiet=True), counts, _SEEN)
+
+
+def look_first(ctx: PhaseContext, site: Site, counts: Kept) -> dict[str, NodeResult]:
+    """Run the due gates that look on nodes that are measured later; parameters as of ``look``."""
+    if not counts:
+        return {}
+    only = [entry.id for entry in gate_entries(site, None) if looks(entry.id)]
+    found = _told(run_gates(ctx, list(counts), only=only, kept=counts), counts, _FIRST)
+    return {
+        node: replace(result, data=result.data | {NOTE: result.message}) if result.outcome is Outcome.PASS else result
+        for node, result in found.items()
+    }
+
+
+def _told(results: Mapping[str, NodeResult], counts: Kept, words: str) -> dict[str, NodeResult]:
     out = {}
-    for node, result in run_gates(ctx, list(counts), kept=counts, quiet=True).items():
+    for node, result in results.items():
         seen = [gate for gate in result.data.get("gates", {}) if looks(gate) and gate not in counts[node]]
-        out[node] = (
-            replace(result, message=_SEEN.format(checks=len(seen))) if result.outcome is Outcome.PASS else result
-        )
+        passed = result.outcome is Outcome.PASS
+        out[node] = replace(result, message=words.format(checks=len(seen))) if passed else result
     return out

@@ -20,10 +20,14 @@ class PhaseContext:
     check: bool = False
     again: bool = False
     """Also measure gates with valid evidence. A recorded fail stays a fail."""
+    phases: tuple[str, ...] = ()
+    """The campaign's phases, in order."""
     site_digest: str = ""
     """Digest of the stored site of the campaign (design.pinned); empty: the site file as it is now."""
 
 
+NOTE = "note"
+"""In a result's data: what is still due although the node reaches the phase's state."""
 PLAN = "plan"
 """In a result's data: what a dry run would do with the node, as JSON types."""
 FINDINGS = "findings"

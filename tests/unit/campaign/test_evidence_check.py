@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign import evidence_check, evidence_reader
-from rackready.campaign.evidence_check import run_where_needed
+from rackready.campaign.evidence_check import run_before_optimize, run_where_needed
 from rackready.campaign.evidence_plan import LOOKED_BEFORE as SEEN
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
@@ -100,6 +100,9 @@ class Rack:
             desired_digest=desired_digest(self.site, node), boot_id=self.boots[node],
         )  # fmt: skip
 
+    def before_optimize(self, *phases: str) -> dict[str, NodeResult]:
+        return run_before_optimize(PhaseContext("sim", self.ctx.root, "c1", phases=phases), NODES)
+
     def run(self, *nodes: str, again: bool = False, check: bool = False) -> dict[str, NodeResult]:
         return run_where_needed(
             PhaseContext("sim", self.ctx.root, "c1", check=check, again=again), list(nodes or NODES)
@@ -137,10 +140,16 @@ class Rack:
         return {node: NodeResult(Outcome.PASS) for node in nodes}
 
     def look(
-        self, _ctx: object, nodes: list[str], *, kept: Mapping[str, Mapping[str, Verdict]], quiet: bool
+        self,
+        _ctx: object,
+        nodes: list[str],
+        *,
+        kept: Mapping[str, Mapping[str, Verdict]],
+        quiet: bool = False,
+        only: Sequence[str] = (),
     ) -> dict[str, NodeResult]:
-        assert quiet, "a look at nodes on which nothing is wrong has nothing to say"
-        ids = [entry.id for entry in entries(self.site)]
+        assert quiet or only, "a look at nodes on which nothing is wrong has nothing to say"
+        ids = [*only] or [entry.id for entry in entries(self.site)]
         self.looked.append({node: {name for name in ids if name not in kept[node]} for node in nodes})
         return {
             node: self.sees.get(node, NodeResult(Outcome.PASS, data={"gates": dict.fromkeys(ids, "pass")}))

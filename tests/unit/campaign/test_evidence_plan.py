@@ -51,6 +51,15 @@ def planned(*evidence: NodeEvidence, busy: tuple[str, ...] = (), **more: object)
     return plan(replace(EvidenceReadings(evidence, min_nodes=NEEDS, busy=frozenset(busy)), **more))  # type: ignore[arg-type]
 
 
+def test_a_node_that_is_optimized_first_is_not_loaded_now() -> None:
+    found = planned(measure("n1", INCAST), keep("n2"), busy=("n1",), later=True)
+    assert found.nodes["n1"] == (EvidenceStep.LATER, "n1: too old")
+    assert (found.drain, found.after({}).measure, found.after({}).partners) == ({}, {}, ())
+    shown = told(found)["n1"]
+    words = "would be looked at, and measured under load after optimize: n1: too old"
+    assert (shown.outcome, shown.message) == (Outcome.NOT_RUN, words)
+
+
 @pytest.mark.parametrize(
     ("item", "step", "outcome", "message"),
     [

@@ -1,0 +1,40 @@
+"""The validate phase of a deploy that also optimizes: a node is loaded once, after that."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NOTE, NodeResult
+from tests.unit.campaign.test_evidence_check import NODES, Rack, rack
+
+__all__ = ["rack"]
+
+
+def test_a_first_deploy_loads_a_node_once_after_optimize(rack: Rack) -> None:
+    rack.busy = set(NODES)
+    rack.sees["node02"] = NodeResult(Outcome.FAIL, "node02 gpu2: NVLink down")
+    found = rack.before_optimize("validate", "optimize", "revalidate")
+    words = f"{len(rack.lights())} checks passed; to be measured under load after optimize, which changes the node"
+    first = found["node01"]
+    assert (first.outcome, first.message, first.data[NOTE]) == (Outcome.PASS, words, words)
+    assert found["node02"] == rack.sees["node02"]
+    assert rack.looked == [dict.fromkeys(NODES, rack.lights())]
+    assert (rack.runs, rack.taken) == ([], {}), "nothing was loaded, and nobody drained"
+    rack.run("node01")
+    assert rack.runs[0][0] == ["node01"], "revalidate measures it"
+
+
+@pytest.mark.parametrize(
+    ("phases", "tuned"),
+    [(("validate",), []), (("validate", "optimize"), ["node02"]), (("provision", "validate"), [])],
+    ids=["validate alone", "one was optimized before", "no optimize"],
+)
+def test_what_optimize_does_not_change_is_measured_at_once(
+    rack: Rack, phases: tuple[str, ...], tuned: list[str]
+) -> None:
+    for node in tuned:
+        rack.ledger.done(rack.ledger.begin(node, "install:optimize.yml", "d", {}).token, {})
+    found = rack.before_optimize(*phases)
+    assert {result.outcome for result in found.values()} == {Outcome.PASS}
+    assert rack.runs[0][0] == NODES
