@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.difference import Difference, result
 from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.mig import Mig
 
@@ -41,21 +42,8 @@ def main() -> None:
         boot = mig.boot(*wish)
     except NodeProblem as problem:
         module.fail_json(**problem.result())
-    rows = sorted(found.items())
-    module.exit_json(
-        changed=bool(rows),
-        boot=boot,
-        differs=[f"GPU {gpu} {pair[0]}, wanted {pair[1]}" for gpu, pair in rows],
-        drift=[
-            {"kind": "gpu", "name": f"GPU {gpu} MIG", "expected": str(pair[1]), "actual": str(pair[0])}
-            for gpu, pair in rows
-        ],
-        notes=mig.notes,
-        diff={
-            "before": "".join(f"GPU {gpu} {pair[0]}\n" for gpu, pair in rows),
-            "after": "".join(f"GPU {gpu} {pair[1]}\n" for gpu, pair in rows),
-        },
-    )
+    shown = [Difference("gpu", f"GPU {gpu}", str(want), str(have)) for gpu, (have, want) in sorted(found.items())]
+    module.exit_json(boot=boot, **result(shown, mig.notes))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.difference import result
 from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.mps import Mps, MpsWish
 
@@ -49,18 +50,7 @@ def main() -> None:
             found = mps.remove(list(files), *fence, check=module.check_mode)
     except NodeProblem as problem:
         module.fail_json(**problem.result())
-    module.exit_json(
-        changed=bool(found),
-        differs=[str(item) for item in found],
-        drift=[
-            {"kind": item.kind, "name": item.name, "expected": item.expected, "actual": item.actual} for item in found
-        ],
-        notes=mps.notes,
-        diff={
-            "before": "".join(f"{item.name} {item.actual}\n" for item in found),
-            "after": "".join(f"{item.name} {item.expected}\n" for item in found),
-        },
-    )
+    module.exit_json(**result(found, mps.notes))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.difference import result
 from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
 from ansible.module_utils.rackready.ondevice.nic_config import NicConfig
 
@@ -39,18 +40,7 @@ def main() -> None:
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     module.exit_json(
-        changed=bool(found),
-        differs=[f"{item.pci} {item.name} {item.actual}, wanted {item.wanted}" for item in found],
-        drift=[
-            {"kind": "nic", "name": f"{item.pci} {item.name}", "expected": str(item.wanted), "actual": item.actual}
-            for item in found
-        ],
-        pending=[str(item) for item in nics.pending],
-        notes=nics.notes,
-        diff={
-            "before": "".join(f"{item.pci} {item.name} {item.actual}\n" for item in found),
-            "after": "".join(f"{item.pci} {item.name} {item.wanted}\n" for item in found),
-        },
+        pending=[str(item) for item in nics.pending], **result([item.plain() for item in found], nics.notes)
     )
 
 

@@ -82,7 +82,7 @@ def test_mig_dry_run_shows_the_difference_a_run_makes_it_and_a_second_run_change
     assert looked["differs"] == ["GPU 0 MIG off, wanted MIG on, 1 x 7g.141gb"]
     assert looked["diff"] == {"before": "GPU 0 MIG off\n", "after": "GPU 0 MIG on, 1 x 7g.141gb\n"}
     assert looked["drift"] == [
-        {"kind": "gpu", "name": "GPU 0 MIG", "expected": "MIG on, 1 x 7g.141gb", "actual": "MIG off"}
+        {"kind": "gpu", "name": "GPU 0", "expected": "MIG on, 1 x 7g.141gb", "actual": "MIG off"}
     ]
     made = mig()
     assert (made["changed"], made["diff"]) == (True, looked["diff"])

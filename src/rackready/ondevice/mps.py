@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .command import NodeProblem, Run, run
+from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state, text
 from .gpu_users import gpu_users
@@ -39,20 +40,6 @@ class MpsWish:
     pipes: str = "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default: clients find it without a setting
 
 
-@dataclass(frozen=True)
-class MpsDifference:
-    """One thing that is not as wanted. ``kind``: as drift names it."""
-
-    kind: str
-    name: str
-    expected: str
-    actual: str
-
-    def __str__(self) -> str:
-        """Return it for messages."""
-        return f"{self.name} {self.actual}, wanted {self.expected}"
-
-
 @dataclass
 class Mps:
     """MPS of one node. ``root`` is the start of its file system (tests)."""
@@ -63,7 +50,7 @@ class Mps:
     lock_wait_s: float = 600.0
     notes: list[str] = field(default_factory=list)
 
-    def ensure(self, wish: MpsWish, token: int, ledger: str, *, check: bool = False) -> list[MpsDifference]:
+    def ensure(self, wish: MpsWish, token: int, ledger: str, *, check: bool = False) -> list[Difference]:
         """Bring the daemon to the wish; return what differed. Raises NodeProblem with the obstacle."""
         self._refuse_impossible()
         found = self.differences(wish)
@@ -77,10 +64,10 @@ class Mps:
         left = self.differences(wish)
         if left:
             step = f"Check `journalctl -u {UNIT}` on the node."
-            raise NodeProblem(_words(left, "expected"), _words(left, "actual"), step)
+            raise NodeProblem(words(left, "expected"), words(left, "actual"), step)
         return found
 
-    def remove(self, files: list[str], token: int, ledger: str, *, check: bool = False) -> list[MpsDifference]:
+    def remove(self, files: list[str], token: int, ledger: str, *, check: bool = False) -> list[Difference]:
         """Remove the unit and give the GPUs back to all processes; return what differed.
 
         Without a unit of ours nothing is touched: another hand may have set the compute mode.
@@ -88,9 +75,9 @@ class Mps:
         there = [path for path in files if self._at(path).exists()]
         if not there:
             return []
-        found = [MpsDifference("file", path, "absent", state(self._at(path))) for path in there]
+        found = [Difference("file", path, "absent", state(self._at(path))) for path in there]
         if self._is("active"):
-            found.append(MpsDifference("unit", UNIT, "disabled, inactive", "active"))
+            found.append(Difference("unit", UNIT, "disabled, inactive", "active"))
         if check:
             return found
         self.refuse_if_used()
@@ -103,10 +90,10 @@ class Mps:
             self.notes += notes
         return found
 
-    def differences(self, wish: MpsWish) -> list[MpsDifference]:
+    def differences(self, wish: MpsWish) -> list[Difference]:
         """Return what is not as wanted: files, unit, compute mode, and what the daemon answers."""
         found = [
-            MpsDifference("file", path, f"{digest(content.encode())}, mode 0644", state(self._at(path)))
+            Difference("file", path, f"{digest(content.encode())}, mode 0644", state(self._at(path)))
             for path, content in wish.files.items()
             if text(self._at(path)) != content
         ]
@@ -193,9 +180,5 @@ class Mps:
         return self.root / path.lstrip("/")
 
 
-def _unlike(kind: str, name: str, expected: str, actual: str) -> list[MpsDifference]:
-    return [] if expected == actual else [MpsDifference(kind, name, expected, actual)]
-
-
-def _words(found: list[MpsDifference], side: str) -> str:
-    return "; ".join(f"{item.name} {getattr(item, side)}" for item in found)
+def _unlike(kind: str, name: str, expected: str, actual: str) -> list[Difference]:
+    return [] if expected == actual else [Difference(kind, name, expected, actual)]

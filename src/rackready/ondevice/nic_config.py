@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from .command import Done, NodeProblem, Run, run
+from .difference import Difference
 from .fence import FOLDER, fence
 from .nic_values import Parameter, number, parse
 
@@ -37,7 +38,7 @@ Wanted = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class ParameterDifference:
     """A parameter that is not as wanted. ``written``: the next boot has the value already."""
 
     pci: str
@@ -50,6 +51,10 @@ class Difference:
         """Return it for messages."""
         return f"{self.pci} {self.name}={self.wanted}"
 
+    def plain(self) -> Difference:
+        """Return it without what only the writing of parameters needs."""
+        return Difference("nic", f"{self.pci} {self.name}", str(self.wanted), self.actual)
+
 
 @dataclass
 class NicConfig:
@@ -61,9 +66,9 @@ class NicConfig:
     lock_wait_s: float = 600.0
     back_s: float = _BACK_S
     notes: list[str] = field(default_factory=list)
-    pending: list[Difference] = field(default_factory=list)
+    pending: list[ParameterDifference] = field(default_factory=list)
 
-    def ensure(self, wanted: Wanted, token: int, ledger: str, *, check: bool = False) -> list[Difference]:
+    def ensure(self, wanted: Wanted, token: int, ledger: str, *, check: bool = False) -> list[ParameterDifference]:
         """Bring the cards to the values; return what differed. Raises NodeProblem with the obstacle."""
         wanted = {pci: values for pci, values in wanted.items() if values and self._is_adapter(pci)}
         found = self.differences(wanted)
@@ -86,9 +91,9 @@ class NicConfig:
         self._declare(self.pending)
         return found
 
-    def differences(self, wanted: Wanted) -> list[Difference]:
+    def differences(self, wanted: Wanted) -> list[ParameterDifference]:
         """Return the values that are not in force. Raises NodeProblem for a port of a fixed other type."""
-        found: list[Difference] = []
+        found: list[ParameterDifference] = []
         for pci, values in sorted(wanted.items()):
             have = self._query(pci, list(values))
             for name, value in values.items():
@@ -98,7 +103,7 @@ class NicConfig:
                     found.append(_difference(pci, name, value, have[name]))
         return found
 
-    def _write(self, wanted: Wanted, found: list[Difference]) -> list[Difference]:
+    def _write(self, wanted: Wanted, found: list[ParameterDifference]) -> list[ParameterDifference]:
         """Write what differs; return parameters that only a written one shows (ADVANCED_PCI_SETTINGS hides some)."""
         for pci in sorted({item.pci for item in found}):
             self._set(pci, [item for item in found if item.pci == pci and not item.written])
@@ -108,7 +113,7 @@ class NicConfig:
             self._set(pci, [item for item in shown if item.pci == pci and not item.written])
         return shown
 
-    def _set(self, pci: str, items: list[Difference]) -> None:
+    def _set(self, pci: str, items: list[ParameterDifference]) -> None:
         if not items:
             return
         argv = [self._tool(0), "-d", pci, "-y", "set", *[f"{item.name}={item.wanted}" for item in items]]
@@ -121,9 +126,9 @@ class NicConfig:
                 step = f"Run `{' '.join(argv)}` on the node and read its output; the card may be locked by its vendor."
                 raise NodeProblem(f"{item} written for the next boot", actual, step)
 
-    def _reset(self, found: list[Difference]) -> None:
+    def _reset(self, found: list[ParameterDifference]) -> None:
         """Reset each card once: the functions of one card share it. What no reset brings waits for a boot."""
-        cards: dict[str, list[Difference]] = {}
+        cards: dict[str, list[ParameterDifference]] = {}
         for item in found:
             cards.setdefault(item.pci.rpartition(".")[0], []).append(item)
         for items in cards.values():
@@ -178,7 +183,7 @@ class NicConfig:
         self.notes.append(f"{pci}: vendor {self._text(path)}; mlxconfig works with NVIDIA's cards alone")
         return False
 
-    def _carries(self, items: list[Difference]) -> str:
+    def _carries(self, items: list[ParameterDifference]) -> str:
         """Return what the reset of a card would cut, such as this login; "" if nothing."""
         names = {path.name for item in items for path in (self._device(item.pci) / "net").glob("*")}
         rows = [line.split() for line in self._text(self.root / "proc/net/route").splitlines()[1:]]
@@ -209,7 +214,7 @@ class NicConfig:
                     found.add(str(getattr(address, "ipv4_mapped", None) or address))
         return found
 
-    def _refuse_used(self, items: list[Difference]) -> None:
+    def _refuse_used(self, items: list[ParameterDifference]) -> None:
         """Refuse, before anything is written, a card whose RDMA device a program has open: its reset would end it."""
         names = {path.name for item in items for path in (self._device(item.pci) / "infiniband").glob("*")}
         verbs = {
@@ -236,7 +241,7 @@ class NicConfig:
             if gone:
                 time.sleep(0.5)
 
-    def _declare(self, pending: list[Difference], *, check: bool = False) -> None:
+    def _declare(self, pending: list[ParameterDifference], *, check: bool = False) -> None:
         path = self.folder / DECLARED
         if check or (not pending and not path.exists()):
             return
@@ -283,8 +288,8 @@ def target(link: Path) -> str:
         return ""
 
 
-def _difference(pci: str, name: str, value: int, have: Parameter) -> Difference:
-    return Difference(pci, name, value, have.current or have.following, number(have.following) == value)
+def _difference(pci: str, name: str, value: int, have: Parameter) -> ParameterDifference:
+    return ParameterDifference(pci, name, value, have.current or have.following, number(have.following) == value)
 
 
 def _last(done: Done) -> str:

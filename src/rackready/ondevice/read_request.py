@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .command import Done, NodeProblem, Run, run
+from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state, text
 
@@ -22,20 +23,6 @@ SIZES = (128, 256, 512, 1024, 2048, 4096)
 REGISTER = "CAP_EXP+8.w"
 MASK = 0x7000
 _WORD = re.compile(r"^[0-9a-f]{4}$")
-
-
-@dataclass(frozen=True)
-class ReadDifference:
-    """Something that is not as wanted. ``kind``: as drift names it."""
-
-    kind: str
-    name: str
-    expected: str
-    actual: str
-
-    def __str__(self) -> str:
-        """Return it for messages."""
-        return f"{self.name} {self.actual}, wanted {self.expected}"
 
 
 @dataclass
@@ -50,7 +37,7 @@ class ReadRequest:
 
     def ensure(
         self, cards: Sequence[str], size: int, unit: str, token: int, ledger: str, *, check: bool = False
-    ) -> list[ReadDifference]:
+    ) -> list[Difference]:
         """Give the cards the size in bytes, now and at every boot; return what differed. Raises NodeProblem.
 
         ``size`` 0 removes the unit: the cards keep what they have until the next boot.
@@ -67,37 +54,36 @@ class ReadRequest:
             step = (
                 "Run `lspci -vvv` on the node: a card or hypervisor may refuse the value. Choose another in site.yml."
             )
-            expected = "; ".join(f"{item.name} {item.expected}" for item in left)
-            raise NodeProblem(expected, "; ".join(f"{item.name} {item.actual}" for item in left), step)
+            raise NodeProblem(words(left, "expected"), words(left, "actual"), step)
         return found
 
-    def differences(self, cards: Sequence[str], size: int, unit: str) -> list[ReadDifference]:
+    def differences(self, cards: Sequence[str], size: int, unit: str) -> list[Difference]:
         """Return what is not as wanted. Raises NodeProblem for a card that cannot be read."""
         place, wanted = self.root / UNIT_FILE.lstrip("/"), unit if size else None
-        found: list[ReadDifference] = []
+        found: list[Difference] = []
         if text(place) != wanted:
             expected = f"{digest(unit.encode())}, mode 0644" if size else "absent"
-            found.append(ReadDifference("file", UNIT_FILE, expected, state(place)))
+            found.append(Difference("file", UNIT_FILE, expected, state(place)))
         elif size and self.run(["systemctl", "is-enabled", "--quiet", UNIT]).returncode != 0:
-            found.append(ReadDifference("unit", UNIT, "enabled", "disabled"))
+            found.append(Difference("unit", UNIT, "enabled", "disabled"))
         for pci in cards if size else ():
             actual = self.read(pci)
             if actual != size:
-                found.append(ReadDifference("nic", f"{pci} MaxReadReq", f"{size} bytes", f"{actual} bytes"))
+                found.append(Difference("nic", f"{pci} MaxReadReq", f"{size} bytes", f"{actual} bytes"))
         return found
 
     def read(self, pci: str) -> int:
         """Return a card's MaxReadReq in bytes. Raises NodeProblem if it has none: setpci ends with 0 without a card."""
         argv = ["setpci", "-s", pci, REGISTER]
         done = self.run(argv)
-        words = [line.strip() for line in done.out.splitlines()]
-        number = (int(words[0], 16) & MASK) >> 12 if words and _WORD.match(words[0]) else len(SIZES)
+        lines = [line.strip() for line in done.out.splitlines()]
+        number = (int(lines[0], 16) & MASK) >> 12 if lines and _WORD.match(lines[0]) else len(SIZES)
         if done.returncode != 0 or number >= len(SIZES):
             step = f"Run `{' '.join(argv)}` on the node; check `lspci` and the platform profile."
             raise NodeProblem(f"Device Control of {pci}, read by setpci", _said(done), step)
         return SIZES[number]
 
-    def _write(self, found: list[ReadDifference], size: int, unit: str) -> None:
+    def _write(self, found: list[Difference], size: int, unit: str) -> None:
         place = self.root / UNIT_FILE.lstrip("/")
         if not size:
             self._do(["systemctl", "disable", UNIT])
