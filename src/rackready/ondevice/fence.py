@@ -50,7 +50,11 @@ def fence(
             _lock(descriptor, marker, wait_s, notes)
             _compare(marker, token, ledger, notes)
             _write(marker, {**words, "begun": time.time(), "state": "begun"})
-            yield notes
+            try:
+                yield notes
+            except NodeProblem:
+                _write(marker, {**words, "ended": time.time(), "state": "refused"})
+                raise
             _write(marker, {**words, "ended": time.time(), "state": "done"})
         finally:
             os.close(descriptor)
@@ -63,8 +67,8 @@ def fence(
 
 
 def at_work(operation: str, *, folder: Path = FOLDER) -> bool:
-    """Return whether an operation was started here and did not end: it is still at work, or it was interrupted."""
-    return _read(folder / f"{operation}.json").get("state") == "begun"
+    """Return whether an operation was started here and did not end well: at work, interrupted, or with an obstacle."""
+    return _read(folder / f"{operation}.json").get("state") in {"begun", "refused"}
 
 
 def _lock(descriptor: int, marker: Path, wait_s: float, notes: list[str]) -> None:
