@@ -50,6 +50,8 @@ def run_before_optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Results:
+    if not seen.later:
+        tell(ctx, {item.node: f"to be measured: {item.why}" for item in seen.at(EvidenceStep.MEASURE)})
     if not ctx.check:
         looked = look(ctx, {item.node: item.kept for item in seen.at(EvidenceStep.LOOK)})
         early = {item.node: item.kept for item in seen.at(EvidenceStep.MEASURE)} if seen.later else {}

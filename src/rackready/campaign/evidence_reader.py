@@ -49,7 +49,6 @@ def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> EvidenceReadin
             set_aside(store, ledger, ctx.campaign, "validate")
     seen = EvidenceReadings(found, unreadable)
     measured = seen.at(EvidenceStep.MEASURE)
-    tell(ctx, {item.node: f"to be measured: {item.why}" for item in measured})
     ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in measured))
     return replace(seen, min_nodes={name: gate(name, {}).min_nodes for name in sorted(due)})
