@@ -135,7 +135,7 @@ class Unit:
         if argv[0] == "sh":
             assert "CUDA_MPS_PIPE_DIRECTORY='/run/pipes' nvidia-cuda-mps-control" in line
             if self.fails and self.fails in line:
-                return 1, "Cannot find MPS control daemon process\n"
+                return 1, "Cannot find MPS control daemon process 100\n"
             return 0, "78\n" if "server" in line else self.clients
         self.ran.append(line)
         self.active = "start" in line
@@ -169,7 +169,7 @@ def test_a_daemon_that_does_not_answer_may_have_clients(
 ) -> None:
     unit = Unit(active=True, fails=query)
     monkeypatch.setattr(script, "_run", unit)
-    words = f"nvidia-cuda-mps-control {query}: exit 1: Cannot find MPS control daemon process"
+    words = f"nvidia-cuda-mps-control {query}: exit 1: Cannot find MPS control daemon process 100"
     assert (script.stop(), mark.exists(), unit.ran) == (words, False, [])
 
 

@@ -10,9 +10,8 @@ from rackready.campaign.drift.applied import tuned
 from rackready.campaign.evidence_plan import EvidencePlan, EvidenceReadings, EvidenceStep, plan, told
 from rackready.campaign.evidence_reader import on_record, tell, with_production
 from rackready.design.pinned import site_of
-from rackready.gates.engine.validate import gate_entries, run_gates
-from rackready.handover.look import look, look_first
-from rackready.handover.policy import looks
+from rackready.gates.engine.validate import run_gates
+from rackready.handover.look import look, look_after, look_first, looking
 from rackready.handover.production import take_out
 from rackready.handover.run import run_handover
 from rackready.ledger.store import Ledger
@@ -44,7 +43,7 @@ def run_before_optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
     seen = on_record(ctx, site, nodes)
     due = [item.node for item in seen.at(EvidenceStep.MEASURE)]
     first = due and "optimize" in ctx.phases and not tuned(ctx, due)
-    if first and any(looks(entry.id) for entry in gate_entries(site, None)):
+    if first and all(looking(site, node) for node in due):
         seen = replace(seen, later=True, min_nodes={})
     return _run(ctx, site, seen)
 
@@ -73,7 +72,8 @@ def _carry_out(ctx: PhaseContext, found: EvidencePlan) -> Results:
         absent = work.absent | take_out(ctx, work.lend, partner_of=tuple(work.measure))
         tell(ctx, {node: f"does not serve as a partner: {result.message}" for node, result in absent.items()}, "warn")
         partners = [node for node in work.partners if node not in absent]
-        return out | run_gates(ctx, list(work.measure), partners=partners, kept=work.measure)
+        out |= run_gates(ctx, list(work.measure), partners=partners, kept=work.measure)
+        return out | look_after(ctx, site_of(ctx), [node for node in work.measure if out[node].outcome is Outcome.PASS])
     finally:
         _give_back(ctx, borrowed)
 

@@ -164,6 +164,7 @@ def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, re
         row = ledger.state(node)
         # A ready node has a reason only where it was left alone earlier, and that no longer holds.
         outdated = row is not None and row.state is state is NodeState.READY and bool(row.reason)
+        outdated |= row is not None and row.state is state and NOTE in result.data
         if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
             due = note or str(result.data.get(NOTE, ""))
             ledger.set_state(node, state, due, phase=phase, campaign=request.campaign)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rackready.design.check_gates import today
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.stage_state import Kept
 from rackready.gates.engine.validate import connect, gate_entries, run_gates
@@ -66,25 +67,44 @@ def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
     """
     if not counts:
         return {}
-    return _told(run_gates(ctx, list(counts), kept=counts, quiet=True), counts, _SEEN)
+    found = run_gates(ctx, list(counts), kept=counts, quiet=True)
+    return {node: _told(result, _SEEN, before=counts[node]) for node, result in found.items()}
 
 
 def look_first(ctx: PhaseContext, site: Site, counts: Kept) -> dict[str, NodeResult]:
     """Run the due gates that look on nodes that are measured later; parameters as of ``look``."""
     if not counts:
         return {}
-    only = [entry.id for entry in gate_entries(site, None) if looks(entry.id)]
-    found = _told(run_gates(ctx, list(counts), only=only, kept=counts), counts, _FIRST)
+    found = {
+        node: _told(result, _FIRST)
+        for node, result in run_gates(ctx, list(counts), only=looking(site), kept=counts).items()
+    }
     return {
         node: replace(result, data=result.data | {NOTE: result.message}) if result.outcome is Outcome.PASS else result
         for node, result in found.items()
     }
 
 
-def _told(results: Mapping[str, NodeResult], counts: Kept, words: str) -> dict[str, NodeResult]:
-    out = {}
-    for node, result in results.items():
-        seen = [gate for gate in result.data.get("gates", {}) if looks(gate) and gate not in counts[node]]
-        passed = result.outcome is Outcome.PASS
-        out[node] = replace(result, message=words.format(checks=len(seen))) if passed else result
-    return out
+def look_after(ctx: PhaseContext, site: Site, nodes: Sequence[str]) -> dict[str, NodeResult]:
+    """Run the gates that look on nodes that were just loaded: load leaves Xids, ECC errors and flapping links behind.
+
+    Return the results of the nodes where they do not pass.
+    """
+    only = looking(site)
+    found = run_gates(ctx, list(nodes), only=only, quiet=True) if nodes and only else {}
+    return {node: result for node, result in found.items() if result.outcome is not Outcome.PASS}
+
+
+def looking(site: Site, node: str = "") -> list[str]:
+    """Return the gates of the site's set that look; with ``node``, only those that the site does not skip there."""
+    skipped = site.gates.skipped(node, today()) if node else {}
+    return [entry.id for entry in gate_entries(site, None) if looks(entry.id) and entry.id not in skipped]
+
+
+def _told(result: NodeResult, words: str, before: Collection[str] = ()) -> NodeResult:
+    """Return a pass with the number of looks that passed, without those of ``before``."""
+    if result.outcome is not Outcome.PASS:
+        return result
+    gates = result.data.get("gates", {})
+    passed = [gate for gate, outcome in gates.items() if outcome == "pass" and looks(gate) and gate not in before]
+    return replace(result, message=words.format(checks=len(passed)))

@@ -29,8 +29,8 @@ class Moment:
     """The moment at which evidence is judged.
 
     ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s
-    since 1970). ``campaign``: the campaign that asks. It must have run the gates that only look, within ``LOOK_S``;
-    empty: any age that the gate set allows.
+    since 1970). ``campaign``: the campaign that asks. It must have run the gates that only look, within ``LOOK_S``, and
+    after the node was last loaded; empty: any age that the gate set allows.
     """
 
     at: float
@@ -76,8 +76,11 @@ def decide(
     the gate set demands it. A gate set that requires nothing allows nothing.
     """
     refusals, passed, advisory, used, objections = [], [], [], {}, {}
+    loaded = _loaded(records)
     for entry in entries:
-        why = _objection(node, entry, records.get(entry.id), skips, moment)
+        why = _objection(node, entry, records.get(entry.id), skips, moment) or _before_load(
+            node, records[entry.id], moment, loaded
+        )
         if why:
             objections[entry.id] = why
         if why and entry.required:
@@ -157,6 +160,27 @@ def looks(gate: str) -> bool:
 def light(gate: str) -> bool:
     """Return whether a gate loads nothing: it only looks, or is coverage, which is judged again with every look."""
     return looks(gate) or gate == COVERAGE
+
+
+def _loaded(records: Mapping[str, EvidenceRecord]) -> float:
+    """Return when the node was last loaded by a gate of its own, s since 1970; 0 for never."""
+    ran = {Outcome.PASS, Outcome.FAIL, Outcome.ERROR}
+    return max(
+        (
+            item.finished.timestamp()
+            for gate, item in records.items()
+            if not light(gate) and item.verdict.outcome in ran
+        ),
+        default=0.0,
+    )
+
+
+def _before_load(node: str, record: EvidenceRecord, moment: Moment, loaded: float) -> str:
+    """Return why a look does not count: load leaves Xids, corrected errors and flapping links behind."""
+    if not moment.campaign or not looks(record.gate) or record.started.timestamp() >= loaded:
+        return ""
+    expected = "looked at after the node was last loaded"
+    return f"{node}: {record.gate} - Expected: {expected} Actual: looked at before it. {_AGAIN}"
 
 
 def _not_looked_at(node: str, gate: str, record: EvidenceRecord, moment: Moment) -> str:

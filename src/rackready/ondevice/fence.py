@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,8 @@ def fence(
             try:
                 yield notes
             except NodeProblem:
-                _write(marker, {**words, "ended": time.time(), "state": "refused"})
+                with suppress(OSError):  # a full or broken disk may be the obstacle: it is what must be told
+                    _write(marker, {**words, "ended": time.time(), "state": "refused"})
                 raise
             _write(marker, {**words, "ended": time.time(), "state": "done"})
         finally:

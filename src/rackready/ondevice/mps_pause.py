@@ -52,7 +52,7 @@ def stop() -> str:
         code, out = _run(["sh", "-c", line(query, folder)])
         if code != 0:
             silent.append(f"{query}: exit {code}: {' '.join(out.split()) or 'no output'}")
-        return out
+        return out if code == 0 else None
 
     found = clients(ask)
     if silent:  # its clients are unknown, and a stop would end their jobs

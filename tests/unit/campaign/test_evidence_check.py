@@ -57,6 +57,9 @@ class Rack:
     """Per node the gates that were due, of every look."""
     sees: dict[str, NodeResult] = field(default_factory=dict)
     """Findings of a check per node; a pass by default."""
+    sees_after: dict[str, NodeResult] = field(default_factory=dict)
+    """The same of looks at nodes that were just loaded; ``after``: these nodes."""
+    after: list[str] = field(default_factory=list)
     taken: dict[str, str] = field(default_factory=dict)
     partner_of: dict[str, list[str]] = field(default_factory=dict)
     """Partner that was lent -> the nodes that were measured with it."""
@@ -144,10 +147,14 @@ class Rack:
         _ctx: object,
         nodes: list[str],
         *,
-        kept: Mapping[str, Mapping[str, Verdict]],
+        kept: Mapping[str, Mapping[str, Verdict]] | None = None,
         quiet: bool = False,
         only: Sequence[str] = (),
     ) -> dict[str, NodeResult]:
+        if kept is None:
+            assert set(only) == self.lights()
+            self.after += nodes
+            return {node: self.sees_after.get(node, NodeResult(Outcome.PASS)) for node in nodes}
         assert quiet or only, "a look at nodes on which nothing is wrong has nothing to say"
         ids = [*only] or [entry.id for entry in entries(self.site)]
         self.looked.append({node: {name for name in ids if name not in kept[node]} for node in nodes})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rackready.handover.look import looking
+from rackready.model.operations import DeclaredSkip
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NOTE, NodeResult
 from tests.unit.campaign.test_evidence_check import NODES, Rack, rack
@@ -38,3 +40,19 @@ def test_what_optimize_does_not_change_is_measured_at_once(
     found = rack.before_optimize(*phases)
     assert {result.outcome for result in found.values()} == {Outcome.PASS}
     assert rack.runs[0][0] == NODES
+
+
+def test_what_load_left_behind_is_looked_for_on_every_node_that_passed(rack: Rack) -> None:
+    rack.sees_after["node02"] = NodeResult(Outcome.FAIL, "node02 gpu1: Xid 63 - Expected: none")
+    found = rack.run()
+    assert rack.after == NODES
+    assert found["node01"].outcome is Outcome.PASS
+    assert found["node02"] == rack.sees_after["node02"]
+
+
+def test_a_node_whose_looks_are_all_skipped_is_measured_at_once(rack: Rack) -> None:
+    skips = [DeclaredSkip(gate=gate, nodes=["node02"], reason="no such part here") for gate in rack.lights()]
+    gates = rack.site.gates.model_copy(update={"skip": skips})
+    site = rack.site.model_copy(update={"gates": gates})
+    assert looking(site, "node01")
+    assert not looking(site, "node02")

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign import step
-from rackready.campaign.request import CampaignRequest
+from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import NOTE, NodeResult
+from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 
@@ -23,3 +24,15 @@ def test_the_level_of_a_phases_last_event_is_its_outcome(tmp_path: Path, outcome
     with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
         step._record(ledger, request, "install", "node01", NodeResult(outcome, "words"))
         assert [(event.level, event.text) for event in ledger.events("c1")] == [(level, "words")]
+
+
+def test_what_is_still_due_is_the_state_s_reason_in_a_second_run_too(tmp_path: Path) -> None:
+    request = CampaignRequest("c1", "sim", str(tmp_path), "deploy", DEPLOY, ("node01",), 8, 8, 100, "")
+    due = NodeResult(Outcome.PASS, "35 checks passed", data={NOTE: "to be measured under load"})
+    with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
+        for _ in range(2):
+            step._begin(ledger, request, "validate", "node01")
+            step._record(ledger, request, "validate", "node01", due)
+            row = ledger.state("node01")
+            assert row is not None
+            assert (row.state, row.reason) == (NodeState.VALIDATED, "to be measured under load")

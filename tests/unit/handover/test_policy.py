@@ -246,3 +246,24 @@ def test_the_bringup_set_says_of_every_gate_how_long_it_counts() -> None:
 def test_evidence_cannot_be_too_old_at_once(hours: float) -> None:
     with pytest.raises(ValidationError, match="greater than 0"):
         GateSetEntry(id=DCGM, max_age_hours=hours)
+
+
+@pytest.mark.parametrize(("look", "load", "counts"), [(0, 5, False), (6, 5, True), (0, None, True)])
+def test_a_look_counts_only_after_the_last_load(look: int, load: int | None, *, counts: bool) -> None:
+    records = {VERSIONS: record(VERSIONS, minutes=look)}
+    if load is not None:
+        records[DCGM] = record(DCGM, minutes=load)
+    entry = [ENTRIES[0]]
+    found = decide("node01", entry, records, {}, replace(NOW, at=T0.timestamp() + 600, campaign="c1"))
+    words = (
+        f"node01: {VERSIONS} - Expected: looked at after the node was last loaded Actual: looked at before it. "
+        "Run `rackready validate`."
+    )
+    assert found.refusals[:1] == (() if counts else (words,))
+    assert decide("node01", entry, records, {}, NOW).allowed, "a dry run looks at nothing"
+
+
+def test_a_load_that_did_not_run_is_none() -> None:
+    records = {VERSIONS: record(VERSIONS), DCGM: record(DCGM, Outcome.SKIP, minutes=5)}
+    moment = replace(NOW, at=T0.timestamp() + 600, campaign="c1")
+    assert decide("node01", [ENTRIES[0]], records, {}, moment).allowed

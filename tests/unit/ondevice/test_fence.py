@@ -19,6 +19,18 @@ def test_a_refusal_is_no_interrupted_run(tmp_path: Path) -> None:
     assert not at_work("install", folder=tmp_path)
 
 
+def test_an_obstacle_is_told_although_its_marker_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, words: dict[str, object]) -> None:
+        if words["state"] == "refused":
+            raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr("rackready.ondevice.fence._write", full)
+    with pytest.raises(NodeProblem, match="Free /boot"), fence("install", 4, "a", folder=tmp_path):
+        raise NodeProblem("room", "none", "Free /boot.")
+
+
 def test_a_run_that_died_is_told(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), fence("install", 4, "a", folder=tmp_path):
         raise KeyboardInterrupt
