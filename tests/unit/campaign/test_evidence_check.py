@@ -236,16 +236,6 @@ def test_a_look_of_this_run_that_is_old_is_made_again(rack: Rack) -> None:
     assert rack.looked == [{"node01": rack.lights()}]
 
 
-def test_a_dry_run_looks_at_nothing(rack: Rack) -> None:
-    rack.measured("node01", by="c0")
-    found = rack.run("node01", check=True)["node01"]
-    assert (found.outcome, found.message) == (
-        Outcome.PASS,
-        "would be looked at again; its evidence under load still counts",
-    )
-    assert rack.looked == []
-
-
 def test_a_node_without_evidence_gets_every_gate(rack: Rack) -> None:
     assert set(rack.run()) == set(NODES)
     assert rack.due() == {node: {entry.id for entry in entries(rack.site)} for node in NODES}

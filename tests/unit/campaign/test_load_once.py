@@ -1,4 +1,4 @@
-"""The validate phase of a deploy that also optimizes: a node is loaded once, after that."""
+"""When the validate phase looks, and when it loads: once in a first deploy, after optimize."""
 
 from __future__ import annotations
 
@@ -56,3 +56,13 @@ def test_a_node_whose_looks_are_all_skipped_is_measured_at_once(rack: Rack) -> N
     site = rack.site.model_copy(update={"gates": gates})
     assert looking(site, "node01")
     assert not looking(site, "node02")
+
+
+def test_a_dry_run_looks_at_nothing(rack: Rack) -> None:
+    rack.measured("node01", by="c0")
+    found = rack.run("node01", check=True)["node01"]
+    assert (found.outcome, found.message) == (
+        Outcome.PASS,
+        "would be looked at again; its evidence under load still counts",
+    )
+    assert rack.looked == []
