@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 from tests import conftest
 
 ROOT = Path(__file__).resolve().parents[2]
+UNIT = f"{(len(os.sched_getaffinity(0)) * 3 + 1) // 2} -m not integration"
+"""Three workers for two cores."""
 
 
 class Item:
@@ -43,9 +46,9 @@ def test_quick_tests_come_before_racks_and_long_files_before_short_ones() -> Non
 @pytest.mark.parametrize(
     ("target", "root", "runs", "code"),
     [
-        ("unit", False, ["auto -m not integration"], 0),
-        ("test", False, ["auto -m not integration"], 0),
-        ("test", True, ["auto -m not integration", "3 -m integration and not slow"], 0),
+        ("unit", False, [UNIT], 0),
+        ("test", False, [UNIT], 0),
+        ("test", True, [UNIT, "3 -m integration and not slow"], 0),
         ("integration", True, ["3 -m integration"], 0),
         ("slow", True, ["3 -m integration and slow"], 0),
         ("integration", False, [], 2),
