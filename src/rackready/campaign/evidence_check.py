@@ -56,10 +56,10 @@ def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Results:
         early = {item.node: item.kept for item in seen.at(EvidenceStep.MEASURE)} if seen.later else {}
         seen = replace(seen, looked=looked | look_first(ctx, site, early))
     found = plan(with_production(ctx, site, seen))
-    return told(found) if ctx.check else _carry_out(ctx, found)
+    return told(found) if ctx.check else _carry_out(ctx, site, found)
 
 
-def _carry_out(ctx: PhaseContext, found: EvidencePlan) -> Results:
+def _carry_out(ctx: PhaseContext, site: Site, found: EvidencePlan) -> Results:
     """Drain, measure, and hand over again all partners that were lent, by this run or by one that was killed."""
     borrowed = list(found.give_back)
     try:
@@ -73,7 +73,7 @@ def _carry_out(ctx: PhaseContext, found: EvidencePlan) -> Results:
         tell(ctx, {node: f"does not serve as a partner: {result.message}" for node, result in absent.items()}, "warn")
         partners = [node for node in work.partners if node not in absent]
         out |= run_gates(ctx, list(work.measure), partners=partners, kept=work.measure)
-        return out | look_after(ctx, site_of(ctx), [node for node in work.measure if out[node].outcome is Outcome.PASS])
+        return out | look_after(ctx, site, [node for node in work.measure if out[node].outcome is Outcome.PASS])
     finally:
         _give_back(ctx, borrowed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackready.gates.engine.registry import all_gates
 from rackready.model.evidence import COVERAGE, EvidenceRecord
@@ -37,6 +37,8 @@ class Moment:
     boot_id: str
     changed: float = 0.0
     campaign: str = ""
+    loaded: float = 0.0
+    """When a gate of the node's own last loaded it, s since 1970; ``decide`` reads it from the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,9 @@ def decide(
     the gate set demands it. A gate set that requires nothing allows nothing.
     """
     refusals, passed, advisory, used, objections = [], [], [], {}, {}
-    loaded = _loaded(records)
+    moment = replace(moment, loaded=_loaded(records))
     for entry in entries:
-        why = _objection(node, entry, records.get(entry.id), skips, moment) or _before_load(
-            node, records[entry.id], moment, loaded
-        )
+        why = _objection(node, entry, records.get(entry.id), skips, moment)
         if why:
             objections[entry.id] = why
         if why and entry.required:
@@ -175,16 +175,11 @@ def _loaded(records: Mapping[str, EvidenceRecord]) -> float:
     )
 
 
-def _before_load(node: str, record: EvidenceRecord, moment: Moment, loaded: float) -> str:
-    """Return why a look does not count: load leaves Xids, corrected errors and flapping links behind."""
-    if not moment.campaign or not looks(record.gate) or record.started.timestamp() >= loaded:
-        return ""
-    expected = "looked at after the node was last loaded"
-    return f"{node}: {record.gate} - Expected: {expected} Actual: looked at before it. {_AGAIN}"
-
-
 def _not_looked_at(node: str, gate: str, record: EvidenceRecord, moment: Moment) -> str:
-    """Return why a look does not count: it is another campaign's, or too old to be about now."""
+    """Return why a look does not count: it is another campaign's, too old to be about now, or from before a load.
+
+    Load leaves Xids, corrected errors and flapping links behind.
+    """
     if not moment.campaign or not looks(gate):
         return ""
     if record.campaign != moment.campaign:
@@ -195,4 +190,7 @@ def _not_looked_at(node: str, gate: str, record: EvidenceRecord, moment: Moment)
             f"{node}: {gate} - Expected: looked at within the last {LOOK_S / 60:g} min "
             f"Actual: {math.ceil(seconds / 60)} min ago. {_AGAIN}"
         )
+    if record.started.timestamp() < moment.loaded:
+        expected = "looked at after the node was last loaded"
+        return f"{node}: {gate} - Expected: {expected} Actual: looked at before it. {_AGAIN}"
     return ""

@@ -267,3 +267,9 @@ def test_a_load_that_did_not_run_is_none() -> None:
     records = {VERSIONS: record(VERSIONS), DCGM: record(DCGM, Outcome.SKIP, minutes=5)}
     moment = replace(NOW, at=T0.timestamp() + 600, campaign="c1")
     assert decide("node01", [ENTRIES[0]], records, {}, moment).allowed
+
+
+def test_a_declared_skip_counts_also_from_before_a_load() -> None:
+    records = {VERSIONS: record(VERSIONS, Outcome.SKIP), DCGM: record(DCGM, minutes=5)}
+    moment = replace(NOW, at=T0.timestamp() + 600, campaign="c1")
+    assert decide("node01", ENTRIES[:2], records, {VERSIONS: "no such part"}, moment).allowed
