@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
-from . import machine, paths, store
+from . import machine, paths, real, store
 from .nic.tools import by_netdev, change, settings
 
 
@@ -15,8 +14,7 @@ def main(argv: list[str]) -> int:
     nic = next((found for found in map(by_netdev, argv) if found is not None), None)
     flag = argv[0] if argv and argv[0].startswith("-") else ""
     if nic is None or flag not in {"", "-i", "--driver", "-a", "--show-pause", "-A", "--pause", "-S", "--statistics"}:
-        real = str(paths.at("/usr/lib/hw/real/ethtool"))
-        os.execv(real, [real, *argv])  # noqa: S606  (the machine's own program)
+        return real.become("ethtool", argv)
     if flag in {"-i", "--driver"}:
         sys.stdout.write(
             f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} "

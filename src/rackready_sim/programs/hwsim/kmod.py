@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable
 
-from . import kmsg, machine, paths, store
+from . import kmsg, machine, paths, real, store
 
 _NEEDS = {
     "nvidia": [],
@@ -196,14 +196,6 @@ def _unlink(name: str) -> None:
         folder.rmdir()
 
 
-def _real(program: str, argv: list[str]) -> int:
-    path = paths.at(f"/usr/lib/hw/real/{program}")
-    if path.exists():
-        sys.stdout.flush()
-        os.execv(path, [str(path), *argv])  # noqa: S606  (the machine's own program)
-    return 0
-
-
 def _fail(error: str) -> int:
     if error:
         sys.stderr.write(f"{error}\n")
@@ -214,7 +206,7 @@ def modprobe(argv: list[str]) -> int:
     """Load modules, or remove them with -r; -a accepts several names."""
     names = [arg for arg in argv if not arg.startswith("-") and "=" not in arg]
     if not names or not known(names[0]):
-        return _real("modprobe", argv)
+        return real.become("modprobe", argv, absent=0)
     if any(arg in {"-n", "--dry-run", "--show", "--show-depends", "-D"} for arg in argv):
         return 0
     quiet = any(arg in {"-q", "--quiet"} for arg in argv)
@@ -234,7 +226,7 @@ def rmmod(argv: list[str]) -> int:
     """Remove modules."""
     names = [arg for arg in argv if not arg.startswith("-")]
     if not names or not known(names[0]):
-        return _real("rmmod", argv)
+        return real.become("rmmod", argv, absent=0)
     return _fail("\n".join(error for error in map(unload, names) if error))
 
 
@@ -256,7 +248,7 @@ def modinfo(argv: list[str]) -> int:
     only = _option(argv, "-F", "--field")
     names = [name for name in names if name != only]
     if not names or canonical(names[0]) not in _NEEDS:
-        return _real("modinfo", argv)
+        return real.become("modinfo", argv, absent=0)
     name = canonical(names[0])
     version = module_version(name)
     if version is None:

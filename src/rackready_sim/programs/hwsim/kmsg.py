@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 
-from . import paths
+from . import paths, real
 
 _LOG = "/run/hw/kmsg.log"
 _BOOTED = "/run/hw/booted"
@@ -53,8 +52,7 @@ def journalctl(argv: list[str]) -> int:
     All other calls go to the machine's own journalctl.
     """
     if not any(arg in {"-k", "--dmesg"} for arg in argv):
-        real = paths.at("/usr/lib/hw/real/journalctl")
-        return subprocess.run([str(real), *argv], check=False).returncode if real.exists() else 1
+        return real.become("journalctl", argv)
     iso = any(arg in {"--output=short-iso", "-oshort-iso", "short-iso"} for arg in argv)
     rows = entries()
     if not rows:

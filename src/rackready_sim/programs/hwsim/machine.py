@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import mps, paths, store
+from . import paths, store
 from .nic import nv
 
 State = dict[str, Any]
@@ -174,11 +174,17 @@ def gpus() -> list[Gpu]:
     found = []
     for index, part in enumerate(parts):
         uuid = part["uuid"]
-        settings = {"index": index, "mps_share": mps.share(runtime), **runtime["gpu"].get(uuid, {})}
+        settings = {"index": index, "mps_share": mps_share(runtime), **runtime["gpu"].get(uuid, {})}
         found.append(
             Gpu(part, settings, bool(runtime["persistence"].get(uuid)) and not state.get("persistence_broken"))
         )
     return found
+
+
+def mps_share(runtime: State) -> float:
+    """Return the part of a GPU's threads that a CUDA program gets now, with MPS or without."""
+    found = runtime.get("mps")
+    return float(found["percent"]) / 100 if found and alive(found["pid"]) else 1.0
 
 
 def set_gpu(gpu: Gpu, **values: Any) -> None:

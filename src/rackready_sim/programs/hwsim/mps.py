@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from . import paths, store
 
@@ -204,9 +203,3 @@ def _percentage(text: str) -> float | None:
 
 def _stamped(text: str) -> str:
     return f"[{time.strftime('%Y-%m-%d %H:%M:%S')}.000 Control {os.getpid()}] {text}"
-
-
-def share(runtime: dict[str, Any]) -> float:
-    """Return the part of a GPU's threads that a CUDA program gets now."""
-    found = runtime.get("mps")
-    return float(found["percent"]) / _ALL if found and Path(f"/proc/{found['pid']}").exists() else 1.0

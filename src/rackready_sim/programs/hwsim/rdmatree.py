@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import socket
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def write(nic: dict[str, Any]) -> None:
         top,
         node_guid=_quads(guid),
         sys_image_guid=_quads(f"{mac[:6]}0300{mac[6:]}"),
-        node_desc=f"{socket.gethostname()} {nic['rdma_device']}",
+        node_desc=f"{os.uname().nodename} {nic['rdma_device']}",
     )
     port = top / "ports/1"
     _put(port / "counters", **dict.fromkeys(_COUNTERS, "0"))
@@ -105,7 +105,7 @@ def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
     found = [local]
     address = ipv4(nic["netdev"])
     if address:
-        found.append(bytes(10) + b"\xff\xff" + socket.inet_aton(address))
+        found.append(bytes(10) + b"\xff\xff" + bytes(map(int, address.split("."))))
     kinds = ("IB/RoCE v1",) if nic.get("roce_v1_only") else ("IB/RoCE v1", "RoCE v2")
     return [(_quads(gid.hex()), kind) for gid in found for kind in kinds]
 
@@ -113,7 +113,7 @@ def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
 def ipv4(netdev: str) -> str | None:
     """Return the first IPv4 address of a network interface; None if it has none or does not exist."""
     raw = _ioctl(netdev, _SIOCGIFADDR)
-    return socket.inet_ntoa(raw[20:24]) if raw else None
+    return ".".join(map(str, raw[20:24])) if raw else None
 
 
 def mtu(netdev: str) -> int:
@@ -139,6 +139,8 @@ def add(nic: dict[str, Any], counters: dict[str, int], *, hardware: bool = False
 
 
 def _ioctl(netdev: str, request: int) -> bytes | None:
+    import socket  # noqa: PLC0415  (most calls do not ask the kernel, and programs start often)
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         try:
             return fcntl.ioctl(handle.fileno(), request, struct.pack("256s", netdev[:15].encode()))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from typing import Any
 
-from .. import machine, paths, store
+from .. import machine, paths, real, store
 from . import tree
 
 State = dict[str, Any]
@@ -27,15 +26,10 @@ def drives() -> list[State]:
     return [drive for drive in state.get("host", {}).get("drives", []) if machine.present(drive, state)]
 
 
-def _real(name: str, argv: list[str]) -> int:
-    program = paths.at(f"/usr/lib/hw/real/{name}")
-    return subprocess.run([str(program), *argv], check=False).returncode
-
-
 def lscpu(argv: list[str]) -> int:
     """Print the processors, as text or with --json as util-linux 2.38 does."""
     if not host():
-        return _real("lscpu", argv)
+        return real.become("lscpu", argv)
     cpu = host()["cpu"]
     total, offline = tree.cpus(cpu), sorted(cpu["offline"])
     online = [number for number in range(total) if number not in set(offline)]
@@ -103,7 +97,7 @@ def _ranges(numbers: list[int]) -> str:
 def lsblk(argv: list[str]) -> int:
     """Print the drives with --json; other calls go to the distribution's program."""
     if "--json" not in argv or not host():
-        return _real("lsblk", argv)
+        return real.become("lsblk", argv)
     devices = [
         {
             "path": f"/dev/{drive['name']}n1",
@@ -122,7 +116,7 @@ def lsblk(argv: list[str]) -> int:
 def prlimit(argv: list[str]) -> int:
     """Print the limit on locked memory that PAM gave this login: a container may not raise its own."""
     if "--memlock" not in argv or not host():
-        return _real("prlimit", argv)
+        return real.become("prlimit", argv)
     limit = host()["memlock"] if _configured() == "unlimited" else "8388608"
     sys.stdout.write(f"{limit} {limit}\n")
     return 0
@@ -142,7 +136,7 @@ def _configured() -> str:
 def swapon(argv: list[str]) -> int:
     """Print the swap areas; other calls go to the distribution's program."""
     if not any(word.startswith("--show") for word in argv) or not host():
-        return _real("swapon", argv)
+        return real.become("swapon", argv)
     sys.stdout.write("".join(f"{name}\n" for name in host()["swaps"]))
     return 0
 

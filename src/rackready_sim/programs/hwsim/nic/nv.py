@@ -8,7 +8,6 @@ machine that outlives its power. A fault that changes the card replaces what was
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from .. import paths, store
@@ -20,13 +19,11 @@ IB, ETH = 1, 2
 ADVANCED = "ADVANCED_PCI_SETTINGS"
 
 
-@dataclass(frozen=True)
 class Kind:
     """One parameter: factory value, texts of an enumeration, and the parameter that must be on for it to show."""
 
-    factory: int
-    texts: tuple[tuple[int, str], ...] = ()
-    behind: str = ""
+    def __init__(self, factory: int, texts: tuple[tuple[int, str], ...] = (), behind: str = "") -> None:
+        self.factory, self.texts, self.behind = factory, texts, behind
 
     def text(self, value: int) -> str:
         """Return a value as mlxconfig prints it."""

@@ -124,6 +124,16 @@ def _cuda(options: Options, nic: Facts) -> Facts:
 
 
 def _server(options: Options, end: Facts) -> int:
+    if "duration" not in options.values:
+        return _serve(options, end)
+    ports.await_client(end)
+    try:
+        return _serve(options, end)
+    finally:
+        ports.leave(end)
+
+
+def _serve(options: Options, end: Facts) -> int:
     sys.stdout.write(f"\n{'*' * 36}\n* Waiting for client to connect... *\n{'*' * 36}\n")
     sys.stdout.flush()
     with socket.socket() as listener:

@@ -11,20 +11,59 @@ from ..host import strain
 
 Facts = dict[str, Any]
 _MEET_S = 2.0
-"""Tests that start within this time run side by side, s."""
+"""How long a test waits at most for others that were prepared on its port, s."""
+_POLL_S = 0.05
+_FORGET_S = 60.0
 
 
-def flows(end: Facts) -> int:
-    """Return how many tests use this port now: those that started in the last seconds.
+def await_client(end: Facts) -> None:
+    """Record that a server on this port waits for its client.
 
     Only tests of a set duration are meant to meet others.
     """
-    mine = f"{os.getpid()}"
     with store.change() as runtime:
-        runtime.setdefault("flows", {}).setdefault(end["device"], {})[mine] = time.time()
-    time.sleep(_MEET_S)
-    begun = store.runtime()["flows"][end["device"]]
-    return sum(1 for moment in begun.values() if time.time() - moment < _MEET_S * 2)
+        _of(runtime, end)[str(os.getpid())] = {"begun": None, "ended": None}
+
+
+def flows(end: Facts) -> int:
+    """Return how many tests use this port at once: those that ended after it began, or still run.
+
+    Waits a little for servers whose client has not come yet.
+    """
+    now, mine = time.time(), str(os.getpid())
+    with store.change() as runtime:
+        known = _of(runtime, end)
+        for pid in [pid for pid, one in known.items() if now - (one["begun"] or now) > _FORGET_S]:
+            del known[pid]
+        known[mine] = {"begun": now, "ended": None}
+    while time.time() < now + _MEET_S:
+        known = _of(store.runtime(), end)
+        if not any(one["begun"] is None and _lives(pid) for pid, one in known.items()):
+            break
+        time.sleep(_POLL_S)
+    known = _of(store.runtime(), end)
+    return sum(1 for pid, one in known.items() if one["begun"] and _overlaps(one, pid, now))
+
+
+def leave(end: Facts) -> None:
+    """Record that this process's test on the port has ended."""
+    with store.change() as runtime:
+        mine = _of(runtime, end).get(str(os.getpid()))
+        if mine is not None:
+            mine["ended"] = time.time()
+
+
+def _of(runtime: Facts, end: Facts) -> dict[str, Facts]:
+    known: dict[str, Facts] = runtime.setdefault("flows", {}).setdefault(end["device"], {})
+    return known
+
+
+def _overlaps(other: Facts, pid: str, begun: float) -> bool:
+    return bool(_lives(pid) if other["ended"] is None else other["ended"] > begun)
+
+
+def _lives(pid: str) -> bool:
+    return machine.alive(int(pid))
 
 
 def count(end: Facts, result: Facts, *, client: bool) -> None:
