@@ -13,8 +13,8 @@ from tests.gates.outcomes import EveryOutcome
 from tests.postgres import PostgresServer, programs
 
 LONGEST_FIRST = (
-    "tests/integration/test_kill.py",
     "tests/integration/test_main_job.py",
+    "tests/integration/test_kill.py",
     "tests/integration/test_production.py",
     "tests/integration/test_molecule.py",
     "tests/integration/test_sim_rack.py",

@@ -1,4 +1,4 @@
-"""Drift on deployed nodes, and the text that names each. test_main_job.py plays it on its rack."""
+"""Drift on deployed nodes, and the text that names each. test_kill.py plays it on its rack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault matrix plays every fault once, in rounds without mutual effects. test_main_job.py really plays some."""
+"""The fault matrix plays every fault once, in rounds without mutual effects. test_kill.py really plays some."""
 
 from __future__ import annotations
 
