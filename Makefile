@@ -75,7 +75,8 @@ sim-down: ## remove the simulated rack: its containers, networks and images
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup-test lint types ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
+test: setup-test ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
+	@scripts/checks
 	@scripts/pytest-all test $(ARGS)
 
 .PHONY: setup-test

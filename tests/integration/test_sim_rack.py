@@ -138,15 +138,6 @@ def test_a_reset_boots_anew_and_keeps_the_disk(project: Project, node01: str) ->
     ]
 
 
-def test_a_reboot_of_the_system_comes_back_without_the_bmc(project: Project, node01: str) -> None:
-    before, log = project.ssh(node01, BOOT_ID), len(project.power_log())
-    with suppress(AssertionError, subprocess.CalledProcessError):
-        project.ssh(node01, "systemctl reboot")
-    assert within(60, lambda: project.ssh(node01, BOOT_ID) != before)
-    assert [(row["action"], row["by"]) for row in project.power_log()[log:]] == [("reboot", "host")]
-    assert len(project.ssh(node01, "ls /sys/class/infiniband").split()) == 8
-
-
 def test_powered_off_by_its_system_or_by_its_bmc_a_node_is_off(project: Project, node01: str) -> None:
     with suppress(AssertionError, subprocess.CalledProcessError):
         project.ssh(node01, "systemctl poweroff")
@@ -268,6 +259,16 @@ def test_the_scheduler_knows_four_drained_nodes_and_runs_a_job_where_a_node_was_
     project.ssh(node01, "pkill slurmd")
 
 
+def reboots_by_itself(project: Project, node01: str) -> None:
+    """A reboot of the system comes back without the BMC."""
+    before, log = project.ssh(node01, BOOT_ID), len(project.power_log())
+    with suppress(AssertionError, subprocess.CalledProcessError):
+        project.ssh(node01, "systemctl reboot")
+    assert within(60, lambda: project.ssh(node01, BOOT_ID) != before)
+    assert [(row["action"], row["by"]) for row in project.power_log()[log:]] == [("reboot", "host")]
+    assert len(project.ssh(node01, "ls /sys/class/infiniband").split()) == 8
+
+
 def test_what_died_is_repaired_and_what_lives_is_left_alone(project: Project, node01: str) -> None:
     boot = project.ssh(node01, BOOT_ID)
     emulator = json.loads((project.paths.base / "sim/redfish.json").read_text())["pid"]
@@ -280,7 +281,7 @@ def test_what_died_is_repaired_and_what_lives_is_left_alone(project: Project, no
     assert project.ssh(node01, BOOT_ID) == boot
     with bmc(project, node01) as controller:
         assert controller.observe() == "On"
-    test_a_reboot_of_the_system_comes_back_without_the_bmc(project, node01)
+    reboots_by_itself(project, node01)
 
 
 def test_a_switch_that_died_comes_back_with_its_cables(project: Project, node01: str) -> None:

@@ -18,8 +18,10 @@ from rackready.model.outcome import CONTINUES
 QUEUE = "rackready-batches"
 BATCHES_AT_ONCE = 2
 
+POLL_S = 0.1
+"""How often the engine looks for batches to begin and for their results, s."""
+
 _PERCENT = 100
-_POLL_S = 0.1
 
 
 @DBOS.step(name="phase")
@@ -57,7 +59,7 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> d
         batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
         handles = [DBOS.enqueue_workflow(QUEUE, batch_workflow, data, phase, list(batch)) for batch in batches]
         for handle in handles:
-            for node, result in handle.get_result(polling_interval_sec=_POLL_S).items():
+            for node, result in handle.get_result(polling_interval_sec=POLL_S).items():
                 changed[node] = changed[node] or result["changed"]
                 last[node] = {**result, "phase": phase, "changed": changed[node]}
         nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]
