@@ -87,9 +87,9 @@ def test_quarantined_node_that_was_resumed_by_hand_is_an_alarm_and_is_drained_ag
 def test_repaired_node_comes_back(project: Project) -> None:
     assert project.run("sim", "clear", "node03")[0] == 0
     assert project.run("repair", "node03", "--reason", "GPU baseboard replaced")[0] == 0
-    code, document = project.json("deploy")
+    code, document = project.json("deploy", "--limit", "node03")
     assert code == 0, project.progress()[-4000:]
-    assert {row["state"] for row in document["nodes"]} == {"ready"}
+    assert [(row["name"], row["state"]) for row in document["nodes"]] == [("node03", "ready")]
     assert set(project.sinfo().values()) == {"idle"}
 
 
