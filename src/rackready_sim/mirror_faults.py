@@ -56,7 +56,7 @@ def cut(folder: Path) -> None:
     (folder / _SERVED_HALF).touch()
 
 
-def inject(fault: str, folder: Path, root: Path, **options: str) -> None:
+def inject(fault: str, folder: Path, root: Path, /, **options: str) -> None:
     """Apply a fault by its name. Raises SimError for an unknown one."""
     known: dict[str, Callable[[], None]] = {
         "mirror-newer": lambda: newer(folder, root, **options),

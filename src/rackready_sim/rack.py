@@ -297,7 +297,7 @@ class Rack:
             row["faults"] = self.store.state(name).get("faults", [])
         return row
 
-    def inject(self, node: str, fault: str, **params: Any) -> dict[str, Any]:
+    def inject(self, node: str, fault: str, /, **params: Any) -> dict[str, Any]:
         """Inject a fault into a node's hardware; return the fault as recorded. Raise FaultError or SimError."""
         defined = self._with_node(node)
         with self.store.hardware_locked():

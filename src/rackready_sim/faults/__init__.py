@@ -17,7 +17,7 @@ LAYERS = (gpu, gpu_links, fabric, host, optics, bmc)
 FAULTS: dict[str, Fault] = {fault.name: fault for layer in LAYERS for fault in layer.FAULTS}
 
 
-def inject(state: State, name: str, **params: Any) -> None:
+def inject(state: State, name: str, /, **params: Any) -> None:
     """Apply the named fault to ``state`` in place, and record it in ``state['faults']``.
 
     Raises FaultError for an unknown fault, parameter or part; the state is then unchanged.

@@ -52,6 +52,14 @@ def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: 
     assert state == healthy
 
 
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_a_fault_takes_each_of_its_parameters_by_name(healthy: State, name: str) -> None:
+    """Also one that is called `name`."""
+    state = build_switch_state(load_site("sim"), "leaf01") if FAULTS[name].layer == "switch" else copy.deepcopy(healthy)
+    faults.inject(state, name, **FAULTS[name].params)
+    assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]
+
+
 def test_no_two_faults_have_one_name() -> None:
     names = [fault.name for layer in faults.LAYERS for fault in layer.FAULTS]
     assert len(names) == len(set(names)) == len(FAULTS)
