@@ -119,7 +119,7 @@ fuzz: setup-dev ## damage every output of the gate tests in every way; no gate m
 	@$(BIN)/python -m tests.gates.corpus $(ARGS)
 
 .PHONY: slow
-slow: setup-test ## the integration tests that take many minutes: nodes in production, two roles by molecule (root)
+slow: setup-test ## the integration tests that take many minutes: nodes in production, reboots, two roles by molecule (root)
 	@scripts/pytest-all slow $(ARGS)
 
 .PHONY: goldens

@@ -382,7 +382,7 @@ def full(state: dict[str, Any]) -> None:
         (
             wrapped,
             (
-                "node01 log BMC SEL: log wrapped - Expected: entries back to 2026-06-01 12:00:00 UTC "
+                "node01 log BMC SEL: log wrapped - Expected: an entry from before 2026-06-01 12:00:00 UTC "
                 "Actual: the oldest is from "
             ),
         ),
@@ -403,6 +403,26 @@ def test_what_was_lost_since_the_last_pass_is_an_error(change: Callable[[dict[st
     assert len(found.findings) == 1
     assert texts(found)[0].startswith(begins)
     assert texts(found)[0].endswith(DEALT)
+
+
+def test_a_log_that_wrapped_in_the_second_of_the_last_pass_may_have_lost_an_entry() -> None:
+    """As may an entry of that second: logs date theirs in seconds, and our own clock has fractions."""
+    state = healthy()
+    wrapped(state)
+    there = world(state)
+    for number in range(1, 6):
+        there[f"{SEL}/Entries/{number}"]["Created"] = PASSED.isoformat()
+    found = after(last_pass(), there)
+    assert (found.outcome, [text.partition(". ")[0] for text in texts(found)]) == (
+        Outcome.ERROR,
+        [
+            "node01 log BMC SEL: log wrapped - Expected: an entry from before 2026-06-01 12:00:00 UTC "
+            "Actual: the oldest is from 2026-06-01 12:00:00 UTC"
+        ],
+    )
+    by_our_clock = LastPass(PASSED + timedelta(seconds=0.4))
+    assert after(by_our_clock, there).outcome is Outcome.ERROR
+    assert after(by_our_clock, with_entry(PASSED)).outcome is Outcome.FAIL
 
 
 def test_a_cleared_log_passes_again_once_a_repair_says_that_it_was_dealt_with() -> None:

@@ -8,6 +8,7 @@ time). Without either, every entry counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
@@ -221,8 +222,9 @@ class Events(Gate):
         if since is None:
             return
         oldest = min(log.times, default=None)
-        if log.full and not log.keeps and oldest is not None and oldest > since:
-            judge.error(where, LOG_WRAPPED, f"entries back to {_stamp(since)}", f"the oldest is from {_stamp(oldest)}")
+        if log.full and not log.keeps and oldest is not None and oldest >= since:
+            expected, actual = f"an entry from before {_stamp(since)}", f"the oldest is from {_stamp(oldest)}"
+            judge.error(where, LOG_WRAPPED, expected, actual)
         elif self.inputs.since is None and mark is not None and mark.cleared(log):
             judge.error(
                 where, LOG_CLEARED, f"the {mark.entries:.0f} entries of the last pass, or newer ones on top", log.shown
@@ -257,10 +259,13 @@ def _by_log(passed: LastPass, metric: str) -> dict[str, float]:
 
 
 def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
-    """Return the time from which entries count: the later of the last pass and the gate set's."""
+    """Return the time from which entries count: the later of the last pass and the gate set's, in whole seconds.
+
+    Logs date their entries in seconds, so an entry of the same second may be newer.
+    """
     known = [float(about["since"])] if "since" in about else []
     known += [given.timestamp()] if given is not None else []
-    return max(known, default=None)
+    return math.floor(max(known)) if known else None
 
 
 def _clock(found: Told, there: Sequence[Log]) -> float | None:
