@@ -1,4 +1,4 @@
-"""How set-up speaks: what it does, what came of it, and, when it fails, what to do."""
+"""Console output of set-up: what it does, what came of it, and what to do when it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over several nodes held against each other: a run is one unit, whose figure is that of all of its nodes."""
+"""Runs over several nodes compared with each other: a run is one unit, whose figure is that of all of its nodes."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_what_was_captured_before_the_nodes_last_change_does_not_count(carried: 
 # what is refused ---------------------------------------------------------------------------------------------------
 
 
-def test_a_fail_on_record_is_not_laundered_by_an_import(carried: Carried, tmp_path: Path) -> None:
+def test_an_import_does_not_hide_a_fail_on_record(carried: Carried, tmp_path: Path) -> None:
     carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
     carried.bring()
     carried.put("inventory.json", text("nvml/dgx_h100_healthy.json"))

@@ -88,8 +88,8 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
         f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate accepts "
         f"Actual: raw output {digest} cannot be read: Error -3 while decompressing data: incorrect header check "
         "(expected: a stored output). "
-        "Measure again: a pass of a node that was judged "
-        "from it does not count any more. Measure the node again: `rackready validate --again --limit node01`."
+        "Run the gate again. Passes based on this output "
+        "no longer count. Measure the node again: `rackready validate --again --limit node01`."
     )
 
 

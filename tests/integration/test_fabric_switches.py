@@ -141,7 +141,7 @@ def test_somebody_elses_candidate_is_left_alone(project: Project) -> None:
     result = run(project, "leaf01")["leaf01"]
     assert result.outcome is Outcome.ERROR
     assert result.message == (
-        f"leaf01: revision {pending} of user root is pending - Expected: nobody else's change under way. "
+        f"leaf01: revision {pending} of user root is pending - Expected: no other change in progress. "
         f"Nothing was changed; run again once it is applied, or dropped with `nv config delete {pending}`."
     )
     on_switch(project, "nv", "config", "delete", pending)

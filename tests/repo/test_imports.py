@@ -16,7 +16,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"campaign"},
-    {"tuning", "localize", "handover"},
+    {"handover"},
     {"gates", "stacks"},
     {"evidence"},
     {"drivers"},

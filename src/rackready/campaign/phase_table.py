@@ -24,7 +24,7 @@ class Phase:
     reaches: tuple[tuple[NodeState, str], ...]
     fail_quarantines: bool = True
     touches: bool = True
-    """Whether it may change the node. A change voids earlier evidence: the node is not the same any more."""
+    """Whether it may change the node. A change voids earlier evidence, because the node has changed."""
 
 
 def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:

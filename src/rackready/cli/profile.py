@@ -190,7 +190,7 @@ def _incomplete(learned: Learned, file: Path, log: Path, output: Format) -> None
         print_json(_document(learned, file, log, written=False))
         return
     sys.stdout.write(learned.text)
-    progress.print(f"{file} was not written: values are needed that nobody gave.")
+    progress.print(f"{file} was not written: required values are missing.")
     for item in learned.missing:
         progress.print(f"  {item}")
     progress.print(f"log: {log}")

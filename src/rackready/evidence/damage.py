@@ -18,7 +18,7 @@ from rackready.model.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Outcome, Verdict
 
 _BY = "reading of the evidence"
-_AGAIN = "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
+_AGAIN = "rackready ignores this record. `rackready validate` archives it and runs the gate again."
 DAMAGED = ErrorKind(
     "evidence-damaged",
     "evidence of {gate} is damaged (record {record})",

@@ -19,7 +19,7 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MENDING = threading.Lock()
-_AGAIN = "Measure again: a pass of a node that was judged from it does not count any more."
+_AGAIN = "Run the gate again. Passes based on this output no longer count."
 
 
 class _DamagedError(EvidenceError):

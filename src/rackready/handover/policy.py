@@ -130,7 +130,7 @@ def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str
 def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Moment) -> str:
     """Return why a pass does not count: no bound judged it, or the gate set voids it by boot or age.
 
-    A record of an older rackready does not name its boot: it is not taken for the present one.
+    A record of an older rackready does not name its boot, so it does not count for the present one.
     """
     if record.verdict.fleet_pending:
         return (

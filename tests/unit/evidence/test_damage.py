@@ -93,7 +93,7 @@ def test_damage_costs_one_gate_of_one_node_and_is_named(store: EvidenceStore, le
     assert (found[GATE].verdict.outcome, found[GATE].fingerprints) == (Outcome.ERROR, [])
     assert str(found[GATE].verdict.findings[0]) == (
         f"node01: evidence of {GATE} is damaged (record {bad.id}) - Expected: {expected} Actual: {actual}. "
-        "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
+        "rackready ignores this record. `rackready validate` archives it and runs the gate again."
     )
     assert found[GATE].verdict.findings[0].code == "evidence-damaged"
     assert store.valid("node02", "d1", fingerprint("node02")) == {GATE: neighbour}

@@ -192,7 +192,7 @@ def test_raw_output_is_kept_by_hash_compressed_and_private(store: EvidenceStore,
     assert not list((tmp_path / "raw").rglob("*.part"))
 
 
-STEP = "Measure again: a pass of a node that was judged from it does not count any more."
+STEP = "Run the gate again. Passes based on this output no longer count."
 
 
 def raw_file(tmp_path: Path, digest: str) -> Path:

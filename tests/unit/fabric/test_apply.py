@@ -232,7 +232,7 @@ def test_somebody_elses_candidate_is_refused_and_left_alone(config: SwitchConfig
     with pytest.raises(SwitchBusyError) as caught:
         _apply(fake, config, ledger)
     assert str(caught.value) == (
-        "leaf01: revision 2 of user maria is pending - Expected: nobody else's change under way. "
+        "leaf01: revision 2 of user maria is pending - Expected: no other change in progress. "
         "Nothing was changed; run again once it is applied, or dropped with `nv config delete 2`."
     )
     assert fake.revisions[number]["state"] == "pending"
@@ -246,7 +246,7 @@ def test_somebody_elses_unconfirmed_change_is_refused(config: SwitchConfig, ledg
     fake.run("nv config apply -y --confirm 600s")
     with pytest.raises(
         SwitchBusyError,
-        match="revision 2 of user maria waits for confirmation - Expected: nobody else's change under way",
+        match="revision 2 of user maria waits for confirmation - Expected: no other change in progress",
     ):
         _apply(fake, config, ledger)
     assert fake.before is not None

@@ -1,4 +1,4 @@
-"""What a switch and a host say of themselves, held against the site and against each other: exact words."""
+"""What a switch and a host say of themselves, compared with the site and with each other: exact words."""
 
 from __future__ import annotations
 

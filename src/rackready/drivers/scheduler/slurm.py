@@ -190,7 +190,7 @@ class SlurmAdapter(SchedulerAdapter):
         self._close()
 
     def _resume(self, node: str) -> bool:
-        """Resume a node. One that came back by itself at this moment accepts no RESUME any more: that is as good."""
+        """Resume a node. A node that has just come back by itself rejects RESUME: treat that as success."""
         try:
             self._update(node, "State=RESUME")
         except _StateError:

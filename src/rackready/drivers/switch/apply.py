@@ -166,7 +166,7 @@ def _busy(name: str, revision: Revision) -> str:
         else f"applied, or dropped with `nv config delete {revision.id}`"
     )
     return (
-        f"{name}: revision {revision.id}{who} {what} - Expected: nobody else's change under way. "
+        f"{name}: revision {revision.id}{who} {what} - Expected: no other change in progress. "
         f"Nothing was changed; run again once it is {then}."
     )
 

@@ -56,8 +56,8 @@ def _warning(cycler: Cycler, node: str) -> str:
     ]
     what = f"{', '.join(dict.fromkeys(outlets))} may" if outlets else "it may"
     return (
-        f"a power cycle was interrupted before `rackready repair {node}`: rackready switches nothing for "
-        f"it any more, and {what} still be off. Switch it on by hand."
+        f"a power cycle was interrupted before `rackready repair {node}`: rackready no longer switches its power, "
+        f"and {what} still be off: switch it on by hand."
     )
 
 

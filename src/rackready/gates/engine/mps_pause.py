@@ -1,4 +1,4 @@
-"""MPS stands still while gates measure: its limits would look like faults of the GPUs. Afterwards it starts again."""
+"""Stop MPS while gates measure, because its limits look like GPU faults. Start it again afterwards."""
 
 from __future__ import annotations
 

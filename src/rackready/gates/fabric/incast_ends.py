@@ -16,7 +16,7 @@ from rackready.model.place import Place
 _NO_INCAST = frozenset(kind.code for kind in (kinds.NOT_SIDE_BY_SIDE, kinds.NOT_FILLED, kinds.NOT_ALL_WROTE))
 """Findings of a run in which the senders together did not fill the port."""
 _OF_RUN = frozenset(kind.code for kind in (JUDGEMENT_BROKE, NOTHING_JUDGED))
-"""Findings of a run as such, which goes by its receiver."""
+"""Findings about the whole run, which is named after its receiver."""
 
 
 def attribute(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
