@@ -31,6 +31,7 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             with os.fdopen(number, "wb") as file:
                 yield file
                 file.flush()
+                os.fsync(file.fileno())
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from .command import NodeProblem, Run, run
 from .fence import FOLDER, at_work, fence
 from .gpu_users import gpu_users
 from .mps import SERVER, Mps
+from .whole_file import replace_file
 
 SERVICES = (
     "rackready-mps.service",
@@ -178,7 +179,7 @@ class Driver:
     def _unload(self, wanted: str, loaded: str) -> None:
         active = [unit for unit in SERVICES if self._is_active(unit)]
         stopped = {*active, *self._left_stopped()}
-        (self.folder / _STOPPED).write_text(json.dumps(sorted(stopped)), encoding="utf-8")
+        replace_file(self.folder / _STOPPED, json.dumps(sorted(stopped)))
         for unit in active:
             self.run(["systemctl", "stop", unit])
         for name in MODULES:

@@ -8,7 +8,6 @@ journal goes on with the change, or completes a rollback that was interrupted.
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from .disk import Disks
 from .driver import OPERATION, Driver
 from .fence import FOLDER, fence
 from .packages import Manager, Snapshot, Wish
+from .whole_file import replace_file
 
 JOURNAL = "driver-change.json"
 PATTERNS = (
@@ -216,12 +216,7 @@ class DriverChange:
         return NodeProblem(f"driver {version}", actual, f"What failed: {failed}{again}")
 
     def _write(self, journal: Journal) -> None:
-        temporary = self.folder / f"{JOURNAL}.new"
-        with temporary.open("w", encoding="utf-8") as stream:
-            json.dump(asdict(journal), stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(self.folder / JOURNAL)
+        replace_file(self.folder / JOURNAL, json.dumps(asdict(journal)))
 
     def _fence(self, token: int, ledger: str) -> Any:  # noqa: ANN401 - a context manager
         return fence(OPERATION, token, ledger, folder=self.folder, wait_s=self.driver.lock_wait_s)
@@ -247,7 +242,4 @@ def _put(path: Path, text: str | None) -> None:
     if text is None:
         path.unlink(missing_ok=True)
     elif _text(path) != text:
-        temporary = path.with_name(f"{path.name}.rackready-new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        replace_file(path, text)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .command import NodeProblem
 from .disk import disk_full
+from .whole_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,9 +117,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, marker: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as stream:
-        json.dump(marker, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    replace_file(path, json.dumps(marker))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .command import NodeProblem, Run, run
+from .whole_file import replace_file
 
 DMABUF, PEERMEM = "dmabuf", "peermem"
 KERNEL = (5, 12)
@@ -88,7 +89,7 @@ class GpuDirect:
             return way, found
         self.verify(opened=opened)
         if found:
-            (self.root / KEPT).write_text(f"{MODULE}\n", encoding="utf-8")
+            replace_file(self.root / KEPT, f"{MODULE}\n")
             if not self.has_ofed():
                 return way, found
             done = self.run(["modprobe", MODULE])

@@ -17,6 +17,7 @@ from typing import Any
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
 from .gpu_users import gpu_users
+from .whole_file import replace_file
 
 PARTED = "usr/bin/nvidia-mig-parted"
 CDI = "/var/run/cdi/nvidia.yaml"
@@ -135,9 +136,7 @@ class Mig:
             for unit in active:
                 self._do(["systemctl", "stop", unit])
             if self._has_parted():
-                self._file().write_text(
-                    json.dumps({"version": "v1", "mig-configs": configs}, indent=1), encoding="utf-8"
-                )
+                replace_file(self._file(), json.dumps({"version": "v1", "mig-configs": configs}, indent=1))
                 self._do(["nvidia-mig-parted", "apply", "-f", str(self._file()), "-c", layout])
                 return
             for gpu, (actual, wanted) in found.items():

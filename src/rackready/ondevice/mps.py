@@ -17,6 +17,7 @@ from .fence import FOLDER, fence
 from .file_state import digest, state, text
 from .gpu_users import gpu_users
 from .mps_pause import UNIT, clients, line, pipes
+from .whole_file import replace_file
 
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PROGRAM = "nvidia-cuda-mps-control"
@@ -126,8 +127,7 @@ class Mps:
     def _start(self, wish: MpsWish) -> None:
         for path, content in wish.files.items():
             self._at(path).parent.mkdir(parents=True, exist_ok=True)
-            self._at(path).write_text(content, encoding="utf-8")
-            self._at(path).chmod(0o644)
+            replace_file(self._at(path), content)
         self._do(["systemctl", "daemon-reload"])
         self._do(["systemctl", "enable", UNIT])
         self._do(["systemctl", "restart", UNIT])

@@ -16,6 +16,7 @@ from .command import Done, NodeProblem, Run, run
 from .difference import Difference
 from .fence import FOLDER, fence
 from .nic_values import Parameter, number, parse
+from .whole_file import replace_file
 
 OPERATION = "install"
 DECLARED = "boot.d/nic_stack.json"
@@ -252,9 +253,7 @@ class NicConfig:
         for item in pending:
             wanted.setdefault(item.pci, {})[item.name] = item.wanted
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps({"nic": wanted}, sort_keys=True) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        replace_file(path, json.dumps({"nic": wanted}, sort_keys=True) + "\n")
 
     def _tool(self, which: int) -> str:
         for names in _TOOLS:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
+from .whole_file import replace_file
 
 _ALL = ("*",)
 """Pattern of all packages."""
@@ -194,9 +195,7 @@ class Manager(ABC):
         """Record the packages that rackready has put on hold; a full disk stops no rollback that changes no hold."""
         if set(names) == self.own_holds():
             return
-        temporary = self.folder / f"{_HOLDS}.new"
-        temporary.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
-        temporary.replace(self.folder / _HOLDS)
+        replace_file(self.folder / _HOLDS, "\n".join(sorted(names)) + "\n")
 
 
 def family(root: Path = Path("/")) -> str:

@@ -15,6 +15,7 @@ from .command import Done, NodeProblem, Run, run
 from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state, text
+from .whole_file import replace_file
 
 UNIT = "rackready-nic-read-request.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -93,8 +94,7 @@ class ReadRequest:
         for pci in [item.name.split()[0] for item in found if item.kind == "nic"]:
             self._do(["setpci", "-s", pci, written(size)])
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(unit, encoding="utf-8")
-        place.chmod(0o644)
+        replace_file(place, unit)
         self._do(["systemctl", "daemon-reload"])
         self._do(["systemctl", "enable", UNIT])
 
