@@ -416,8 +416,10 @@ def test_a_log_that_wrapped_in_the_second_of_the_last_pass_may_have_lost_an_entr
     assert (found.outcome, [text.partition(". ")[0] for text in texts(found)]) == (
         Outcome.ERROR,
         [
-            "node01 log BMC SEL: log wrapped - Expected: an entry from before 2026-06-01 12:00:00 UTC "
-            "Actual: the oldest is from 2026-06-01 12:00:00 UTC"
+            (
+                "node01 log BMC SEL: log wrapped - Expected: an entry from before 2026-06-01 12:00:00 UTC "
+                "Actual: the oldest is from 2026-06-01 12:00:00 UTC"
+            )
         ],
     )
     by_our_clock = LastPass(PASSED + timedelta(seconds=0.4))
