@@ -28,6 +28,7 @@ _PER_RACK, _PORTS = 5, 4
 STOCK = """[defaults]
 roles_path = {root}/roles
 library = {root}/plugins/modules
+action_plugins = {root}/plugins/action
 filter_plugins = {root}/plugins/filter
 inventory_plugins = {root}/plugins/inventory
 module_utils = {root}/src
@@ -107,10 +108,10 @@ def main() -> int:
     """Measure both, and return the exit code."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 16
     folder = ROOT / "inventories" / ENV
+    stock = ROOT / ".rackready" / f"{ENV}.cfg"
     folder.mkdir()
     try:
         (folder / "site.yml").write_text(yaml.safe_dump(site(nodes), sort_keys=False))
-        stock = folder / "stock.cfg"
         stock.write_text(STOCK.format(root=ROOT))
         ours = [str(BIN / "rackready"), "install", "--env", ENV, "--output", "json"]
         playbook = [str(BIN / "ansible-playbook"), "-i", str(folder), "--forks", str(FORKS)]
@@ -124,6 +125,7 @@ def main() -> int:
         return 0 if passed else 1
     finally:
         end_rack()
+        stock.unlink(missing_ok=True)
         shutil.rmtree(folder)
 
 
