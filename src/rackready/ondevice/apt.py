@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from . import apt_words
+from .apt_lists import SOURCE, SystemLists
 from .command import NodeProblem
 from .locks import lock_holder, wait_until_free
 from .packages import Manager, Snapshot, Wish
 
-SOURCE = "sources.list.d/rackready.sources"
 _LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock")
 """Locks of apt and dpkg, below the root: the first two while packages change, the others while lists or packages are
 fetched."""
@@ -132,8 +132,7 @@ class Apt(Manager):
         if absent:
             self._purge(absent)
         if names:
-            if not self._known(names, wish.packages):
-                self.update()
+            self._make_known(names, wish.packages)
             words = _install_words(names, wish, seen)
             self._respect_other_holds(words, wish)
             self._install(words, self._companions(names, seen))
@@ -154,7 +153,7 @@ class Apt(Manager):
         seen = self.installed(list(wish.packages))
         names = [name for name, version in wish.packages.items() if not _as_wanted(seen.get(name), version)]
         self._respect_holds(names, seen)
-        if names and self._known(names, wish.packages):
+        if names and not self._unknown(names, wish.packages):
             self._respect_other_holds(_install_words(names, wish, seen), Wish({}, may_remove=["*"]))
 
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
@@ -231,8 +230,7 @@ class Apt(Manager):
         seen = self.installed([*patterns, *before.packages])
         names = [name for name, version in before.packages.items() if not _as_wanted(seen.get(name), version)]
         added = sorted(seen.keys() - before.packages.keys())
-        if names and not self._known(names, before.packages):
-            self.update()
+        self._make_known(names, before.packages)
         if names or added:
             options = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades", "--purge"]
             words = [*_specs(names, before.packages), *(f"{name}-" for name in added)]
@@ -247,15 +245,46 @@ class Apt(Manager):
                 self._do(["apt-mark", verb, *sorted(names)])
         self.set_own_holds(before.own)
 
-    def _known(self, names: list[str], versions: dict[str, str]) -> bool:
-        """Return whether the package lists on the node have every wanted version."""
+    def _unknown(self, names: list[str], versions: dict[str, str]) -> list[str]:
+        """Return what the package lists on the node lack of the wanted packages, as ``name`` or ``name=version``."""
         offered: dict[str, set[str]] = {}
-        for line in self.run(["apt-cache", "madison", *names]).out.splitlines():
+        for line in self.run(["apt-cache", "madison", *names]).out.splitlines() if names else ():
             name, _, rest = line.partition("|")
             version, more, _ = rest.partition("|")
             if more:
                 offered.setdefault(name.strip(), set()).add(version.strip())
-        return all(name in offered and (not versions[name] or versions[name] in offered[name]) for name in names)
+        lacking = [
+            name for name in names if name not in offered or (versions[name] and versions[name] not in offered[name])
+        ]
+        return _specs(lacking, versions)
+
+    def _make_known(self, names: list[str], versions: dict[str, str]) -> None:
+        """Fetch rackready's package lists, then those of all sources, if the wanted packages are unknown until then.
+
+        Raises NodeProblem, also if they stay unknown while a source of others gives no list.
+        """
+        if not self._unknown(names, versions):
+            return
+        self.update()
+        lists = self._system_lists()
+        if not lists.sources() or not self._unknown(names, versions):
+            return
+        silent = lists.fetch()
+        unknown = self._unknown(names, versions) if silent else []
+        if unknown:
+            raise apt_words.no_answer(unknown, silent)
+
+    def _system_lists(self) -> SystemLists:
+        return SystemLists(self.run, self.root, self.folder)
+
+    def system_lists_old(self) -> bool:
+        """Return whether the package lists of the sources of others are absent or old."""
+        return self._system_lists().old()
+
+    def update_all(self, notes: list[str]) -> None:
+        """Fetch the package lists of all sources; a source of others that gives none becomes a note."""
+        silent = self._system_lists().fetch()
+        notes += [f"package source {source}: the node keeps the lists that it has" for source in silent]
 
     def update(self) -> None:
         """Fetch the package lists of rackready's own source only. Raises NodeProblem, also for a bad signature."""

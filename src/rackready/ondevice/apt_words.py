@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from .command import NodeProblem
@@ -24,6 +25,14 @@ Searched separately, in the text before the words: one pattern for both would tr
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
+_SILENT = re.compile(
+    r"^[EW]: (?:Failed to fetch (?P<url>\S+?)(?:/dists/(?P<dist>\S+?))?/(?:In)?Release(?:\.gpg)? +(?P<why>[^\n]+)"
+    r"|The repository '(?P<repository>\S+) (?P<suite>\S+) \S+' (?P<how>[^\n]+)"
+    r"|Failed to fetch (?P<file>\S+) +(?P<reason>[^\n]+))",
+    re.MULTILINE,
+)
+"""Lines of apt 2.6 about a source whose lists it could not fetch; it leaves logins out."""
+
 _WORDS = {
     "EXPKEYSIG": "The mirror's signing key has expired",
     "EXPSIG": "The mirror's signature has expired",
@@ -31,6 +40,48 @@ _WORDS = {
     "NO_PUBKEY": "The mirror signs with a key that this site does not know",
     "BADSIG": "The mirror's index does not match its signature",
 }
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A package source that gave no list: its address with the suite, and apt's reason."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        """Return both."""
+        return f"{self.name}: {self.why}"
+
+
+def silent(out: str) -> list[Silent]:
+    """Return the sources whose lists apt could not fetch, each once."""
+    found: dict[str, Silent] = {}
+    for match in _SILENT.finditer(out):
+        words = match.groupdict(default="")
+        name = " ".join(
+            word
+            for word in (words["url"] or words["repository"] or words["file"], words["dist"] or words["suite"])
+            if word
+        )
+        why = (words["why"] or words["how"] or words["reason"]).strip().rstrip(".")
+        found.setdefault(name, Silent(name, why))
+    return list(found.values())
+
+
+def no_answer(unknown: list[str], sources: list[Silent]) -> NodeProblem:
+    """Return the problem that no source has the packages, while some gave no list."""
+    step = (
+        "Correct that source below /etc/apt on the node or give the node a way to it, or put the package on the "
+        "mirror (software.mirror, software.repositories); then run again."
+    )
+    actual = f"not in those that answer; no list from {'; '.join(map(str, sources))}"
+    return NodeProblem(f"{', '.join(unknown)} in the node's package sources", actual, step)
+
+
+def of_the_node(out: str, root: Path = Path("/")) -> NodeProblem | None:
+    """Return the problem if the node itself cannot store lists: a full disk, a lock."""
+    return _full(out, root) or _locked(out, root)
 
 
 def explain(out: str, root: Path = Path("/")) -> NodeProblem:

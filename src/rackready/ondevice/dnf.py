@@ -1,7 +1,9 @@
 """Exact package versions with dnf and rpm: observed, installed under the node's fence, locked, and observed again.
 
 Observation reads the rpm database, the enabled module streams and the list of version locks, so it needs neither
-metadata nor the mirror. Forms: dnf 4.14, rpm 4.16 and the plugin versionlock of dnf-plugins-core 4.3.
+metadata nor the mirror. `dnf install`, which runs without `-C`, itself fetches metadata of every enabled repository
+that is absent or expired (dnf.conf(5), metadata_expire: 48 hours; seen with dnf 4.14). Forms: dnf 4.14, rpm 4.16 and
+the plugin versionlock of dnf-plugins-core 4.3.
 """
 
 from __future__ import annotations

@@ -19,7 +19,11 @@ _MODULAR = re.compile(r"All matches were filtered out by modular filtering for a
 _ABSENT = re.compile(
     r"(?:No match for argument|Unable to resolve argument|Unable to find a match|missing groups or modules): (\S+)"
 )
-_UNREACHABLE = re.compile(r"(Failed to download metadata for repo '[^']+'|Error downloading packages:[^\n]*)[^\n]*")
+_UNREACHABLE = re.compile(
+    r"(Failed to download metadata for repo '(?P<id>[^']+)'|Error downloading packages:[^\n]*)[^\n]*"
+)
+_OWN = "rackready"
+"""Start of the ids of rackready's own repositories."""
 _PLUGIN = re.compile(r"No such command: versionlock")
 _UNMET = re.compile(r"^ ?Problem(?: \d+)?: (?P<rows>.+(?:\n  - .+)*)", re.MULTILINE)
 
@@ -102,6 +106,12 @@ def _absent(out: str, root: Path) -> NodeProblem | None:
 def _unreachable(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNREACHABLE.search(out)
+    if match and not (match["id"] or _OWN).startswith(_OWN):
+        step = (
+            "Correct that repository below /etc/yum.repos.d on the node, give the node a way to it or disable it "
+            "(enabled=0); then run again."
+        )
+        return NodeProblem(f"the node's package source {match['id']} answers", match[0], step)
     step = "Check that the mirror is up and that its url in the site file is right, then run again."
     return match and NodeProblem("the package mirror answers", match[0], step)
 

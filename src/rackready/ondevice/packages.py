@@ -28,6 +28,8 @@ class Wish:
     absent: list[str] = field(default_factory=list)
     refresh: bool = False
     """Fetch the package lists first, even if they have the versions."""
+    system_lists: bool = False
+    """Fetch the package lists of all sources first if those of the operating system are absent or old."""
     streams: list[str] = field(default_factory=list)
     """Module streams of dnf to enable, as ``name:stream``."""
     allow_downgrade: bool = False
@@ -44,6 +46,8 @@ class Change:
 
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    refreshed: bool = False
+    """Whether the package lists of all sources were fetched because those of the operating system were absent or old."""
 
 
 @dataclass
@@ -75,13 +79,16 @@ class Manager(ABC):
     def ensure(self, wish: Wish, operation: str, token: int, ledger: str, *, check: bool = False) -> Change:
         """Bring the packages to the wanted state. Raises NodeProblem with the obstacle."""
         found = self.differences(wish)
-        if check or not (found or wish.refresh or self.interrupted(wish)):
+        all_lists = wish.system_lists and self.system_lists_old()
+        if check or not (found or wish.refresh or all_lists or self.interrupted(wish)):
             return Change(found, self._refusals(wish) if found else [])
         with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             self.settle(wish, notes)
             self.refuse_downgrades(wish)
             if wish.refresh:
                 self.update()
+            if all_lists:
+                self.update_all(notes)
             found = self.differences(wish)
             failure = self._try(wish, found, notes)
             left = {} if failure else self.differences(wish)
@@ -93,7 +100,7 @@ class Manager(ABC):
                 _list({name: pair[0] for name, pair in left.items()}),
             )
             raise NodeProblem(wanted, seen, f"See the end of {self.log} on the node.")
-        return Change(found, notes)
+        return Change(found, notes, refreshed=all_lists)
 
     def _try(self, wish: Wish, found: dict[str, tuple[str, str]], notes: list[str]) -> NodeProblem | None:
         """Make the changes, or bring back what was there before; return the problem then.
@@ -142,6 +149,16 @@ class Manager(ABC):
     @abstractmethod
     def update(self) -> None:
         """Fetch the package lists of rackready's own source only. Raises NodeProblem, also for a bad signature."""
+
+    def system_lists_old(self) -> bool:
+        """Return whether the package lists of the operating system's sources are absent or old, and nothing renews them.
+
+        dnf fetches metadata that is absent or expired by itself, from every enabled repository, whenever it installs.
+        """
+        return False
+
+    def update_all(self, notes: list[str]) -> None:
+        """Fetch the package lists of all sources. Raises NodeProblem for rackready's; ``notes`` has the others."""
 
     @abstractmethod
     def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:

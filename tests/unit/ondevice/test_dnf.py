@@ -365,6 +365,7 @@ DOWN = (
     "Error: Failed to download metadata for repo 'rackready': Cannot download repomd.xml: Cannot download "
     "repodata/repomd.xml: All mirrors were tried\n"
 )
+DOWN_OS = DOWN.replace("'rackready'", "'baseos'")
 MODULAR = """All matches were filtered out by modular filtering for argument: demo-3:595.91.07-1.el9
 Error: Unable to find a match: demo-3:595.91.07-1.el9
 """
@@ -392,6 +393,15 @@ It could be a DNF plugin command, try: "dnf install 'dnf-command(versionlock)'"
             "room on the node's disk for the packages Actual: needs 36KB more space on the /usr/share/demo filesyst",
         ),
         (DOWN, "the package mirror answers Actual: Failed to download metadata for repo 'rackready': Cannot download"),
+        (
+            DOWN_OS,
+            (
+                "Expected: the node's package source baseos answers Actual: Failed to download metadata for repo 'baseos': "
+                "Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried. Correct that "
+                "repository below /etc/yum.repos.d on the node, give the node a way to it or disable it (enabled=0); then "
+                "run again."
+            ),
+        ),
         (EXCLUDED, f"nvidia-driver-cuda-{NEW} may be installed Actual: excluded on the node by others. Look for it in"),
         (MODULAR, "demo-3:595.91.07-1.el9 in the enabled module stream Actual: another stream is enabled. Compare"),
         (

@@ -1,0 +1,115 @@
+"""Package lists of the sources that are not rackready's, as those of the operating system: absent or old, and fetched.
+
+Cloud images come with no lists, and the role base turns off the timer that fetches them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import apt_words
+from .apt_words import Silent
+from .command import Run, run
+from .fence import FOLDER
+
+SOURCE = "sources.list.d/rackready.sources"
+AGE_S = 24 * 3600
+"""Seconds until lists are old: as often as the timer apt-daily fetches them on a system as it is installed.
+
+Ubuntu's and Debian's 20auto-upgrades: APT::Periodic::Update-Package-Lists "1", in days (apt.systemd.daily of apt 2.6).
+"""
+_ASKED = "system-lists"
+"""Its time is that of the last attempt, so that a mirror that does not answer delays no more than one run a day."""
+_STAMPS = ("var/lib/apt/periodic/update-stamp", "var/lib/apt/periodic/update-success-stamp")
+"""Files that apt.systemd.daily (apt 2.6) and Ubuntu's update-notifier-common touch after `apt-get update`."""
+_RELEASE = re.compile(r"_(?:In)?Release$")
+_LINE = re.compile(r"^\s*deb\s+(?:\[[^\]]*\]\s*)?(?P<uri>\S+)", re.MULTILINE)
+_FIELD = re.compile(r"^(?P<key>[A-Za-z-]+):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$", re.MULTILINE)
+
+
+@dataclass
+class SystemLists:
+    """The lists of one node. ``root`` is the start of its file system (tests)."""
+
+    run: Run = run
+    root: Path = Path("/")
+    folder: Path = FOLDER
+
+    def sources(self) -> list[str]:
+        """Return the addresses of the enabled sources that are not rackready's; installation media do not count."""
+        etc = self.root / "etc/apt"
+        paths = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
+        uris = [uri for path in paths if path != etc / SOURCE and path.is_file() for uri in _uris(path)]
+        return [uri for uri in dict.fromkeys(uris) if not uri.startswith("cdrom:")]
+
+    def own(self) -> list[str]:
+        """Return the addresses of rackready's sources."""
+        path = self.root / "etc/apt" / SOURCE
+        return list(_uris(path)) if path.is_file() else []
+
+    def old(self) -> bool:
+        """Return whether there are sources whose lists are absent, or were not fetched for ``AGE_S``.
+
+        Without a stamp, the time of the newest list counts: apt gives it the time at which the mirror made it.
+        """
+        if not self.sources():
+            return False
+        asked = self._times(self.folder / _ASKED)
+        lists = self._lists()
+        if not lists:
+            return not asked or _is_old(asked)
+        stamps = [self.root / stamp for stamp in _STAMPS]
+        return _is_old(asked + self._times(*stamps, *lists))
+
+    def _lists(self) -> list[Path]:
+        """Return the indexes that were fetched from sources that are not rackready's."""
+        own = tuple(_in_file_name(uri) for uri in self.own())
+        paths = sorted((self.root / "var/lib/apt/lists").glob("*Release"))
+        return [path for path in paths if _RELEASE.search(path.name) and not path.name.startswith(own)]
+
+    def _times(self, *paths: Path) -> list[float]:
+        return [path.stat().st_mtime for path in paths if path.exists()]
+
+    def fetch(self) -> list[Silent]:
+        """Fetch the lists of all sources; return those of others that gave none.
+
+        Raises NodeProblem if one of rackready's sources gave none, or if the node cannot store lists.
+        """
+        done = self.run(["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any"])
+        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        (self.folder / _ASKED).touch()
+        if done.returncode == 0:
+            return []
+        silent, own = apt_words.silent(done.out), tuple(uri.rstrip("/") for uri in self.own())
+        obstacle = apt_words.of_the_node(done.out, self.root)
+        if obstacle or not silent or any(source.name.startswith(own) for source in silent):
+            raise obstacle or apt_words.explain(done.out, self.root)
+        return silent
+
+
+def _is_old(times: list[float]) -> bool:
+    return time.time() - max(times) > AGE_S
+
+
+def _uris(path: Path) -> Iterator[str]:
+    """Yield the addresses of a file's enabled sources of packages (sources.list(5): one line each, or deb822)."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix != ".sources":
+        if path.suffix == ".list":
+            yield from _LINE.findall(text)
+        return
+    for stanza in re.split(r"\n[ \t]*\n", re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)):
+        fields = {match["key"].lower(): match["value"].split() for match in _FIELD.finditer(stanza)}
+        enabled = fields.get("enabled", ["yes"])[:1] not in (["no"], ["false"], ["0"], ["off"], ["without"])
+        if enabled and "deb" in fields.get("types", []):
+            yield from fields.get("uris", [])
+
+
+def _in_file_name(uri: str) -> str:
+    """Return how the name of a source's list begins: apt leaves out scheme and login, and writes _ for /."""
+    place = re.sub(r"^[a-z+]+:(?://)?(?:[^/@]*@)?", "", uri).rstrip("/")
+    return place.replace("_", "%5f").replace("/", "_") + "_"
