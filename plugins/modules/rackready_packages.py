@@ -15,8 +15,8 @@ short_description: install exact package versions under the node's fence, with a
 description:
   - Observes first; when nothing differs, nothing runs and nothing is fetched.
   - Waits for the command of another run, completes what was interrupted, and reports both in C(notes).
-  - Fetches the package lists of rackready's own source only when they lack a wanted version, and those of all sources only
-    when it is still unknown then, or with C(system_lists). C(refreshed) is true if C(system_lists) fetched lists.
+  - Fetches the package lists of rackready's own source only when they lack a wanted version, and those of all sources
+    only when it is still unknown then, or with C(system_lists). C(refreshed) is true if C(system_lists) fetched lists.
   - Brings the packages and holds back that were there before if apt or dnf fails, and says so.
   - Refuses to change a package that somebody else has put on hold, and to install a lower version without consent.
 options:
@@ -28,9 +28,7 @@ options:
   streams: {description: "dnf module streams to enable, as name:stream", type: list, elements: str, default: []}
   update: {description: fetch the package lists of rackready's source now, type: bool, default: false}
   system_lists:
-    description: "apt: fetch the lists of all sources if those of the operating system are absent or older than a day"
-    type: bool
-    default: false
+    {description: "apt: fetch all lists if the system's are absent or older than a day", type: bool, default: false}
   allow_downgrade: {description: replace an installed version with a lower one, type: bool, default: false}
   rollback: {description: bring back the packages that were there before if the change fails, type: bool, default: true}
   operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
@@ -56,30 +54,14 @@ def main() -> None:
     options = module.params
     manager = {"apt": Apt, "dnf": Dnf}[family()](lock_wait_s=options["lock_wait_s"])
     packages = {name: str(version or "") for name, version in options["packages"].items()}
-    names = ("hold", "absent", "streams", "may_remove", "allow_downgrade", "rollback", "system_lists")
-    same = {name: options[name] for name in names}
-    wish = Wish(packages, refresh=options["update"], **same)
+    same = ("hold", "absent", "streams", "may_remove", "allow_downgrade", "rollback", "system_lists")
+    wish = Wish(packages, refresh=options["update"], **{name: options[name] for name in same})
     fence = (options["operation"], options["token"], options["ledger"])
     try:
         change = manager.ensure(wish, *fence, check=module.check_mode)
     except NodeProblem as problem:
         module.fail_json(**problem.result())
-    rows = sorted(change.changed.items())
-    module.exit_json(
-        changed=bool(rows),
-        packages=change.changed,
-        refreshed=change.refreshed,
-        differs=[f"{name} {pair[0] or 'absent'}, wanted {pair[1] or 'absent'}" for name, pair in rows],
-        drift=[
-            {"kind": "package", "name": name, "expected": pair[1] or "absent", "actual": pair[0] or "absent"}
-            for name, pair in rows
-        ],
-        notes=change.notes,
-        diff={
-            "before": "".join(f"{name} {pair[0]}\n" for name, pair in rows),
-            "after": "".join(f"{name} {pair[1]}\n" for name, pair in rows),
-        },
-    )
+    module.exit_json(**change.result())
 
 
 if __name__ == "__main__":

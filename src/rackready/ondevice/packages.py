@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
@@ -47,7 +47,25 @@ class Change:
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     refreshed: bool = False
-    """Whether the package lists of all sources were fetched because those of the operating system were absent or old."""
+    """Whether the package lists of all sources were fetched because those of the system were absent or old."""
+
+    def result(self) -> dict[str, Any]:
+        """Return what a module reports: packages from and to, drift items, notes and a diff."""
+        rows = [(name, before or "absent", after or "absent") for name, (before, after) in sorted(self.changed.items())]
+        return {
+            "changed": bool(rows),
+            "packages": self.changed,
+            "refreshed": self.refreshed,
+            "differs": [f"{name} {before}, wanted {after}" for name, before, after in rows],
+            "drift": [
+                {"kind": "package", "name": name, "expected": after, "actual": before} for name, before, after in rows
+            ],
+            "notes": self.notes,
+            "diff": {
+                "before": "".join(f"{name} {before}\n" for name, before, _ in rows),
+                "after": "".join(f"{name} {after}\n" for name, _, after in rows),
+            },
+        }
 
 
 @dataclass
@@ -151,7 +169,7 @@ class Manager(ABC):
         """Fetch the package lists of rackready's own source only. Raises NodeProblem, also for a bad signature."""
 
     def system_lists_old(self) -> bool:
-        """Return whether the package lists of the operating system's sources are absent or old, and nothing renews them.
+        """Return whether the lists of the system's sources are absent or old, and nothing renews them.
 
         dnf fetches metadata that is absent or expired by itself, from every enabled repository, whenever it installs.
         """
@@ -159,6 +177,7 @@ class Manager(ABC):
 
     def update_all(self, notes: list[str]) -> None:
         """Fetch the package lists of all sources. Raises NodeProblem for rackready's; ``notes`` has the others."""
+        raise NotImplementedError
 
     @abstractmethod
     def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:

@@ -195,7 +195,8 @@ def test_age_of_lists(lists: SystemLists, node: Node, files: dict[str, float], *
 def test_sources_of_others(lists: SystemLists, node: Node) -> None:
     node.source(
         "sources.list",
-        "# deb http://commented ./\ndeb [arch=amd64 signed-by=/k] http://one noble main\ndeb-src http://source noble main\n"
+        "# deb http://commented ./\ndeb [arch=amd64 signed-by=/k] http://one noble main\n"
+        "deb-src http://source noble main\n"
         "deb cdrom:[Debian]/ bookworm main\n",
     )
     node.source("sources.list.d/more.list", "deb http://two ./\n")

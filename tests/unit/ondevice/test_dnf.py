@@ -396,10 +396,10 @@ It could be a DNF plugin command, try: "dnf install 'dnf-command(versionlock)'"
         (
             DOWN_OS,
             (
-                "Expected: the node's package source baseos answers Actual: Failed to download metadata for repo 'baseos': "
-                "Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried. Correct that "
-                "repository below /etc/yum.repos.d on the node, give the node a way to it or disable it (enabled=0); then "
-                "run again."
+                "Expected: the node's package source baseos answers Actual: Failed to download metadata for repo "
+                "'baseos': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried. "
+                "Correct that repository below /etc/yum.repos.d on the node, give the node a way to it or disable it "
+                "(enabled=0); then run again."
             ),
         ),
         (EXCLUDED, f"nvidia-driver-cuda-{NEW} may be installed Actual: excluded on the node by others. Look for it in"),
