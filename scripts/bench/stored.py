@@ -207,6 +207,6 @@ def _put(text: str, folder: Path) -> str:
     digest = hashlib.sha256(data).hexdigest()
     path = folder / digest[:2] / f"{digest}.z"
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(zlib.compress(data, 1))
     return digest
