@@ -151,3 +151,14 @@ def test_new_role_has_equal_defaults_and_specs(tmp_path: Path) -> None:
     assert "spare_state: present" in (role / "defaults/main.yml").read_text(encoding="utf-8")
     assert "spare_state:" in (role / "meta/argument_specs.yml").read_text(encoding="utf-8")
     assert all("{name}" not in path.read_text(encoding="utf-8") for path in role.rglob("*.yml"))
+
+
+def test_targets_of_the_readme_call_their_scripts(elsewhere: Path) -> None:
+    (elsewhere / "scripts/setup").write_text("print('set-up')\n", encoding="utf-8")
+    for name in ("checks", "pytest-all"):
+        script = elsewhere / "scripts" / name
+        script.write_text(f'#!/bin/sh\necho "{name} $*"\n', encoding="utf-8")
+        script.chmod(0o755)
+    assert make("setup", folder=elsewhere).stdout.splitlines() == ["set-up"]
+    said = make("test", "ARGS=-k x", folder=elsewhere).stdout.splitlines()
+    assert [line.strip() for line in said if line != "set-up"] == ["checks", "pytest-all test -k x"]

@@ -1,0 +1,101 @@
+"""Commands of the documents that need a rack or root: each is run by the test that is named here."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_CLI = "tests/unit/cli/"
+_RACK = "tests/integration/"
+_PHASES = _CLI + "test_damaged_evidence.py::test_commands_of_phases_end_with_a_report"
+_NETBOX = "tests/unit/netbox/test_netbox.py::"
+_PROFILE = _CLI + "test_profile.py::"
+_VERIFY = _RACK + "test_kill.py::test_a_certificate_is_verified_against_the_node_as_it_is_now"
+_RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_stay"
+_REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
+_MAKE = "tests/repo/test_make.py::"
+
+ELSEWHERE = {
+    "make deploy": _MAKE + "test_the_simulated_rack_comes_up_before_its_deploy_and_no_other_environment_knows_it",
+    "make setup": _MAKE + "test_targets_of_the_readme_call_their_scripts",
+    "make sim-down": _MAKE + "test_sim_down_takes_down_the_rack_of_this_clone",
+    "make test": _MAKE + "test_targets_of_the_readme_call_their_scripts",
+    "certificate verify": _VERIFY,
+    "deploy": _RACK + "test_main_job.py::test_second_run_changes_nothing_and_says_so",
+    "drift": _RACK + "test_drift.py::test_a_node_that_was_never_deployed_cannot_be_asked",
+    "evidence import --by": _CLI + "test_evidence_import.py::test_a_user_without_a_name_is_asked_for_one",
+    "evidence set-aside --proof": _CLI + "test_damaged_evidence.py::test_what_was_set_aside_is_listed_with_its_proof",
+    "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
+    "export netbox --token-file --url --yes": _NETBOX + "test_export_shows_first_and_writes_with_yes",
+    "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",
+    "hostkey accept": _CLI
+    + "test_hostkey.py::test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned",
+    "import netbox --into --token-file --url": _NETBOX + "test_import_writes_a_new_file_and_lists_what_is_missing",
+    "install": _PHASES,
+    "install --check": _RACK + "test_trouble.py::test_a_new_host_key_is_refused_and_accepted_by_one_command",
+    "mirror --check --kernel": _CLI + "test_mirror.py::test_a_site_gets_its_mirror",
+    "optimize": _PHASES,
+    "profile learn --local": _PROFILE + "test_a_profile_is_printed_and_nothing_written",
+    "provision": _PHASES,
+    "repair --reason": _REPAIR,
+    "report": _CLI + "test_commands.py::test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pass",
+    "retire --reason": _RETIRE,
+    "retire --reason --yes": _RETIRE,
+    "sim clear": _REPAIR,
+    "sim down": _RACK + "test_sim_rack.py::test_another_clone_comes_up_killed_or_not_and_goes_down_alone",
+    "sim inject --gpu": _RACK + "test_main_job.py::test_one_bad_node_is_quarantined_and_three_become_ready",
+    "sim inject --nic": _RACK + "test_sim_rack.py::test_a_cable_that_is_pulled_is_missed_at_both_ends_until_it_is_back",
+    "sim status": _RACK + "test_sim_rack.py::test_what_died_is_repaired_and_what_lives_is_left_alone",
+    "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
+    "validate": _PHASES,
+    "validate --again": _CLI + "test_phases.py::test_validate_says_whether_everything_is_measured_anew",
+}
+"""Command and its options, as ``key`` gives them -> the test that runs them."""
+
+WHERE = {"--env", "--limit", "--node", "--output"}
+"""Options that choose the site, the nodes or the form of the output: a test may choose others."""
+
+
+def key(call: str, groups: frozenset[str]) -> str:
+    """Return a call's command and its options in order, without values and without ``WHERE``.
+
+    ``groups``: commands that have commands of their own.
+    """
+    program, *words = shlex.split(call)
+    if program == "make":
+        return " ".join([program, *(word for word in words if "=" not in word)])
+    name = words[: 2 if words[0] in groups else 1]
+    options = sorted({word.partition("=")[0] for word in words if word.startswith("--")} - WHERE)
+    return " ".join([*name, *options])
+
+
+def missing(address: str, words: list[str]) -> list[str]:
+    """Return the words that the named test does not have as texts; all of them where there is no such test."""
+    file, _, name = address.partition("::")
+    texts = _texts(ROOT / file).get(name, set()) if (ROOT / file).is_file() else set()
+    return [word for word in words if word not in texts]
+
+
+@cache
+def _texts(path: Path) -> dict[str, set[str]]:
+    """Return the words in each test's texts, those of its marks and of the constants that it names included."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    constants: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            constants[node.targets[0].id] = _words(node.value)
+    out: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+            out[node.name] = _words(node).union(*(constants[name] for name in names & constants.keys()))
+    return out
+
+
+def _words(tree: ast.AST) -> set[str]:
+    """Return the texts of a piece of code."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
