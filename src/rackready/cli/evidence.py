@@ -13,14 +13,13 @@ import typer
 
 from rackready.cli import complete, evidence_aside
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 
 app = typer.Typer(
     help="Import outputs captured elsewhere; list damaged evidence.",
     no_args_is_help=True,
 )
 app.command("set-aside")(evidence_aside.show)
-_PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def register(parent: typer.Typer) -> None:
@@ -95,7 +94,7 @@ def import_evidence(
             for text in (*row["findings"], *row["lacks"]):
                 console.print(f"  {text}")
     outcomes = {item.verdict.outcome for item in found}
-    raise typer.Exit(0 if outcomes <= _PASSED else 1 if Outcome.FAIL in outcomes else 2)
+    raise typer.Exit(0 if outcomes <= CONTINUES else 1 if Outcome.FAIL in outcomes else 2)
 
 
 def _user() -> str:

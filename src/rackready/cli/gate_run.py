@@ -13,15 +13,13 @@ from rackready.cli.deploy import Verbose
 from rackready.cli.gate_show import Gpus
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
-from rackready.model.outcome import Outcome, worst
+from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
     from rackready.model.phase import PhaseContext
     from rackready.model.profile import GateSetEntry
-
-_PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told apart by options
@@ -113,7 +111,7 @@ def _lines(name: str, result: NodeResult) -> list[str]:
     gates: dict[str, str] = result.data.get("gates", {})
     counts = Counter(gates.values())
     shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    bad = [f"  {outcome:<7} {gate}" for gate, outcome in gates.items() if outcome not in _PASSED]
+    bad = [f"  {outcome:<7} {gate}" for gate, outcome in gates.items() if outcome not in CONTINUES]
     findings = result.data.get("findings") or ([result.message] if result.message else [])
     head = f"{name}: {result.outcome.value}" + (f" ({shown})" if len(gates) > 1 else "")
     return [head, *(bad if len(gates) > 1 else []), *(f"  {finding}" for finding in findings)]
@@ -207,6 +205,6 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
 
 
 def _code(outcomes: list[Outcome]) -> int:
-    if all(outcome in _PASSED for outcome in outcomes) and outcomes:
+    if all(outcome in CONTINUES for outcome in outcomes) and outcomes:
         return 0
     return 1 if worst(outcomes) is Outcome.FAIL else 2
