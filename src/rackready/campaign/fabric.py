@@ -25,16 +25,18 @@ from rackready.paths import EnvPaths
 PLAYBOOK = "fabric.yml"
 
 
-def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None) -> Results:
+def run_fabric(
+    ctx: PhaseContext, nodes: list[str], same: Results | None = None, previews: Results | None = None
+) -> Results:
     """Configure the switches of these nodes, then the nodes' NICs, then compare both ends of every cable.
 
     A bad switch affects only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing
-    changes: their NICs are not done again.
+    changes: their NICs are not done again. ``previews``: dry runs of the switches, which a dry run does not repeat.
     """
     same = same or {}
     site = site_of(ctx)
     behind = cables(site, nodes)
-    switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
+    switches = previews or run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
     clear_idle(ctx, site)
     out: Results = {}
     for name in nodes:
@@ -82,11 +84,11 @@ def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
     switches = {switch for name in nodes for switch in behind[name]}
     near = [name for name in behind if name in nodes or switches & set(behind[name])]
     busy, unknown = in_production(ctx, near)
-    if not busy and not unknown:
+    if not busy and not unknown and not ctx.check:
         return run_fabric(ctx, nodes)
     found = plan(_seen(ctx, site, nodes, behind, busy, unknown))
     if ctx.check:
-        return told(found, run_fabric(ctx, nodes))
+        return told(found, run_fabric(ctx, nodes, previews=found.seen.switches))
     kept = take_out(ctx, found.drain)
     work = found.after(kept)
     return work.left | _run_marked(ctx, work)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
 
 from rackready.campaign.drained_phase import Results, reason, settled
 from rackready.handover.production import UNTOUCHED, changes_words
@@ -35,6 +37,36 @@ class FabricReadings:
     """Node in production that was asked for -> the dry run of its NICs."""
 
 
+class FabricStep(StrEnum):
+    """What the phase does with one node."""
+
+    RUN = "run"
+    """Its switches, NICs and cables are configured and compared."""
+    LEAVE = "leave"
+    """It is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricNodePlan:
+    """The plan for one node, as a dry run shows it."""
+
+    step: FabricStep
+    why: str = ""
+    """What would change, or why it is left alone or its dry run failed. Empty: nothing would change."""
+    drain: str = ""
+    """Reason with which the node is drained first. Empty: it is not in production, or nothing would change."""
+    switches: tuple[str, ...] = ()
+    """Switches that would change something at its ports."""
+    changes: tuple[str, ...] = ()
+    """Tasks that would change its NICs."""
+    blocked: tuple[str, ...] = ()
+    """Switches of a node left alone that stay as they are: not previewed, or not changed beside running jobs."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class FabricWork:
     """What is carried out once the nodes of ``FabricPlan.drain`` are drained."""
@@ -47,6 +79,8 @@ class FabricWork:
     """Nodes that are left alone -> why."""
     elsewhere: list[str]
     """Drained nodes of a later wave whose ports change, too: their evidence is void as well."""
+    blocked: Cables
+    """Node that is left alone -> its switches that stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +100,53 @@ class FabricPhasePlan:
     def after(self, kept: Results) -> FabricWork:
         """Return what is carried out when the nodes of ``drain`` are drained; those in ``kept`` keep their jobs."""
         seen = self.seen
-        reachable = [node for node in seen.asked if not self.unseen.keys() & set(seen.behind[node])]
         keeping = {node for node in seen.ports if node in kept or node in seen.unknown or node in self.barred}
-        blocked = {switch for node in keeping for switch in seen.ports[node]}
-        left = {
-            node: self.unseen[next(switch for switch in seen.behind[node] if switch in self.unseen)]
-            for node in seen.asked
-            if node not in reachable
-        }
-        left |= {node: seen.unknown[node] for node in seen.asked if node in seen.unknown} | {
-            node: kept[node] for node in seen.asked if node in kept
-        }
-        left |= {node: result for node, result in self.same.items() if result.outcome not in CONTINUES}
-        waiting = [node for node in reachable if node not in left and blocked & set(seen.behind[node])]
-        left |= {node: _blocked(blocked & set(seen.behind[node]), keeping, seen.ours) for node in waiting}
-        run = [node for node in reachable if node not in left]
+        untouched = {switch for node in keeping for switch in seen.ports[node]}
+        left = self._left_alone(kept)
+        blocked = {node: [switch for switch in seen.behind[node] if switch in self.unseen] for node in left}
+        for node in seen.asked:
+            at = [switch for switch in seen.behind[node] if switch in untouched]
+            if at and node not in left:
+                left[node] = _blocked(at, keeping, seen.ours)
+                blocked[node] = at
+        run = [node for node in seen.asked if node not in left]
         changed = {switch for node in run for switch in seen.behind[node]}
-        left |= {
-            node: _changed_after_all(left[node])
-            for node in left
-            if node not in kept and changed & set(seen.ports.get(node, []))
-        }
+        for node in left:
+            if node not in kept and changed & set(seen.ports.get(node, [])):
+                left[node] = _changed_after_all(left[node])
         elsewhere = [node for node in self.drain if node not in seen.asked and node not in kept]
-        return FabricWork(run, self.same, left, elsewhere if run else [])
+        return FabricWork(run, self.same, left, elsewhere if run else [], blocked)
+
+    def _left_alone(self, kept: Results) -> Results:
+        """Return the nodes that are left alone for a reason of their own or of an unseen switch -> why."""
+        out: Results = {}
+        for node in self.seen.asked:
+            for switch in self.seen.behind[node]:
+                if switch in self.unseen:
+                    out.setdefault(node, self.unseen[switch])
+        for node in self.seen.asked:
+            if node in self.seen.unknown:
+                out[node] = self.seen.unknown[node]
+            if node in kept:
+                out[node] = kept[node]
+        return out | {node: result for node, result in self.same.items() if result.outcome not in CONTINUES}
+
+    def rows(self, dry: Results) -> dict[str, FabricNodePlan]:
+        """Return the plan node by node, as it goes when every drained node becomes empty."""
+        work, out = self.after({}), {}
+        for node, found in (dry | work.left).items():
+            changes = tuple(dry[node].data.get("changes", ())) if node in dry else ()
+            switches = tuple(self.seen.ports.get(node, ()))
+            words = _words(switches, changes) if switches or changes else ""
+            out[node] = FabricNodePlan(
+                FabricStep.LEAVE if node in work.left else FabricStep.RUN,
+                words if found.outcome in CONTINUES else found.message,
+                self.drain.get(node, ""),
+                switches,
+                changes,
+                tuple(work.blocked.get(node, ())),
+            )
+        return out
 
 
 def plan(seen: FabricReadings) -> FabricPhasePlan:
@@ -112,14 +170,12 @@ def plan(seen: FabricReadings) -> FabricPhasePlan:
 
 
 def told(plan: FabricPhasePlan, dry: Results) -> Results:
-    """Return the results of a dry run with the plan: nodes that would be drained first or left alone."""
-    left = plan.after({}).left
+    """Return the results of a dry run: the plan in words, and as data."""
+    found = dry | plan.after({}).left
     out = {}
-    for node, found in (dry | left).items():
-        drain = plan.drain.get(node, "")
-        row = {"step": "leave" if node in left else "run", "drain": drain}
-        message = f"would be drained first: {drain}" if drain else found.message
-        out[node] = replace(found, message=message, data=found.data | {PLAN: row})
+    for node, row in plan.rows(dry).items():
+        message = f"would be drained first: {row.drain}" if row.drain else found[node].message
+        out[node] = replace(found[node], message=message, data=found[node].data | {PLAN: row.plain()})
     return out
 
 
@@ -138,10 +194,12 @@ def _unseen(seen: FabricReadings) -> Results:
 def _why(switches: list[str], looked: NodeResult | None) -> str:
     if not switches and looked is not None:
         return reason("fabric", looked)
-    return changes_words(
-        "fabric",
-        [f"its ports on {switch}" for switch in switches] + list(looked.data.get("changes", []) if looked else []),
-    )
+    return _words(switches, looked.data.get("changes", []) if looked else [])
+
+
+def _words(switches: Iterable[str], changes: Iterable[str]) -> str:
+    """Return what would change at a node, as the reason of its drain."""
+    return changes_words("fabric", [*(f"its ports on {switch}" for switch in switches), *changes])
 
 
 def _changed_after_all(result: NodeResult) -> NodeResult:
@@ -149,7 +207,7 @@ def _changed_after_all(result: NodeResult) -> NodeResult:
     return replace(result, touched=True, data={key: value for key, value in result.data.items() if key != UNTOUCHED})
 
 
-def _blocked(switches: set[str], keeping: set[str], ours: frozenset[str]) -> NodeResult:
+def _blocked(switches: Iterable[str], keeping: set[str], ours: frozenset[str]) -> NodeResult:
     """Return why a switch is not changed: a node behind it keeps jobs, or is in production and was not asked for."""
     names, where = ", ".join(sorted(keeping)), ", ".join(sorted(switches))
     step = "Nothing was changed. Run again when their jobs have ended."

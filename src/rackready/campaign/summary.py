@@ -24,7 +24,7 @@ class NodeSummary:
     changed: bool
     reason: str
     plan: dict[str, Any] | None = None
-    """What a dry run would do with the node, for phases that plan node by node."""
+    """Phase -> what a dry run of it would do with the node, for phases that plan node by node: fabric, validate."""
     findings: list[dict[str, Any]] | None = None
     """What its last phase found, with codes, where no gate did (``model.phase.FINDINGS``)."""
 

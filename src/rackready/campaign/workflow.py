@@ -14,6 +14,7 @@ from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.campaign.step import run_phase
 from rackready.model.outcome import CONTINUES
+from rackready.model.phase import PLAN
 
 QUEUE = "rackready-batches"
 BATCHES_AT_ONCE = 2
@@ -53,6 +54,7 @@ def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> dict[str, dict[str, Any]]:
     last: dict[str, dict[str, Any]] = {}
     changed: dict[str, bool] = dict.fromkeys(nodes, False)
+    plans: dict[str, dict[str, Any]] = {node: {} for node in nodes}
     for phase in request.phases:
         if not nodes:
             break
@@ -61,6 +63,10 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> d
         for handle in handles:
             for node, result in handle.get_result(polling_interval_sec=POLL_S).items():
                 changed[node] = changed[node] or result["changed"]
+                if PLAN in result:
+                    plans[node][phase] = result[PLAN]
                 last[node] = {**result, "phase": phase, "changed": changed[node]}
+                if plans[node]:
+                    last[node][PLAN] = plans[node]
         nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]
     return last

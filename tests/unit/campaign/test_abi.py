@@ -89,6 +89,24 @@ def test_waves_and_batches_come_in_the_order_of_their_abi(tmp_path: Path, monkey
     assert enqueued == DECLARED[CAMPAIGN_ABI]["waves"], RAISE
 
 
+def test_the_plans_of_all_phases_of_a_dry_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handle:
+        def __init__(self, phase: str) -> None:
+            self.phase = phase
+
+        def get_result(self, **_: object) -> dict[str, dict[str, Any]]:
+            plan = {} if self.phase == "optimize" else {"plan": {"step": self.phase}}
+            return {"node01": {"outcome": "pass", "message": "", "changed": False} | plan}
+
+    monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", lambda _queue, _work, _data, phase, _nodes: Handle(phase))
+    request = CampaignRequest(
+        campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("fabric", "validate", "optimize"),
+        nodes=("node01",), batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d", check=True,
+    ).plain()  # fmt: skip
+    (row,) = inspect.unwrap(workflow.campaign_workflow)(request).values()
+    assert row["plan"] == {"fabric": {"step": "fabric"}, "validate": {"step": "validate"}}
+
+
 @pytest.mark.parametrize(
     ("name", "work"),
     [("campaign", workflow.campaign_workflow), ("batch", workflow.batch_workflow), ("phase", workflow.phase_step)],

@@ -219,9 +219,11 @@ def test_summary_of_nothing_is_no_success(tmp_path: Path) -> None:
 def test_the_plan_of_a_dry_run_is_in_the_document_and_only_there(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "s.sqlite")
     result = {"outcome": "pass", "message": "m", "changed": False, "phase": "validate"}
-    rows = summarise(ledger, ["node01", "node02"], {"node01": result | {"plan": {"step": "look"}}, "node02": result})
+    rows = summarise(
+        ledger, ["node01", "node02"], {"node01": result | {"plan": {"validate": {"step": "look"}}}, "node02": result}
+    )
     shown = document("c1", rows, seconds=1.0, resumed=False)["nodes"]
-    assert (shown[0]["plan"], "plan" in shown[1]) == ({"step": "look"}, False)
+    assert (shown[0]["plan"], "plan" in shown[1]) == ({"validate": {"step": "look"}}, False)
 
 
 def test_what_the_last_phase_found_is_in_the_document_with_its_code(tmp_path: Path) -> None:

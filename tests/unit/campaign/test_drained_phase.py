@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rackready.drivers.switch.configure import PORTS
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import PLAN, NodeResult, PhaseContext
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
@@ -289,3 +290,20 @@ def test_a_host_that_would_change_is_drained_for_that(monkeypatch: pytest.Monkey
     fabric_of(monkeypatch, ctx, world, list(ALL))
     assert world.drained == {"node01": "fabric is about to change: host_roce : service | Apply"}
     assert "node02" not in world.done
+
+
+@pytest.mark.parametrize("busy", [(), ("node01", "node02", "node03")])
+def test_a_dry_run_has_a_row_for_every_node_and_asks_the_switches_once(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, busy: tuple[str, ...]
+) -> None:
+    world = Fabric(busy=busy)
+    asked: list[list[str]] = []
+    switches = world.switches
+    monkeypatch.setattr(world, "switches", lambda ctx, names: asked.append(names) or switches(ctx, names))
+    dry = replace(ctx, check=True)
+    out = fabric_of(monkeypatch, dry, world, list(ALL), leaf01="+ nv set interface swp13-16 link mtu 9216")
+    assert (world.drained, world.done, asked) == ({}, [], [["leaf01", "leaf02"]])
+    assert {node: (row.data[PLAN]["step"], row.data[PLAN]["switches"]) for node, row in out.items()} == {
+        **dict.fromkeys(ALL, ("run", [])),
+        "node04": ("run", ["leaf01"]),
+    }

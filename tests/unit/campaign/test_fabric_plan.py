@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import FabricPhasePlan, FabricReadings, FabricWork, plan, told
 from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import PLAN, NodeResult
 
 BEHIND = {
     "node01": ["leaf01"],
@@ -124,3 +126,46 @@ def test_a_dry_run_tells_who_would_be_drained_and_who_left_alone() -> None:
         "Actual: not drained: node04. "
         "Nothing was changed. Run it for them, too (--limit), or for the whole site."
     )
+
+
+NOTHING = {"why": "", "drain": "", "switches": [], "changes": [], "blocked": []}
+
+
+def rows(found: FabricPhasePlan, dry: Results) -> dict[str, object]:
+    return {node: json.loads(json.dumps(result.data[PLAN])) for node, result in told(found, dry).items()}
+
+
+def test_a_dry_run_shows_the_plan_as_json_where_no_node_is_in_production() -> None:
+    found = planned("node01", "node02", "node03", ports={"node01": ["leaf01"]})
+    failed = NodeResult(Outcome.ERROR, "node03: does not answer")
+    assert rows(found, {"node01": NICS, "node02": PASS, "node03": failed}) == {
+        "node01": NOTHING
+        | {
+            "step": "run",
+            "why": "fabric is about to change: its ports on leaf01; MTU",
+            "switches": ["leaf01"],
+            "changes": ["MTU"],
+        },
+        "node02": NOTHING | {"step": "run"},
+        "node03": NOTHING | {"step": "run", "why": "node03: does not answer"},
+    }
+
+
+def test_the_row_of_a_node_in_production_has_its_drain_and_of_one_left_alone_its_switches() -> None:
+    ports = {"node01": ["leaf01"], "node04": ["leaf02"]}
+    found = planned("node01", "node03", busy=("node01", "node04"), ports=ports)
+    words = "fabric is about to change: its ports on leaf01"
+    shown = rows(found, {"node01": PASS, "node03": PASS})
+    assert shown["node01"] == NOTHING | {"step": "run", "why": words, "drain": words, "switches": ["leaf01"]}
+    assert shown["node03"] == NOTHING | {
+        "step": "leave",
+        "why": told(found, {"node03": PASS})["node03"].message,
+        "blocked": ["leaf02"],
+    }
+
+
+def test_a_switch_without_a_preview_is_blocked_in_the_row() -> None:
+    bad = {"leaf02": NodeResult(Outcome.ERROR, "leaf02: does not answer")}
+    found = planned("node05", busy=("node03",), switches=bad)
+    (row,) = rows(found, {"node05": PASS}).values()
+    assert row == NOTHING | {"step": "leave", "why": "leaf02: does not answer", "blocked": ["leaf02"]}
