@@ -25,7 +25,8 @@ def test_every_node_is_in_a_pair() -> None:
     assert rounds(["a", "b", "c"]) == [[("a", "b")], [("a", "c")]]
     for count in range(2, 9):
         nodes = [f"node{number:02}" for number in range(count)]
-        assert {node for pairing in rounds(nodes) for pair in pairing for node in pair} == set(nodes)
+        pairs = [pair for pairing in rounds(nodes) for pair in pairing]
+        assert {node for pair in pairs for node in pair} == set(nodes)
 
 
 def measured(nodes: int, bad: dict[tuple[str, int], set[str]]) -> tuple[dict[str, list[Outcome]], list[str]]:

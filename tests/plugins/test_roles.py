@@ -91,14 +91,9 @@ PLAYS = [
 
 @pytest.mark.parametrize(("name", "play"), PLAYS, ids=lambda value: value if isinstance(value, str) else None)
 def test_every_play_gives_the_token_to_the_fenced_modules_of_its_roles(name: str, play: dict[str, Any]) -> None:
-    used = {
-        module
-        for role in play["roles"]
-        for path in (ROOT / "roles" / role["role"] / "tasks").glob("*.yml")
-        for task in tasks(path)
-        for module in FENCED
-        if module in task
-    }
+    files = [path for role in play["roles"] for path in (ROOT / "roles" / role["role"] / "tasks").glob("*.yml")]
+    played = [task for path in files for task in tasks(path)]
+    used = {module for task in played for module in FENCED if module in task}
     given = play.get("module_defaults", {})
     assert {module for module in used if not {"token", "ledger"} <= set(given.get(module, {}))} == set(), name
 

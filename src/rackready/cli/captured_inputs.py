@@ -35,8 +35,8 @@ class Texts:
 
     def keys(self) -> list[str]:
         """Return every given key, which other options may name."""
-        plain = [key for sources in self.plain.values() for texts in sources.values() for key, _ in texts]
-        return list(dict.fromkeys([*self.commands, *plain]))
+        plain = [texts for sources in self.plain.values() for texts in sources.values()]
+        return list(dict.fromkeys([*self.commands, *(key for texts in plain for key, _ in texts)]))
 
 
 def split(item: str, every: Collection[str]) -> tuple[str, str]:

@@ -90,9 +90,8 @@ def _profiles(ctx: typer.Context, families: tuple[str, ...], incomplete: str) ->
     folders = [packaged]
     try:
         folders.append(project_root() / "inventories" / _env(ctx) / "profiles")
-        found = {
-            file.stem for folder in folders for family in families for file in folder.joinpath(family).glob("*.yml")
-        }
+        places = [folder / family for folder in folders for family in families]
+        found = {file.stem for place in places for file in place.glob("*.yml")}
     except OSError:
         return []
     return sorted(name for name in found if name.startswith(incomplete))

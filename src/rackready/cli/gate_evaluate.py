@@ -190,10 +190,11 @@ def _verdict(
     def captured(key: str, text: str) -> Captured:
         return Captured(text, int(ended[0][key]), seconds=ended[1][key])
 
-    plain = {
-        command: {source: [captured(key, text) for key, text in items] for source, items in sources.items()}
-        for command, sources in given.plain.items()
-    }
+    plain: dict[str, dict[str, list[Captured]]] = {}
+    for command, sources in given.plain.items():
+        plain[command] = {}
+        for source, items in sources.items():
+            plain[command][source] = [captured(key, text) for key, text in items]
     documents, lacks = made(known, plan, plain)
     if lacks:
         return Verdict(outcome=Outcome.ERROR, findings=lacks)
@@ -201,9 +202,7 @@ def _verdict(
         found, known, plan, {**{key: captured(key, text) for key, text in given.commands.items()}, **documents}
     )
     missing = [
-        command.key
-        for command in plan.commands
-        if command.role == "step" and command.key not in {*given.commands, *documents}
+        step.key for step in plan.commands if step.role == "step" and step.key not in {*given.commands, *documents}
     ]
     return _with_requests(verdict, missing)
 

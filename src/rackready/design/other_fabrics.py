@@ -107,13 +107,8 @@ def racks_of_fabric(site: Site, fabric: OtherFabric) -> list[Rack]:
     if fabric.racks:
         wanted = {name for text in fabric.racks for name in expand_names(text)}
         return [rack for rack in site.racks if rack.name in wanted]
-    others = {
-        name
-        for other in site.other_fabrics
-        if other.role == fabric.role
-        for text in other.racks
-        for name in expand_names(text)
-    }
+    listed = [text for other in site.other_fabrics if other.role == fabric.role for text in other.racks]
+    others = {name for text in listed for name in expand_names(text)}
     others |= {
         switch.rack
         for switch in site.switches

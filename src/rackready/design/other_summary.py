@@ -23,7 +23,8 @@ def other_fabrics(plan: Laid) -> list[dict[str, Any]]:
     up: Counter[str] = Counter()
     links: Counter[str] = Counter()
     # Links between the two leafs of a pair do not count as uplinks.
-    pairs = {leaf: leafs for groups in layout.groups.values() for leafs in groups.values() for leaf in leafs}
+    every = [leafs for groups in layout.groups.values() for leafs in groups.values()]
+    pairs = {leaf: leafs for leafs in every for leaf in leafs}
     for cable in plan.cables.cables:
         run = cable.run
         if run.kind in {"in_band", "storage", "oob"}:

@@ -16,7 +16,8 @@ def tenants(site: Site) -> dict[str, Tenant]:
     out: dict[str, Tenant] = {}
     for tenant in site.tenants:
         out |= {name: tenant for text in tenant.nodes for name in expand_names(text)}
-        out |= {name: tenant for text in tenant.racks for rack in expand_names(text) for name in by_rack.get(rack, ())}
+        racks = [rack for text in tenant.racks for rack in expand_names(text)]
+        out |= {name: tenant for rack in racks for name in by_rack.get(rack, ())}
     return out
 
 

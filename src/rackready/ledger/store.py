@@ -214,7 +214,11 @@ class Ledger:
             NodeRow(
                 name=row["name"],
                 state=NodeState(row["state"]),
-                **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")},
+                reason=row["reason"],
+                phase=row["phase"],
+                campaign=row["campaign"],
+                epoch=row["epoch"],
+                since=row["since"],
             )
             for row in rows
         ]

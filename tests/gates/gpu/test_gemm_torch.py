@@ -22,18 +22,13 @@ RATES = {"bf16": 7.1e5, "fp8": 1.31e6, "tf32": 3.7e5}
 Document = dict[str, Any]
 
 
+def load(rate: float, gpu: int) -> Document:
+    readings = [rate * 0.7, *(rate * (1 + (gpu + second) % 3 / 1000) for second in range(30))]
+    return {"readings": readings, "differ": 0, "digest": 77}
+
+
 def measured() -> Document:
-    loads = {
-        kind: [
-            {
-                "readings": [rate * 0.7, *(rate * (1 + (gpu + second) % 3 / 1000) for second in range(30))],
-                "differ": 0,
-                "digest": 77,
-            }
-            for gpu in range(8)
-        ]
-        for kind, rate in RATES.items()
-    }
+    loads = {kind: [load(rate, gpu) for gpu in range(8)] for kind, rate in RATES.items()}
     return {"format": script.FORMAT, "torch": "2.9.0", "cuda": "13.0", "gpus": 8, "loads": loads, "complete": True}
 
 

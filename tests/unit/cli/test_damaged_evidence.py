@@ -56,9 +56,8 @@ def test_report_shows_an_error_of_one_node(call: Call, words: tuple[str, ...]) -
     code, out, _ = call("report", *words, "--output", "json")
     assert (code, outcomes(out)["node01"]) == (1, "error")
     assert set(outcomes(out)) == {"node01", "node02"}
-    texts = [
-        finding["text"] for node in json.loads(out)["nodes"] for gate in node["gates"] for finding in gate["findings"]
-    ]
+    gates = [gate for node in json.loads(out)["nodes"] for gate in node["gates"]]
+    texts = [finding["text"] for gate in gates for finding in gate["findings"]]
     assert any(text.startswith(f"node01: evidence of {GATE} is damaged (record ") for text in texts)
 
 

@@ -91,7 +91,7 @@ def test_driver_packages_are_those_that_nvidia_publishes_for_the_system(name: st
 def test_no_package_of_the_systems_own_archive_is_named(name: str) -> None:
     """`-server` flavours and `nvidia-fabricmanager-580` are Ubuntu's: they do not go with NVIDIA's own packages."""
     driver = loader.software(name).driver
-    names = {package for item in driver.values() for kind in (item.packages, item.fabric) for package in kind}
+    names = {package for item in driver.values() for package in (*item.packages, *item.fabric)}
     assert not [item for item in names if "-server" in item or re.fullmatch(r"nvidia-fabricmanager-\d+", item)]
 
 

@@ -49,16 +49,13 @@ class Cooled:
 
 def cdus_of(site: Site) -> list[Cdu]:
     """Return the CDUs of a checked site, in the order of the file."""
-    return [
-        Cdu(
-            device.name,
-            tuple(dict.fromkeys(name for text in device.serves for name in expand_names(text))),
-            None if device.cooling_kw is None else device.cooling_kw * 1000,
-            device.loss_accepted,
-        )
-        for device in site.devices
-        if device.kind == KIND
-    ]
+    out = []
+    for device in site.devices:
+        if device.kind == KIND:
+            racks = dict.fromkeys(name for text in device.serves for name in expand_names(text))
+            usable_w = None if device.cooling_kw is None else device.cooling_kw * 1000
+            out.append(Cdu(device.name, tuple(racks), usable_w, device.loss_accepted))
+    return out
 
 
 def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:

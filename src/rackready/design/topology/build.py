@@ -128,7 +128,9 @@ def _sized(topology: Topology, plane: wire.Plane, units: int) -> Shape | None:
 
 
 def _trunks(planes: list[wire.Plane]) -> Iterator[TrunkLink]:
-    return (link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
+    for plane in planes:
+        yield from wire.leaf_trunks(plane)
+        yield from wire.core_trunks(plane)
 
 
 def _room(nodes: Sequence[EndpointNode], units: int, su_nodes: int) -> int:

@@ -271,12 +271,8 @@ def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
 def _clock(found: Told, there: Sequence[Log]) -> float | None:
     """Return the BMC's clock."""
     documents: list[Document] = list(found.at(_MANAGERS))
-    times = [
-        stamp
-        for stamp in (*(log.clock for log in there), *(_time(document.get("DateTime")) for document in documents))
-        if stamp is not None
-    ]
-    return max(times, default=None)
+    times = [log.clock for log in there] + [_time(document.get("DateTime")) for document in documents]
+    return max((time for time in times if time is not None), default=None)
 
 
 def _past(judge: Judge, where: str, clock: float, since: float | None) -> None:

@@ -68,12 +68,8 @@ def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
 
 def _nothing(gate: Gate, facts: GateFacts) -> str:
     """Return why a gate has nothing to run, in its own words if it has any (no image)."""
-    reasons = [
-        str(finding)
-        for verdicts in gate.attribute(facts, []).values()
-        for verdict in verdicts
-        for finding in verdict.findings
-    ]
+    verdicts = [verdict for found in gate.attribute(facts, []).values() for verdict in found]
+    reasons = [str(finding) for verdict in verdicts for finding in verdict.findings]
     return next(
         iter(reasons),
         "this server model has nothing to measure, or the gate needs a site file (devices, rails)",

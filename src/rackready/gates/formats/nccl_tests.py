@@ -254,19 +254,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     config, results = document["config"], document["results"]
     devices = config["devices"]
     of_process = int(config["nthreads"]) * int(config["ngpus"])
-    rows = tuple(
-        Row(
-            int(item["size"]),
-            int(item["count"]),
-            str(item["type"]),
-            str(item["redop"]),
-            *(
-                _placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")])
-                for place in ("out_of_place", "in_place")
-            ),
-        )
-        for item in results
-    )
+    rows = tuple(_json_row(item) for item in results)
     numbers = sorted(int(device["rank"]) for device in devices)
     ranks = len(numbers) * of_process  # a document names only the first rank of each process (writeDeviceReport)
     if not rows or not ranks or numbers != list(range(0, ranks, of_process)) or "end_time" not in document:
@@ -290,6 +278,21 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         version=str(document["version"]),
         options=_json_options(config),
     )
+
+
+def _json_row(item: dict[str, Any]) -> Row:
+    return Row(
+        int(item["size"]),
+        int(item["count"]),
+        str(item["type"]),
+        str(item["redop"]),
+        _json_placement(item["out_of_place"]),
+        _json_placement(item["in_place"]),
+    )
+
+
+def _json_placement(found: dict[str, Any]) -> Placement:
+    return _placement([found[key] for key in ("time", "alg_bw", "bus_bw", "nwrong")])
 
 
 def _json_options(config: dict[str, Any]) -> dict[str, int]:

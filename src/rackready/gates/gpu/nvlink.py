@@ -82,16 +82,14 @@ class NvLinks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Return one run per node, with its two commands side by side."""
-        return [
-            Run.of_node(
-                node,
-                *(
-                    Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
-                    for key, option in (("status", "-s"), ("errors", "-e"))
-                ),
-            )
-            for node in nodes
-        ]
+        runs = []
+        for node in nodes:
+            commands = [
+                Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
+                for key, option in (("status", "-s"), ("errors", "-e"))
+            ]
+            runs.append(Run.of_node(node, *commands))
+        return runs
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge states and speeds, then the counters of active links."""

@@ -327,16 +327,16 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
     if not speakers or speakers == result.processes:
         return True
     strange, silent = sorted(speakers - result.processes), sorted(result.processes - speakers)
-    actual = "; ".join(
-        f"{words} {', '.join(f'{host} {pid}' for host, pid in found[:_SHOWN])}{' ...' if len(found) > _SHOWN else ''}"
-        for words, found in (("also of", strange), ("none of", silent))
-        if found
-    )
+    parts = []
+    for words, found in (("also of", strange), ("none of", silent)):
+        if found:
+            names = ", ".join(f"{host} {pid}" for host, pid in found[:_SHOWN])
+            parts.append(f"{words} {names}{' ...' if len(found) > _SHOWN else ''}")
     judge.error(
         where,
         kinds.LINES_OF_ANOTHER_RUN,
         "those of the processes in its list of ranks (host, process id), and of all",
-        actual,
+        "; ".join(parts),
     )
     return False
 

@@ -229,6 +229,12 @@ _EFA = ("state", "link_layer", "rate", "hw_counters/tx_bytes", "hw_counters/rx_b
 """An EFA device has no other counters (``rdma_counters``)."""
 
 
+def _has_port(texts: Mapping[str, str], name: str) -> bool:
+    """Return whether every file of a port is there: of an InfiniBand or Ethernet one, or of an EFA one."""
+    there = {leaf for leaf in (*_LEAVES, *_EFA) if f"{_base(name)}/{leaf}" in texts}
+    return there.issuperset(_LEAVES) or there.issuperset(_EFA)
+
+
 class RdmaCounters:
     """Maker of ``rdma_counters``' document from files below /sys/class/infiniband."""
 
@@ -244,11 +250,7 @@ class RdmaCounters:
             texts |= files.read(
                 output.text, [f"{_base(name)}/{leaf}" for name in devices for leaf in {*_LEAVES, *_EFA}]
             )
-        lacking = [
-            name
-            for name in devices
-            if not any(all(f"{_base(name)}/{leaf}" in texts for leaf in leaves) for leaves in (_LEAVES, _EFA))
-        ]
+        lacking = [name for name in devices if not _has_port(texts, name)]
         if lacking:
             first = next(leaf for leaf in _LEAVES if f"{_base(lacking[0])}/{leaf}" not in texts)
             raise LackError(

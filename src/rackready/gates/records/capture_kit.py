@@ -41,13 +41,13 @@ def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path)
             f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. "
             "Name other gates."
         )
+    runs = [(order, item.id, run) for order, item in enumerate(fit) for run in item.plan(facts, [node])]
     plan = {
         "node": node,
         "fingerprint": _plain(command("fingerprint", node, script)),
         "commands": [
-            {**_plain(step), "gate": item.id, "run": run.id, "order": order}
-            for order, item in enumerate(fit)
-            for run in item.plan(facts, [node])
+            {**_plain(step), "gate": gate, "run": run.id, "order": order}
+            for order, gate, run in runs
             for step in run.commands
         ],
     }

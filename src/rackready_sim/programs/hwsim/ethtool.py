@@ -44,10 +44,8 @@ _PHYSICAL = (
 def _statistics(nic: dict[str, Any]) -> int:
     """Print the driver's counters: those raised since power-on, and zeros for the others."""
     have = store.runtime()["counters"].get(nic["rdma_device"], {})
-    names = [
-        *_PHYSICAL,
-        *(f"{way}_prio{prio}_{what}" for prio in range(8) for way in ("rx", "tx") for what in _PRIORITY),
-    ]
+    queues = [f"{way}_prio{prio}" for prio in range(8) for way in ("rx", "tx")]
+    names = [*_PHYSICAL, *(f"{queue}_{what}" for queue in queues for what in _PRIORITY)]
     sys.stdout.write("NIC statistics:\n" + "".join(f"     {name}: {have.get(name, 0)}\n" for name in names))
     return 0
 

@@ -115,7 +115,8 @@ def run(tests: list[str], gpus: list[Gpu]) -> Results:
 
 
 def _code(results: Results) -> int:
-    warnings = [warning for found in results.values() for rows in (found or {}).values() for warning in rows]
+    by_gpu = [rows for found in results.values() for rows in (found or {}).values()]
+    warnings = [warning for rows in by_gpu for warning in rows]
     if any(warning.severity == findings.ISOLATE for warning in warnings):
         return _ISOLATE_ERROR
     return _NVVS_ERROR if warnings else 0

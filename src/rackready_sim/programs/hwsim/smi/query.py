@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 
 from .. import machine, store
 from ..machine import Gpu
@@ -112,9 +113,9 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     "gpu_recovery_action": ("", lambda gpu: gpu.part["recovery_action"]),
     **{
         f"ecc.errors.{kind}.{period}.{place}": ("", _ecc(period, kind, place))
-        for kind in ("corrected", "uncorrected")
-        for period in ("volatile", "aggregate")
-        for place in ("sram", "dram", "total", "device_memory")
+        for kind, period, place in product(
+            ("corrected", "uncorrected"), ("volatile", "aggregate"), ("sram", "dram", "total", "device_memory")
+        )
     },
 }
 _ALIASES = {
