@@ -44,6 +44,8 @@ class FabricStep(StrEnum):
     """Its switches, NICs and cables are configured and compared."""
     LEAVE = "leave"
     """It is left alone."""
+    UNSEEN = "unseen"
+    """It is not provisioned yet: what would change cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from rackready.campaign.fabric_plan import FabricNodePlan, FabricStep
 from rackready.campaign.log_file import log_path
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
@@ -86,8 +87,9 @@ def _not_yet_visible(ledger: Ledger, request: CampaignRequest, phase: str, nodes
         return {}
     states = {row.name: row.state for row in ledger.states()}
     words = f"what {phase} would change can be seen once the node is provisioned"
+    data = {PLAN: FabricNodePlan(FabricStep.UNSEEN, words).plain()} if phase == "fabric" else {}
     return {
-        node: NodeResult(Outcome.SKIP, words)
+        node: NodeResult(Outcome.SKIP, words, data=dict(data))
         for node in nodes
         if not at_least(states.get(node, NodeState.DECLARED), NodeState.PROVISIONED)
     }

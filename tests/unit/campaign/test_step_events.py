@@ -10,7 +10,7 @@ from rackready.campaign import step
 from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NOTE, NodeResult
+from rackready.model.phase import NOTE, PLAN, NodeResult
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -36,3 +36,15 @@ def test_what_is_still_due_is_the_state_s_reason_in_a_second_run_too(tmp_path: P
             row = ledger.state("node01")
             assert row is not None
             assert (row.state, row.reason) == (NodeState.VALIDATED, "to be measured under load")
+
+
+@pytest.mark.parametrize(("phase", "planned"), [("fabric", True), ("install", False)])
+def test_a_node_that_is_not_provisioned_has_a_row_in_the_fabrics_dry_run(
+    tmp_path: Path, phase: str, *, planned: bool
+) -> None:
+    request = CampaignRequest("c1", "sim", str(tmp_path), phase, (phase,), ("node01",), 8, 8, 100, "", True)  # noqa: FBT003
+    result = step.run_phase(request, phase, ["node01"])["node01"]
+    words = f"what {phase} would change can be seen once the node is provisioned"
+    assert (result["outcome"], result["message"], PLAN in result) == ("skip", words, planned)
+    if planned:
+        assert (result[PLAN]["step"], result[PLAN]["why"], result[PLAN]["switches"]) == ("unseen", words, [])
