@@ -9,7 +9,9 @@ from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.names import listed
 from rackready.design.repositories import kind_of, repositories_of
 from rackready.design.software_of import SoftwareView, software_views
+from rackready.model.profile import GpuProfile
 from rackready.model.site import Site
+from rackready.model.software import SoftwareProfile
 from rackready.profiles import loader
 
 
@@ -118,10 +120,11 @@ def _places(site: Site, group: str) -> tuple[Loc, tuple[Loc, ...]]:
 
 
 def _gpus(site: Site, view: SoftwareView, branch: int, places: tuple[Loc, tuple[Loc, ...]]) -> list[Flaw]:
-    """Return the GPUs of these nodes that the branch cannot drive."""
+    """Return the GPUs of these nodes that the branch, or the flavour of its kernel modules, cannot drive."""
     loc, of_set = places
     names = set(view.nodes)
     platforms = {node.platform for node in site.nodes() if node.name in names} & set(loader.known("platform"))
+    software = loader.software(view.site.software.set)
     out: list[Flaw] = []
     for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
         profile = loader.gpu(gpu)
@@ -130,6 +133,21 @@ def _gpus(site: Site, view: SoftwareView, branch: int, places: tuple[Loc, tuple[
             span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
             text = f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}."
             out.append(Flaw(loc, text, f"Use another branch of {view.site.software.set}.", of_set))
-        elif text := no_gpu(loader.software(view.site.software.set), branch, profile):
+        elif text := _no_modules(software, profile):
+            hint = "Choose a set with the other flavour, or correct open_modules of your own (profiles/software/)."
+            out.append(Flaw(of_set[0], text, hint, kind="modules"))
+        elif text := no_gpu(software, branch, profile):
             out.append(Flaw(loc, text, "Choose another branch, or a set with an older CUDA.", of_set))
     return out
+
+
+def _no_modules(software: SoftwareProfile, gpu: GpuProfile) -> str:
+    """Return why the set's kernel modules do not drive a GPU, "" if they do or nothing is published."""
+    flavour = "open" if software.open_modules else "proprietary"
+    if gpu.kernel_modules is None or flavour in gpu.kernel_modules.flavours:
+        return ""
+    return (
+        f"the {flavour} kernel modules of software set {software.id} cannot drive {gpu.product_name} ({gpu.id}) - "
+        f"Expected: {' or '.join(gpu.kernel_modules.flavours)} modules Actual: "
+        f"open_modules: {str(software.open_modules).lower()}."
+    )

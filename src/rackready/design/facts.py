@@ -196,6 +196,7 @@ _PLANNED_GPU: dict[str, Any] = {
     "compute": True,
     "nvlink_bridge": True,
     "mig": True,
+    "kernel_modules": True,
 }
 _PLANNED_PLATFORM: dict[str, Any] = {
     **dict.fromkeys(

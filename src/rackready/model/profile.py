@@ -8,6 +8,7 @@ from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
+from rackready.model.gpu_parts import KernelModules, Mig
 from rackready.model.supply import Cooling, Figure, Psus
 
 _NVLINK5_MBS = 50_000
@@ -70,16 +71,6 @@ class GpuPath(Model):
     source: str = Field(min_length=5)
 
 
-class Mig(Model):
-    """MIG instances of one GPU."""
-
-    instances: int = Field(ge=2, le=7, description="highest number of instances")
-    profiles: dict[str, int] = Field(
-        default_factory=dict, description="MIG profile to number of instances that fit, e.g. 1g.10gb: 7"
-    )
-    source: str = Field(min_length=5)
-
-
 class GpuProfile(Model):
     """One GPU model."""
 
@@ -96,6 +87,9 @@ class GpuProfile(Model):
     min_driver_source: str
     max_driver_branch: int | None = Field(
         None, description="last driver branch that supports it; null: the newest does"
+    )
+    kernel_modules: KernelModules | None = Field(
+        None, description="flavours of the driver's kernel modules that support it; null: not published, both are taken"
     )
     collectives: dict[str, Figure] = Field(
         default_factory=dict,
