@@ -69,9 +69,11 @@ def _software(site: Site, nodes: Sequence[str]) -> list[str]:
         chosen, driver = loader.software(set_), driver_set(own)
         lacks = fabric_software(chosen, driver, loader.platform(platform)).lacks
         if lacks:
+            why = "; ".join(chosen.absent[key] for key in lacks if key in chosen.absent)
+            actual = f"none, because {why}" if why else "none"
             out.append(
                 f"version set {chosen.id}: {' and '.join(lacks)} - Expected: packages that {platform} needs "
-                "Actual: none. Choose another set (software.set), or add your own beside site.yml "
+                f"Actual: {actual}. Choose another set (software.set), or add your own beside site.yml "
                 f"(profiles/software/) with {' and '.join(lacks)}."
             )
     return out

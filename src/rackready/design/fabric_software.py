@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rackready.model.profile import PlatformProfile
-from rackready.model.software import DriverSet, SoftwareProfile
+from rackready.model.software import DriverSet, Lack, SoftwareProfile
 from rackready.profiles import loader
 
 _TOOLS = {"infiniband-diags": ""}
@@ -25,7 +25,7 @@ class FabricSoftware:
     manager: dict[str, str] = field(default_factory=dict)
     subnet_manager: dict[str, str] = field(default_factory=dict)
     imex: dict[str, str] = field(default_factory=dict)
-    lacks: tuple[str, ...] = ()
+    lacks: tuple[Lack, ...] = ()
 
 
 def fabric_software(software: SoftwareProfile, driver: DriverSet, platform: PlatformProfile) -> FabricSoftware:
@@ -34,15 +34,16 @@ def fabric_software(software: SoftwareProfile, driver: DriverSet, platform: Plat
     NVSwitches of boards with NVLink 5 form a subnet that NVLSM manages. Servers of an NVLink domain that spans servers
     run IMEX, and their switch trays run the fabric manager (NVIDIA DGX GB rack scale systems user guide).
     """
-    lacks = []
+    lacks: list[Lack] = []
     if platform.runs_imex and not driver.imex:
         lacks.append("imex")
     nvlink = loader.gpu(platform.gpu).nvlink
     subnet = platform.runs_fabric_manager and nvlink is not None and nvlink.has_subnet
     if subnet:
-        lacks += [
-            key for key, value in (("fabric_nvlink5", driver.fabric_nvlink5), ("nvlsm", software.nvlsm)) if not value
-        ]
+        if not driver.fabric_nvlink5:
+            lacks.append("fabric_nvlink5")
+        if not software.nvlsm:
+            lacks.append("nvlsm")
     manager = driver.fabric_nvlink5 if subnet else driver.fabric
     return FabricSoftware(
         dict(manager) if platform.runs_fabric_manager else {},

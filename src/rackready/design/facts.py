@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.design.fabric_software import fabric_software
 from rackready.design.software_of import software_site
 from rackready.model.base import expand_range
 from rackready.model.baseline import Baseline
@@ -186,7 +187,20 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
 
 def _unset(software: SoftwareProfile) -> set[str]:
     """Return fields that a set without them has no digest of: a new field of ours voids no evidence."""
-    return set() if software.cuda_compat else {"cuda_compat"}
+    return {"absent"} if software.cuda_compat else {"absent", "cuda_compat"}
+
+
+def _of_software(facts: NodeFacts) -> dict[str, Any]:
+    """Return the version set as data, without the packages that only other servers get: adding those voids nothing."""
+    software = facts.software
+    wanted = software.model_dump(mode="json", exclude=_unset(software))
+    fabric = fabric_software(software, software.of_version(facts.driver), facts.platform)
+    if not fabric.subnet_manager:
+        wanted["nvlsm"] = ""
+    for driver in wanted["driver"].values():
+        driver["fabric_nvlink5"] = driver["fabric_nvlink5"] if fabric.subnet_manager else {}
+        driver["imex"] = driver["imex"] if fabric.imex else {}
+    return wanted
 
 
 _PLANNED_GPU: dict[str, Any] = {
@@ -231,14 +245,14 @@ def desired_digest(site: Site, name: str) -> str:
 
     Addresses of management networks, credentials and the mirror's URL are left out: they are ways to reach a node, not
     its state. So are figures of profiles that only plans use: a better source for a server's weight voids no
-    measurement.
+    measurement; and packages that the server's model does not get.
     """
     facts = node_facts(site, name)
     wanted = {
         "platform": facts.platform.model_dump(mode="json", exclude=_PLANNED_PLATFORM),
         "gpu": facts.gpu.model_dump(mode="json", exclude=_PLANNED_GPU),
         "serial": facts.node.serial,
-        "software": facts.software.model_dump(mode="json", exclude=_unset(facts.software)),
+        "software": _of_software(facts),
         "driver": facts.driver,
         "fabric": site.fabric.model_dump(mode="json"),
         "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from rackready.model.base import Model, ProfileId
+
+Lack = Literal["imex", "fabric_nvlink5", "nvlsm"]
+"""Packages that only some servers need, by their key in a version set."""
 
 
 class DriverSet(Model):
@@ -103,6 +106,11 @@ class SoftwareProfile(Model):
     doca_ofed: DocaSet | None = Field(
         None, description="DOCA-OFED, for software.nic_stack: doca; null: no source names its packages for this system"
     )
+    absent: dict[Lack, str] = Field(
+        default_factory=dict,
+        description="packages that the set lacks to the reason, which ends a sentence; servers that need them are "
+        "refused with it",
+    )
     source: str
 
     @model_validator(mode="after")
@@ -113,6 +121,18 @@ class SoftwareProfile(Model):
         for branch, driver in self.driver.items():
             if driver.version.split(".")[0] != str(branch):
                 raise ValueError(f"driver.{branch}: version {driver.version} is not of branch {branch}")
+        return self
+
+    @model_validator(mode="after")
+    def _absent_or_there(self) -> Self:
+        there = {
+            "nvlsm": bool(self.nvlsm),
+            "imex": any(driver.imex for driver in self.driver.values()),
+            "fabric_nvlink5": any(driver.fabric_nvlink5 for driver in self.driver.values()),
+        }
+        for name in self.absent:
+            if there[name]:
+                raise ValueError(f"absent.{name}: the set has {name}")
         return self
 
     def of_version(self, version: str) -> DriverSet:

@@ -137,6 +137,6 @@ def test_the_table_names_only_branches_that_the_minimum_excludes_or_minor_versio
 def test_sets_without_a_version_of_the_package_keep_their_digest(tmp_path: Path) -> None:
     plain = site(tmp_path / "a", 535, "13.0")
     before, software = desired_digest(plain, "node01"), loader.software("own")
-    assert facts._unset(software) == {"cuda_compat"}
+    assert facts._unset(software) == {"absent", "cuda_compat"}
     other = site(tmp_path / "b", 535, "13.0", cuda_compat="580.1-1")
     assert desired_digest(other, "node01") != before

@@ -28,16 +28,25 @@ SETS = loader.known("software")
 # (canonical/nvidia-graphics-drivers, debian/templates/control.in); driver packages end in -1ubuntu1 or -0ubuntu1.
 # RHEL 9: epoch 3, release -1.el9, a module stream instead of a pinning package (nvidia-driver-cuda-3:570.133.20-1.el9
 # in listings; guide, "Open GPU kernel modules").
-# Fabric packages are unversioned from 580 on (NVIDIA/gpu-driver-container @09dc954, ubuntu24.04/precompiled).
+# Fabric packages are unversioned from 580 on (NVIDIA/gpu-driver-container @09dc954, ubuntu24.04/precompiled, and
+# @038c8b5, rhel9/install.sh): the table of names that changed at R580. NVSDM replaces NSCQ on boards with NVLink 5.
+# IMEX needs nvidia-modprobe of its version, which EL has among the driver's packages. Debian 12: 580 is not published
+# for Arm, so the set has no IMEX, and no source names NVLSM.
+FABRIC = {
+    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+    "fabric_nvlink5": ["libnvsdm", "nvidia-fabricmanager"],
+}
 DEBIAN = {
     "packages": ["nvidia-open"],
     "persistence": ["nvidia-persistenced"],
-    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+    "imex": [],
+    **FABRIC,
 }
 UBUNTU = {
     "packages": ["libnvidia-cfg1-{b}", "libnvidia-compute-{b}", "nvidia-dkms-{b}-open", "nvidia-utils-{b}"],
     "persistence": ["nvidia-compute-utils-{b}"],
-    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+    "imex": ["nvidia-imex", "nvidia-modprobe"],
+    **FABRIC,
 }
 EL = {
     "packages": [
@@ -52,11 +61,17 @@ EL = {
         "nvidia-modprobe",
     ],
     "persistence": ["nvidia-persistenced"],
-    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+    "imex": ["nvidia-imex"],
+    **FABRIC,
 }
 PUBLISHED = {"debian12": DEBIAN, "ubuntu2204": UBUNTU, "ubuntu2404": UBUNTU, "el9": EL}
 SUFFIX = {"debian12": r"-1", "ubuntu2204": r"-[01]ubuntu1", "ubuntu2404": r"-[01]ubuntu1", "el9": r"-1\.el9"}
 EPOCH = {"el9": "3:"}
+# Fabric packages have no epoch, and no system in their release on EL (libnvsdm-580.126.20-1 of Amazon Linux 2023).
+FABRIC_SUFFIX = SUFFIX | {"el9": "-1"}
+# Files in NVIDIA's CUDA repositories: nvlsm_2025.10.11-1_amd64.deb (ubuntu2204), nvlsm_2025.06.10-1_amd64.deb
+# (ubuntu2404), nvlsm-2025.06.6-1.x86_64.rpm (rhel9, bottlerocket-os packages/nvlsm).
+NVLSM = {"debian12": "", "ubuntu2204": "2025.10.11-1", "ubuntu2404": "2025.06.10-1", "el9": "2025.06.6-1"}
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -81,10 +96,19 @@ def test_driver_packages_are_those_that_nvidia_publishes_for_the_system(name: st
         own = {*driver.packages.values(), *driver.persistence.values()}
         form = EPOCH.get(found.os, "") + re.escape(driver.version) + SUFFIX[found.os]
         assert all(re.fullmatch(form, item) for item in own), own
-        assert set(driver.fabric.values()) == {f"{driver.version}-1"}
+        connect = {*driver.fabric.values(), *driver.fabric_nvlink5.values(), *driver.imex.values()}
+        assert all(re.fullmatch(re.escape(driver.version) + FABRIC_SUFFIX[found.os], item) for item in connect), connect
         assert driver.persistence_unit is not found.os.startswith(
             "ubuntu"
         )  # Ubuntu's unit is static: --no-persistence-mode
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_nvlsm_is_of_nvidia_s_repository_or_the_set_says_why_not(name: str) -> None:
+    found = loader.software(name)
+    assert found.nvlsm == NVLSM[found.os]
+    lacks = {"imex", "nvlsm"} if found.os == "debian12" else set()
+    assert set(found.absent) == lacks
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -144,10 +168,15 @@ WRONG = [
     ("driver/580/end_of_life", "June 2028", r"String should match pattern '^\d{4}-\d{2}$'"),
     ("driver/580/packages", {}, "Dictionary should have at least 1 item after validation, not 0"),
     ("kernel", "6.8", "Extra inputs are not permitted"),
+    ("absent", {"nvlsm": "none is published"}, "absent.nvlsm: the set has nvlsm"),
+    ("absent", {"imex": "none is published"}, "absent.imex: the set has imex"),
+    ("absent", {"fabric_nvlink5": "none is published"}, "absent.fabric_nvlink5: the set has fabric_nvlink5"),
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "text"), WRONG, ids=[item[0] for item in WRONG])
+@pytest.mark.parametrize(
+    ("path", "value", "text"), WRONG, ids=[f"{item[0]}-{number}" for number, item in enumerate(WRONG)]
+)
 def test_a_wrong_set_is_refused(path: str, value: object, text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         SoftwareProfile.model_validate(changed(path, value))
