@@ -34,13 +34,13 @@ def tuning_drift(rows: list[str], limit_w: float, clock_min_mhz: float, gpus: in
     return out
 
 
-def persistence_drift(rows: list[str], gpus: int) -> list[dict[str, str]]:
-    """Return each GPU (``index, mode``) that is not in persistence mode, and GPUs that nvidia-smi does not list."""
+def persistence_drift(rows: list[str], gpus: int, wanted: str = "Enabled") -> list[dict[str, str]]:
+    """Return each GPU (``index, mode``) whose persistence mode is another, and GPUs that nvidia-smi does not list."""
     cells = [[cell.strip() for cell in row.split(",", 1)] for row in rows]
     out = [
-        {"kind": "gpu", "name": f"gpu{row[0]} persistence mode", "expected": "Enabled", "actual": row[-1]}
+        {"kind": "gpu", "name": f"gpu{row[0]} persistence mode", "expected": wanted, "actual": row[-1]}
         for row in cells
-        if row[-1] != "Enabled"
+        if row[-1] != wanted
     ]
     if len(rows) < gpus:
         out.append({"kind": "gpu", "name": "GPUs listed", "expected": str(gpus), "actual": str(len(rows))})

@@ -74,6 +74,13 @@ def test_gpus_out_of_persistence_mode_are_typed_differences() -> None:
     assert load("filter/rackready_gpu.py").persistence_drift(["0, Enabled"], 1) == []
 
 
+def test_gpus_in_persistence_mode_are_differences_where_it_is_declared_off() -> None:
+    found = load("filter/rackready_gpu.py").persistence_drift(["0, Enabled", "1, Disabled"], 2, "Disabled")
+    assert [(item["name"], item["expected"], item["actual"]) for item in found] == [
+        ("gpu0 persistence mode", "Disabled", "Enabled"),
+    ]
+
+
 def test_gpus_that_are_not_tuned_are_typed_differences() -> None:
     rows = ["0,700.00,1980", "1,600.00,1980", "2,[N/A],1980"]
     found = load("filter/rackready_gpu.py").tuning_drift(rows, 700, 1410, 4)

@@ -52,6 +52,8 @@ class NodeFacts:
     nics: tuple[NicFacts, ...]
     baseline: Baseline | None = None
     """Desired firmware and BIOS settings, from the site, else from the platform's profile."""
+    persistence: bool = True
+    """Whether the site wants persistence mode on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         driver_version(own),
         tuple(nics),
         baseline,
+        own.software.persistence,
     )
 
 
@@ -257,5 +260,6 @@ def desired_digest(site: Site, name: str) -> str:
         "fabric": site.fabric.model_dump(mode="json"),
         "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,
         "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
+        **({} if facts.persistence else {"persistence": False}),
     }
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()

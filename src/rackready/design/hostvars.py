@@ -111,6 +111,7 @@ def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
         "nvidia_fabricmanager_version": driver.version,
         "nvidia_persistence_packages": dict(driver.persistence),
         "nvidia_persistence_unit": driver.persistence_unit,
+        "nvidia_persistence_mode": site.software.persistence,
     }
 
 

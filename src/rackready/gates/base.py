@@ -18,6 +18,9 @@ from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
 
+Need = Literal["persistence"]
+"""What some gates need, and a site may declare to be off."""
+
 
 class Inputs(BaseModel):
     """Typed inputs of a gate. Unknown keys and values of another type are refused.
@@ -218,6 +221,11 @@ class Gate(ABC):
             if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise GateTakenError(cls.id, first, cls)
             REGISTRY[cls.id] = cls
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Return what it uses that a site may declare to be off (``gates/engine/declared_off.py``)."""
+        return frozenset()
 
     @property
     def scope(self) -> str:

@@ -139,6 +139,10 @@ class Software(Model):
         "in production too, which is drained first; false: none",
     )
     allow_downgrade: bool = Field(default=False, description="packages on nodes may go to a lower version")
+    persistence: bool = Field(
+        default=True,
+        description="persistence mode of the GPUs; false: off on all nodes, and gates that need it must be skipped",
+    )
 
 
 class ProxyJump(Model):

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from pydantic import ValidationError
 
 from rackready.design.check_gates import today
+from rackready.design.names import listed
 from rackready.gates.base import Gate
 from rackready.gates.engine.container import Containered
+from rackready.gates.engine.declared_off import declared_off, lacking
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.fabric.collective import Multi
 from rackready.model.problems import Problem, SiteInvalidError
@@ -21,9 +23,14 @@ from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 from rackready.profiles import loader
 
+_SHOWN = 3
+"""Number of nodes that a message lists."""
+
 
 def require_gates(site: Site, source: str) -> None:
     """Raise SiteInvalidError that lists every unknown gate and input of ``gates.also`` and of a plug-in's set.
+
+    And every gate that needs what the site declares to be off.
 
     ``source``: the site file.
     """
@@ -35,8 +42,34 @@ def require_gates(site: Site, source: str) -> None:
             for k, entry in enumerate(entries)
             for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)
         ]
+    problems += _needs_what_is_off(site)
     if problems:
         raise SiteInvalidError(source, problems)
+
+
+def _needs_what_is_off(site: Site) -> Iterator[Problem]:
+    """Yield the gates of the site's set that need something that is off, on nodes that do not skip them."""
+    if not declared_off(site):
+        return
+    places = {entry.id: f"gates.also[{k}].id" for k, entry in enumerate(site.gates.also)}
+    for entry in loader.gates_of(site.gates):
+        gate = _built(entry.id, entry.inputs)
+        nodes = [node.name for node in site.nodes() if entry.id not in site.gates.skipped(node.name, today())]
+        for off in lacking(site, gate) if gate is not None and nodes else ():
+            yield Problem(
+                places.get(entry.id, "gates.set"),
+                f"gate {entry.id} needs {off.name} - Expected: {off.key}: true, or a declared skip on "
+                f"{listed(nodes, _SHOWN)} Actual: {off.key}: false.",
+                "Skip it with the reason (gates.skip).",
+            )
+
+
+def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:
+    """Return a gate, None if it does not exist or its inputs are wrong: other checks report that."""
+    try:
+        return all_gates()[gate_id](inputs)
+    except (KeyError, ValidationError):
+        return None
 
 
 def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from datetime import date
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.gates.base import REGISTRY, Gate, GateFacts
+from rackready.gates.engine.declared_off import lacking
 from rackready.gates.engine.recorder import Recorder, not_run, skipped
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import Fingerprint
@@ -74,6 +75,9 @@ class StageState:
         """
         if reason := self.skips(node).get(gate.id, ""):
             return skipped(reason)
+        if off := lacking(self.site, gate):
+            why = f"it needs {off[0].name}, and the site declares {off[0].key}: false"
+            return not_run(node, gate.id, why, "Skip it with the reason (gates.skip).")
         if stopped_by:
             return not_run(node, gate.id, f"{stopped_by} did not pass", "Repair that first.")
         return None

@@ -85,6 +85,11 @@ class DcgmDiagnostic(Gate):
         runs = {"software", *dcgm_tests.SOFTWARE_3, *self.required, *self.further}
         self.inputs = self.Inputs.model_validate(dict(inputs or {}), context={"runs": runs})
 
+    @property
+    def needs(self) -> frozenset[base.Need]:
+        """Return what DCGM's diagnostic requires; without persistence mode it fails (DCGM_FR_PERSISTENCE_MODE)."""
+        return frozenset({"persistence"})
+
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Return one diagnostic per node; DCGM itself fails if another number of GPUs is active."""
         return [self._run(facts, node) for node in nodes]

@@ -86,8 +86,10 @@ class Settings(SmiGate):
     class Inputs(base.Inputs):
         """Wanted settings."""
 
-        persistence: bool = Field(
-            default=True, description="persistence mode is on: the driver stays loaded without a client"
+        persistence: bool | None = Field(
+            default=None,
+            description="persistence mode is on: the driver stays loaded without a client; null: as the site declares "
+            "it (software.persistence)",
         )
         mig: bool = Field(default=False, description="MIG mode is on")
         compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field(
@@ -107,7 +109,8 @@ class Settings(SmiGate):
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Compare each setting with the wanted one."""
         words = {True: "Enabled", False: "Disabled"}
-        judge.equal(where, PERSISTENCE, words[self.inputs.persistence], gpu.text("persistence_mode"))
+        persistence = facts.persistence if self.inputs.persistence is None else self.inputs.persistence
+        judge.equal(where, PERSISTENCE, words[persistence], gpu.text("persistence_mode"))
         if facts.gpu.mig is not None:
             judge.equal(where, MIG, words[self.inputs.mig], gpu.text("mig_mode/current_mig"))
             judge.equal(where, MIG_PENDING, words[self.inputs.mig], gpu.text("mig_mode/pending_mig"))

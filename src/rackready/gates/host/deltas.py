@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, Gate, GateFacts, Need, Output, Outputs, Run, trouble
 from rackready.gates.fabric import port_errors
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
@@ -122,6 +122,11 @@ class CounterDeltas(Gate):
         )
 
     inputs: Inputs
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Return what DCGM's diagnostic requires, where it is the load."""
+        return frozenset({"persistence"}) if self.inputs.load[: len(_DCGM)] == _DCGM else frozenset()
 
     def wanted(self, facts: NodeFacts, key: str) -> WantedValues:
         """Return what to read before or after: counters both times, links and modules after, while still warm."""
