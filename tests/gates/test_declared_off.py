@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +14,17 @@ from rackready.design.facts import desired_digest, node_facts
 from rackready.design.hostvars import site_vars
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
+from rackready.drivers.role_packages import asked_for
+from rackready.gates.base import Need
 from rackready.gates.engine.recorder import Recorder
-from rackready.gates.engine.registry import gate
+from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.site_check import require_gates
 from rackready.gates.engine.stage_state import StageState
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
-from rackready.profiles.loader import gate_set, known
+from rackready.profiles import loader
 from tests.gates.captured import evaluate
 from tests.gates.support import text
 
@@ -30,6 +33,8 @@ DIAGNOSTIC = [f"node/gpu/validation/dcgm-r{level}" for level in (1, 2, 3, 4)]
 DELTAS = "node/host/stress/counter-deltas"
 NEED_PERSISTENCE = {*DIAGNOSTIC, "node/gpu/stress/burn", "node/gpu/stress/compute-integrity", DELTAS}
 """Gates that run `dcgmi diag`, which ends with DCGM_FR_PERSISTENCE_MODE (29) on a GPU without the mode."""
+NEED_DCGM = NEED_PERSISTENCE | {"node/gpu/validation/dcgm-health", "node/gpu/performance/gemm"}
+"""Those, the gate that asks the host engine, and the one that runs dcgmproftester."""
 
 
 def site_of(software: dict[str, Any], **gates: Any) -> Site:
@@ -87,7 +92,7 @@ def test_a_gate_that_the_site_adds_is_refused_at_its_own_place_beside_other_prob
 
 
 def test_another_load_than_dcgm_s_needs_no_persistence_mode() -> None:
-    assert gate(DELTAS).needs >= {"persistence"}
+    assert gate(DELTAS).needs == {"dcgm", "persistence"}
     assert gate(DELTAS, {"load": ["stress-ng"]}).needs == frozenset()
 
 
@@ -95,9 +100,9 @@ def test_a_site_that_declares_nothing_off_is_not_refused() -> None:
     require_gates(site_of({}), "site.yml")
 
 
-def test_exactly_the_gates_that_run_the_diagnostic_need_persistence_mode() -> None:
-    every = {entry.id for name in known("gate_sets") for entry in gate_set(name).gates} | NEED_PERSISTENCE
-    assert {name for name in every if "persistence" in gate(name).needs} == NEED_PERSISTENCE
+@pytest.mark.parametrize(("need", "wanted"), [("persistence", NEED_PERSISTENCE), ("dcgm", NEED_DCGM)])
+def test_exactly_the_gates_that_use_it_need_it(need: Need, wanted: set[str]) -> None:
+    assert {name for name in all_gates() if need in gate(name).needs} == wanted
 
 
 def test_a_gate_that_is_run_by_name_does_not_run_and_says_why() -> None:
@@ -149,4 +154,48 @@ def test_the_declaration_reaches_facts_role_and_digest() -> None:
     assert node_facts(on, "node01").persistence
     assert not node_facts(off, "node01").persistence
     assert [site_vars(site)["nvidia_persistence_mode"] for site in (on, off)] == [True, False]
+    assert desired_digest(on, "node01") != desired_digest(off, "node01")
+
+
+NO_DCGM = {"manage_dcgm": False}
+DCGM = ("DCGM", "software.manage_dcgm")
+OF_BRINGUP = [f"node/gpu/validation/{name}" for name in ("dcgm-r1", "dcgm-health", "dcgm-r3")]
+
+
+def test_the_gates_of_a_set_that_need_dcgm_are_refused_each() -> None:
+    wanted = [*OF_BRINGUP, "node/gpu/performance/gemm"]
+    assert refusals(site_of(NO_DCGM)) == [refusal("gates.set", name, *DCGM, EVERY) for name in sorted(wanted)]
+    own = {"id": wanted[-1], "inputs": {"binary": "/opt/lab/dcgmproftester13"}}
+    skips = [{**SKIP, "gate": name} for name in OF_BRINGUP]
+    require_gates(site_of(NO_DCGM, skip=skips, also=[own]), "site.yml")
+
+
+def test_a_gate_that_needs_both_is_refused_for_each() -> None:
+    found = [line for line in refusals(site_of(NO_DCGM | OFF)) if "dcgm-r1 " in line]
+    assert found == [refusal("gates.set", DIAGNOSTIC[0], *what, EVERY) for what in (DCGM, PERSISTENCE)]
+
+
+@pytest.mark.parametrize("managed", ["managed", "unmanaged"])
+def test_the_versions_gate_judges_dcgm_only_where_it_is_managed(managed: str) -> None:
+    known_facts = facts("dgx_h100", 1)
+    node = replace(known_facts.nodes["node01"], manage_dcgm=managed == "managed")
+    known_facts = replace(known_facts, nodes={"node01": node})
+    document = json.loads(text("versions/dgx_h100_healthy.json"))
+    document["packages"]["datacenter-gpu-manager-4-core"] = None
+    document["services"]["nvidia-dcgm.service"] = "inactive"
+    found = gate("node/gpu/sanity/versions")
+    verdict = evaluate(
+        found, known_facts, found.plan(known_facts, ["node01"])[0], {"versions": json.dumps(document)}, 0
+    )
+    assert [item.what for item in verdict.findings] == (
+        ["package datacenter-gpu-manager-4-core", "nvidia-dcgm.service"] if managed == "managed" else []
+    )
+
+
+def test_a_site_without_dcgm_asks_no_mirror_for_it() -> None:
+    on, off = site_of({}), site_of(NO_DCGM)
+    with_it, without = (asked_for(site, ROOT, loader.platform("dgx_h100")).roles for site in (on, off))
+    assert "datacenter-gpu-manager-4-core" in with_it["dcgm"]
+    assert without == {role: packages for role, packages in with_it.items() if role != "dcgm"}
+    assert [site_vars(site)["dcgm_managed"] for site in (on, off)] == [True, False]
     assert desired_digest(on, "node01") != desired_digest(off, "node01")

@@ -54,6 +54,8 @@ class NodeFacts:
     """Desired firmware and BIOS settings, from the site, else from the platform's profile."""
     persistence: bool = True
     """Whether the site wants persistence mode on."""
+    manage_dcgm: bool = True
+    """Whether the site has DCGM installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         tuple(nics),
         baseline,
         own.software.persistence,
+        own.software.manage_dcgm,
     )
 
 
@@ -261,5 +264,6 @@ def desired_digest(site: Site, name: str) -> str:
         "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,
         "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
         **({} if facts.persistence else {"persistence": False}),
+        **({} if facts.manage_dcgm else {"manage_dcgm": False}),
     }
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()

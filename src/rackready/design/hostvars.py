@@ -125,6 +125,7 @@ def _library_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
         "cuda_toolkit_compat_absent": [] if compat else [package],
         "cuda_toolkit_compat_folder": f"/usr/local/cuda-{software.cuda}/compat" if compat else "",
         "nvidia_container_toolkit_version": software.container_toolkit,
+        "dcgm_managed": site.software.manage_dcgm,
         "dcgm_version": software.dcgm,
         "dcgm_cuda_major": int(software.cuda.split(".")[0]),
         "gate_tools_packages": {

@@ -18,7 +18,7 @@ from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
 
-Need = Literal["persistence"]
+Need = Literal["dcgm", "persistence"]
 """What some gates need, and a site may declare to be off."""
 
 

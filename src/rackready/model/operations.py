@@ -139,6 +139,11 @@ class Software(Model):
         "in production too, which is drained first; false: none",
     )
     allow_downgrade: bool = Field(default=False, description="packages on nodes may go to a lower version")
+    manage_dcgm: bool = Field(
+        default=True,
+        description="DCGM is installed on nodes, and DCGM 3 removed; false: it is left alone, and gates that need it "
+        "must be skipped",
+    )
     persistence: bool = Field(
         default=True,
         description="persistence mode of the GPUs; false: off on all nodes, and gates that need it must be skipped",

@@ -21,13 +21,14 @@ class Off:
 
 
 _KEYS: dict[Need, Off] = {
+    "dcgm": Off("DCGM", "software.manage_dcgm"),
     "persistence": Off("persistence mode", "software.persistence"),
 }
 
 
 def declared_off(site: Site) -> dict[Need, Off]:
     """Return what the site declares to be off."""
-    on: dict[Need, bool] = {"persistence": site.software.persistence}
+    on: dict[Need, bool] = {"dcgm": site.software.manage_dcgm, "persistence": site.software.persistence}
     return {need: off for need, off in _KEYS.items() if not on[need]}
 
 

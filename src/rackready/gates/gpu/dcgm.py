@@ -87,8 +87,8 @@ class DcgmDiagnostic(Gate):
 
     @property
     def needs(self) -> frozenset[base.Need]:
-        """Return what DCGM's diagnostic requires; without persistence mode it fails (DCGM_FR_PERSISTENCE_MODE)."""
-        return frozenset({"persistence"})
+        """Return DCGM, and the mode without which its diagnostic fails (DCGM_FR_PERSISTENCE_MODE)."""
+        return frozenset({"dcgm", "persistence"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Return one diagnostic per node; DCGM itself fails if another number of GPUs is active."""

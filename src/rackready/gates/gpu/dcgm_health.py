@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, Gate, GateFacts, Need, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Entity, Health
 from rackready.gates.formats.error import TWICE, FormatError
@@ -158,6 +158,11 @@ class DcgmHealth(Gate):
     id = "node/gpu/validation/dcgm-health"
     findings = (*gpu_models.FINDINGS, *FINDINGS)
     covers = frozenset({"gpu"})
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Return DCGM, whose host engine it asks."""
+        return frozenset({"dcgm"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Return one run per node: set all watches, wait until they have had their time, then ask.

@@ -117,6 +117,11 @@ class Gemm(Gate):
 
     inputs: Inputs
 
+    @property
+    def needs(self) -> frozenset[base.Need]:
+        """Return DCGM, which brings dcgmproftester; a program that an input names is the site's own."""
+        return frozenset() if self.inputs.binary else frozenset({"dcgm"})
+
     def _launches(self, facts: GateFacts, node: str) -> int:
         return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
 

@@ -125,8 +125,8 @@ class CounterDeltas(Gate):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Return what DCGM's diagnostic requires, where it is the load."""
-        return frozenset({"persistence"}) if self.inputs.load[: len(_DCGM)] == _DCGM else frozenset()
+        """Return DCGM and what its diagnostic requires, where it is the load."""
+        return frozenset({"dcgm", "persistence"}) if self.inputs.load[: len(_DCGM)] == _DCGM else frozenset()
 
     def wanted(self, facts: NodeFacts, key: str) -> WantedValues:
         """Return what to read before or after: counters both times, links and modules after, while still warm."""

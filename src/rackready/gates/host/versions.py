@@ -108,8 +108,8 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
     out = {
         **software.cuda_packages,
         "nvidia-container-toolkit": software.container_toolkit,
-        "datacenter-gpu-manager-4-core": software.dcgm,
         software.nccl_package: software.nccl,
+        **({"datacenter-gpu-manager-4-core": software.dcgm} if facts.manage_dcgm else {}),
     }
     fabric = fabric_software(software, software.of_version(facts.driver), facts.platform)
     exact = {**fabric.manager, **fabric.subnet_manager, **fabric.imex}
@@ -180,10 +180,12 @@ class Versions(Gate):
     @staticmethod
     def _services(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         services = found.get("services") or {}
-        needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (
-            ["nvidia-fabricmanager.service"] if wanted.platform.runs_fabric_manager else []
-        )
-        for name in needed:
+        needed = {
+            "nvidia-persistenced.service": True,
+            "nvidia-dcgm.service": wanted.manage_dcgm,
+            "nvidia-fabricmanager.service": wanted.platform.runs_fabric_manager,
+        }
+        for name in [name for name, is_needed in needed.items() if is_needed]:
             judge.equal(node, SERVICE_NOT_ACTIVE, "active", services.get(name), name=name)
 
 
