@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.evidence.node_page import NodePage
+from rackready.evidence.node_report import JUDGING
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
@@ -30,6 +31,8 @@ _PROVEN = frozenset({NodeState.CERTIFIED.value, NodeState.READY.value})
 """States that a node reaches only when every required gate was judged."""
 
 _RANK = (Outcome.FAIL.value, Outcome.ERROR.value, *sorted(ASIDE), PENDING, Outcome.NOT_RUN.value)
+_LEVELS = ("sanity", "validation", "performance", "stress")
+"""Third part of a gate's id. What a look finds is mostly the cause of what a measurement finds."""
 _COVERAGE = "coverage"
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
@@ -84,14 +87,15 @@ class FaultGroup:
         return self.nodes - len({place.node for place in self.places})
 
     @property
-    def rank(self) -> tuple[bool, int, int, str]:
-        """Return a sort key: the worst first, then the most frequent.
+    def rank(self) -> tuple[bool, int, int, int, str]:
+        """Return a sort key: the worst first, then causes before consequences, then the most frequent.
 
         Parts that were not measured come last: they are mostly a consequence of the rest.
         """
         return (
             self.gate == _COVERAGE,
             _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK),
+            next((place for place, level in enumerate(_LEVELS) if f"/{level}/" in self.gate), 0),
             -self.nodes,
             self.what,
         )
@@ -123,6 +127,8 @@ class Faults:
         if found.whole is not None and found.whole["gates"]:
             count += sum(self._record(found.name, item) for item in found.whole["gates"])
             count += self._coverage(found.name, found.whole["coverage"])
+        if found.whole is not None:
+            count += self._result(found.name, found.whole["result"], alone=not count)
         if not count:
             self._alone(found)
 
@@ -166,6 +172,17 @@ class Faults:
                 FaultPlace(name, "a result", item["note"] or item["outcome"], _again(name)),
                 "",
             )
+        return 1
+
+    def _result(self, name: str, result: Mapping[str, Any] | None, *, alone: bool) -> int:
+        """Add what a phase of the campaign said of the node, and return 1, or 0 for nothing.
+
+        ``alone``: no record is against the node. What a judging phase said stands in the records otherwise.
+        """
+        if result is None or result["outcome"] in CONTINUES or (result["phase"] in JUDGING and not alone):
+            return 0
+        key = (result["outcome"], "", f"phase {result['phase']} did not pass", "")
+        self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], ""), "")
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from rackready.model.evidence import COVERAGE
-from rackready.model.outcome import FLEET_PENDING
+from rackready.model.outcome import CONTINUES, FLEET_PENDING
 
 _ERRORS = frozenset({"error", "not_run"})
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -84,6 +84,10 @@ def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
     totals = Totals()
     cases = [_text(_case(gate["gate"], gate, node["name"]), totals) for gate in node["gates"]]
     cases.append(_text(_case(COVERAGE, _coverage(node), node["name"]), totals))
+    if node["result"] is not None:
+        cases.append(
+            _text(_case(f"campaign/{node['result']['phase']}", _campaign(node["result"]), node["name"]), totals)
+        )
     return _suite_head(node["name"], totals, generated) + "".join(cases) + SUITE_FOOT, totals
 
 
@@ -129,6 +133,12 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": 0.0,
         "metrics": [],
     }
+
+
+def _campaign(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the node's last result in the campaign as an entry."""
+    findings = [] if result["outcome"] in CONTINUES else [{"text": result["message"] or result["outcome"]}]
+    return {"outcome": result["outcome"], "findings": findings, "note": None, "seconds": 0.0, "metrics": []}
 
 
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:

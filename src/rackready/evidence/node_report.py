@@ -13,8 +13,17 @@ from rackready.model.site import Node
 Document = dict[str, Any]
 
 
-def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecord]) -> Document:
-    """Return the document of a node: ``newest`` is gate -> the record that counts."""
+JUDGING = frozenset({"validate", "revalidate", "certify"})
+"""Phases whose results follow from evidence."""
+
+
+def document(
+    node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecord], result: Mapping[str, Any] | None = None
+) -> Document:
+    """Return the document of a node: ``newest`` is gate -> the record that counts.
+
+    ``result``: the node's last result in the campaign, if it took part: a phase may go wrong where every gate passed.
+    """
     records = [record for gate, record in newest.items() if gate != COVERAGE]
     gates, coverage = [entry(record) for record in records], _coverage(newest.get(COVERAGE))
     fingerprint = next(
@@ -25,16 +34,23 @@ def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecor
         "serial": node.serial or "",
         "state": row.state.value if row else "declared",
         "reason": row.reason if row else "",
-        "outcome": outcome(gates, coverage),
+        "outcome": outcome(gates, coverage, result),
         "fingerprint": fingerprint.model_dump(mode="json") if fingerprint else None,
         "gates": gates,
         "coverage": coverage,
+        "result": None if result is None else {name: result[name] for name in ("phase", "outcome", "message")},
     }
 
 
-def outcome(gates: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any]) -> str:
-    """Return the worst outcome of a node's gates and its coverage: passes tell nothing about unmeasured parts."""
-    return worst([Outcome(item["outcome"]) for item in (*gates, coverage)]).value
+def outcome(
+    gates: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any], result: Mapping[str, Any] | None = None
+) -> str:
+    """Return the worst outcome of a node's gates, its coverage, and its last result in the campaign.
+
+    Passes tell nothing about unmeasured parts.
+    """
+    found = [*gates, coverage, *([] if result is None else [result])]
+    return worst([Outcome(item["outcome"]) for item in found]).value
 
 
 def _coverage(record: EvidenceRecord | None) -> Document:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from rackready.design.collector import without_gc
 from rackready.evidence import junit
 from rackready.evidence.node_page import NodePage, node_page
-from rackready.evidence.node_report import Document, document
+from rackready.evidence.node_report import JUDGING, Document, document
 from rackready.evidence.overview import DETAILED
 from rackready.evidence.store import EvidenceStore
 from rackready.evidence.units import Units
@@ -71,6 +71,13 @@ class ReportPart:
     generated: str
     folder: Path
     judging: Judging | None = None
+    results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Node -> its last result in the campaign."""
+
+    def result(self, node: str) -> Mapping[str, Any] | None:
+        """Return a node's result in the campaign; none of a phase whose evidence is judged again."""
+        found = self.results.get(node)
+        return None if found is None or (self.judging is not None and found["phase"] in JUDGING) else found
 
     @property
     def small(self) -> bool:
@@ -116,14 +123,16 @@ class Worker:
 
     def stored(self, name: str) -> Document:
         """Return a node as recorded."""
-        return document(self._work.site.node(name), self._states.get(name), self._store.concluded(name))
+        newest = self._store.concluded(name)
+        return document(self._work.site.node(name), self._states.get(name), newest, self._work.result(name))
 
     def judged(self, name: str) -> tuple[Document, Sequence[Figure]]:
         """Return a node with its stored outputs judged again, and its figures."""
         if self._work.judging is None:
             return self.stored(name), ()
         newest, figures = self._work.judging.node(name, self._store.concluded(name))
-        return document(self._work.site.node(name), self._states.get(name), newest), figures
+        found = document(self._work.site.node(name), self._states.get(name), newest, self._work.result(name))
+        return found, figures
 
     def spool(self, task: Task) -> tuple[Path, list[Figure]]:
         """Judge nodes and write their documents into a file. Return it with their figures."""

@@ -67,7 +67,8 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     overview = Overview(len(site.nodes()))
     with without_gc(), ReportSource.open(site, paths, campaign) as source, scratch(reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
-        made = [_added(part, overview) for part in parts(ReportPart(site, paths, head["generated"], folder, judging))]
+        work = ReportPart(site, paths, head["generated"], folder, judging, source.results())
+        made = [_added(part, overview) for part in parts(work)]
         runs = _runs(source, folder, overview)
         head |= {"summary": overview.summary(), "racks": overview.racks(site)}
         listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}

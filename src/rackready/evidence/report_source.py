@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -60,6 +60,12 @@ class ReportSource:
             "generated": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
+    def results(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return node -> its last result in the campaign; none of one that has not ended."""
+        row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), None)
+        found: Mapping[str, Mapping[str, Any]] = {} if row is None else row["summary"].get("results", {})
+        return found
+
     def tail(self) -> Document:
         """Return the site's skips, the faults that its gate set cannot see, and warnings.
 
@@ -80,8 +86,9 @@ class ReportSource:
     def nodes(self) -> Iterator[Document]:
         """Yield the documents of nodes, as recorded."""
         states = {row.name: row for row in self.ledger.states()}
+        results = self.results()
         for node in self.site.nodes():
-            yield document(node, states.get(node.name), self.store.concluded(node.name))
+            yield document(node, states.get(node.name), self.store.concluded(node.name), results.get(node.name))
 
     def runs(self) -> Iterator[Document]:
         """Yield the campaign's runs over several nodes."""

@@ -46,6 +46,7 @@ def node(name: str, *gates: dict[str, Any], coverage: str = "pass", unmeasured: 
         "name": name,
         "gates": list(gates),
         "coverage": {"outcome": coverage, "unmeasured": list(unmeasured), "skipped": {}},
+        "result": None,
     }
 
 

@@ -41,6 +41,7 @@ def node(
     state: str = "quarantined",
     reason: str = "",
     unmeasured: tuple[str, ...] = (),
+    result: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     coverage = {"outcome": "error" if unmeasured else "pass", "counts": {}, "unmeasured": list(unmeasured)}
     return {
@@ -50,6 +51,7 @@ def node(
         "outcome": outcome,
         "gates": list(gates),
         "coverage": coverage,
+        "result": result,
     }
 
 
@@ -75,6 +77,31 @@ def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_ste
         "rack-a": [{"node": "node01", "unit": 7}, {"node": "node02", "unit": 13}],
         "rack-b": [{"node": "node03", "unit": None}],
     }
+
+
+def test_a_node_that_a_phase_did_not_pass_is_bad_though_all_its_gates_passed() -> None:
+    said = "node02: rail 3 - Expected: an answer Actual: none. Check the cable."
+    result = {"phase": "fabric", "outcome": "fail", "message": said}
+    found = page(node("node02", "fail", gate(NVLINK, "pass"), state="installed", result=result))
+    (group,) = found["groups"]
+    assert (found["nodes"], group["outcome"], group["what"]) == (1, "fail", "phase fabric did not pass")
+    assert [(place["node"], place["expected"], place["actual"]) for place in group["places"]] == [("node02", "", said)]
+
+
+def test_what_a_judging_phase_said_is_told_only_where_no_record_tells_it() -> None:
+    result = {"phase": "validate", "outcome": "fail", "message": "node01 gpu2: NVLink down"}
+    bad = gate(NVLINK, "fail", finding("node01 gpu2"))
+    assert [group["what"] for group in page(node("node01", "fail", bad, result=result))["groups"]] == ["NVLink down"]
+    alone = {"phase": "validate", "outcome": "error", "message": "node01: unreachable"}
+    (group,) = page(node("node01", "error", gate(NVLINK, "pass"), state="installed", result=alone))["groups"]
+    assert (group["what"], group["places"][0]["actual"]) == ("phase validate did not pass", "node01: unreachable")
+
+
+def test_causes_come_before_their_consequences() -> None:
+    slow = gate("node/gpu/performance/nccl-all-reduce", "fail", finding("node01") | {"what": "all-reduce is slow"})
+    down = gate(NVLINK, "fail", finding("node01 gpu2"))
+    groups = page(node("node01", "fail", slow, down), node("node02", "fail", slow))["groups"]
+    assert [group["what"] for group in groups] == ["NVLink down", "all-reduce is slow"]
 
 
 def test_whose_a_finding_is_does_not_depend_on_its_words() -> None:

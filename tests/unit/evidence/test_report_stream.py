@@ -127,6 +127,21 @@ def test_what_is_written_in_parts_is_the_whole_document(tmp_path: Path, nodes: i
     assert {path.stat().st_mode & 0o777 for path in stored.paths.reports.iterdir()} == {0o600}
 
 
+def test_a_phase_that_a_node_did_not_pass_is_in_all_three_files_though_its_gates_passed(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    said = "node02: rail 3 - Expected: an answer Actual: none. Check the cable."
+    results = {name: {"phase": "handover", "outcome": "pass", "message": "ready"} for name in stored.names}
+    results["node02"] = {"phase": "fabric", "outcome": "fail", "message": said}
+    stored.ledger.put_campaign("c1", summary={"results": results})
+    written = write(stored.site, stored.paths, "c1")
+    assert written.outcomes == {"pass": 3, "fail": 1}
+    found = {node["name"]: (node["outcome"], node["result"]["message"]) for node in as_written(written.json)["nodes"]}
+    assert found["node02"] == ("fail", said)
+    assert found["node01"] == ("pass", "ready")
+    assert f'<failure type="fail" message="{said}">' in written.junit.read_text(encoding="utf-8")
+    assert "phase fabric did not pass" in written.html.read_text(encoding="utf-8")
+
+
 def raw_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         raw
@@ -276,7 +291,7 @@ def test_a_large_sites_page_has_every_node_in_its_map_and_few_in_full(large: tup
     assert page.count('class="cell o-pass" title="node') == 24
     assert [name for name in ("node09", "node18", "node27") if f'<h3 id="{name}">' in page] == ["node09", "node18"]
     assert 'id="node01"' not in page
-    assert "27 nodes. By their evidence: 24 pass, 3 fail. By state: 27 declared." in page
+    assert "27 nodes. By outcome: 24 pass, 3 fail. By state: 27 declared." in page
     assert "the first 2 of those that did not pass have a section with what did not pass" in " ".join(page.split())
     assert page.count('<tr><td class="keep">node27</td>') == 1
 
@@ -329,6 +344,7 @@ def test_what_is_bad_stays_small_where_a_thousand_nodes_have_it() -> None:
                     "outcome": "fail",
                     "gates": gates,
                     "coverage": coverage,
+                    "result": None,
                 },
                 small=False,
             )

@@ -195,7 +195,7 @@ class Rejudge:
             _completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item
             for item in found["gates"]
         ]
-        return {**found, "gates": gates, "outcome": outcome(gates, found["coverage"])}
+        return {**found, "gates": gates, "outcome": outcome(gates, found["coverage"], found["result"])}
 
 
 def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, FleetJudgement]]:
