@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from jinja2 import Environment
 
 from rackready.profiles import loader
 from rackready_sim import image, systems
 from rackready_sim.errors import SimError
-from rackready_sim.packages import driver_rhel, driver_ubuntu, recipes
+from rackready_sim.packages import driver, driver_rhel, driver_ubuntu, recipes
 from rackready_sim.packages.deb import Deb
 from rackready_sim.programs.hwsim import persistenced
 from tests.unit.profiles.test_software_sets import site_of
@@ -171,16 +172,40 @@ def effective(*texts: str) -> dict[str, str]:
     return out
 
 
+def drop_in(*, unit: bool, mode: bool) -> str:
+    """Return the role's drop-in; ``unit``, ``mode``: nvidia_persistence_unit and nvidia_persistence_mode."""
+    role = ROOT / "roles/nvidia_persistence"
+    environment = Environment(autoescape=False)  # noqa: S701 - no HTML
+    known = {"ansible_managed": "managed", "nvidia_persistence_unit": unit, "nvidia_persistence_mode": mode}
+    user = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))["__nvidia_persistence_user"]
+    known["__nvidia_persistence_user"] = environment.from_string(user).render(known)
+    template = (role / "templates/persistence.conf.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(known)
+
+
+def unit_of(packages: list[Deb], name: str) -> str:
+    package = next(item for item in packages if name in item.name)
+    return str(package.files["/usr/lib/systemd/system/nvidia-persistenced.service"])
+
+
 def test_the_roles_drop_in_turns_it_on_where_ubuntus_unit_does_not() -> None:
-    package = next(
-        item for item in driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1") if "compute-utils" in item.name
-    )
-    unit = str(package.files["/usr/lib/systemd/system/nvidia-persistenced.service"])
-    template = (ROOT / "roles/nvidia_persistence/templates/persistence.conf.j2").read_text(encoding="utf-8")
-    drop_in = Environment(autoescape=False).from_string(template).render(ansible_managed="managed")  # noqa: S701
-    alone, together = effective(unit), effective(unit, drop_in)
+    unit = unit_of(driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1"), "compute-utils")
+    alone, together = effective(unit), effective(unit, drop_in(unit=False, mode=True))
     assert "WantedBy" not in alone  # static: systemctl enable does nothing
     assert persistenced._persist(alone["ExecStart"].split()) is False
     assert persistenced._persist(together["ExecStart"].split()) is True
     assert (together["Type"], together["WantedBy"]) == ("forking", "multi-user.target")
     assert (alone["StopWhenUnneeded"], together["StopWhenUnneeded"]) == ("true", "false")
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["ubuntu", "debian"])
+def test_the_roles_drop_in_turns_it_off_where_the_site_says_so(*, own: bool) -> None:
+    unit = (
+        unit_of(driver.driver_packages("580.173.02", "-1"), "persistenced")
+        if own
+        else unit_of(driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1"), "compute-utils")
+    )
+    together = effective(unit, drop_in(unit=own, mode=False))
+    assert persistenced._persist(together["ExecStart"].split()) is False
+    assert ("--user nvidia-persistenced" in together["ExecStart"]) is not own
+    assert together["WantedBy"] == "multi-user.target"
