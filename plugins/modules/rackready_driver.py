@@ -15,15 +15,16 @@ short_description: load an exact version of the NVIDIA kernel module
 description:
   - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, or
     when Secure Boot would refuse the module; it lists the packages to install in C(absent).
+  - C(state=packaged) fails when the package sources have no precompiled module for this kernel, else lists C(packages).
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
   - C(state=loaded) loads the version under the node's fence. It first unloads another version, and stops and restarts
     the services that hold it.
   - Waits for the command of another run, refuses a token older than the last, and reports what it found in C(notes).
 options:
   version: {description: full driver version, type: str, required: true}
-  state: {description: what is wanted, type: str, choices: [buildable, free, loaded], default: loaded}
+  state: {description: what is wanted, type: str, choices: [buildable, packaged, free, loaded], default: loaded}
   needs:
-    description: for C(buildable), required path to the package that brings it; KERNEL stands for the kernel's release
+    description: C(buildable), path to its package; C(packaged), package to version; KERNEL is the kernel's release
     type: dict
     default: {}
   certificate: {description: "for C(buildable), certificate of the key that signs for DKMS", type: str, default: ""}
@@ -37,7 +38,7 @@ author: rackready
 
 OPTIONS = {
     "version": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["buildable", "free", "loaded"], "default": "loaded"},
+    "state": {"type": "str", "choices": ["buildable", "packaged", "free", "loaded"], "default": "loaded"},
     "needs": {"type": "dict", "default": {}},
     "certificate": {"type": "str", "default": ""},
     "make_key": {"type": "str", "default": "dkms generate_mok"},
@@ -57,6 +58,8 @@ def main() -> None:
             if options["certificate"]:
                 SecureBoot().refuse_untrusted(options["certificate"], options["make_key"])
             module.exit_json(changed=False, absent=BuildTools().absent(options["needs"]))
+        if options["state"] == "packaged":
+            module.exit_json(changed=False, packages=BuildTools().modules(options["needs"]))
         if options["state"] == "free":
             driver.refuse_if_used(wanted)
         else:

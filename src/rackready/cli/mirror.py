@@ -44,7 +44,7 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option("--kernel", help="Add the headers of this kernel (`uname -r` on a node); repeatable."),
+        typer.Option("--kernel", help="Add headers or modules of this kernel (`uname -r` on a node); repeatable."),
     ] = None,
     installed: Annotated[
         Path | None,

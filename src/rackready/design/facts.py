@@ -206,6 +206,8 @@ def _of_software(facts: NodeFacts) -> dict[str, Any]:
     for driver in wanted["driver"].values():
         driver["fabric_nvlink5"] = driver["fabric_nvlink5"] if fabric.subnet_manager else {}
         driver["imex"] = driver["imex"] if fabric.imex else {}
+        if not driver["precompiled"]:
+            del driver["precompiled"]
     return wanted
 
 

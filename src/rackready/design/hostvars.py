@@ -105,6 +105,7 @@ def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
         "nvidia_driver_version": driver.version,
         "nvidia_driver_branch": driver_branch(site),
         "nvidia_driver_packages": dict(driver.packages),
+        "nvidia_driver_precompiled": dict(driver.precompiled),
         "nvidia_driver_pinning": driver.pinning,
         "nvidia_driver_stream": driver.stream,
         "nvidia_driver_open": software.open_modules,

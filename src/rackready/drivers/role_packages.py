@@ -39,7 +39,7 @@ class Asked:
     build: tuple[str, ...] = ()
     """Packages that build the driver's module."""
     headers: tuple[str, ...] = ()
-    """The same for one kernel: names that contain ``KERNEL``."""
+    """The same for one kernel, or precompiled modules for it: names that contain ``KERNEL``."""
     pins: str = ""
     """apt preferences of the driver; empty where the system has none."""
     streams: tuple[str, ...] = field(default=())
@@ -93,7 +93,8 @@ class _Reader:
         """Return what the roles ask for."""
         found = {role: self._of_role(role) for role in self._roles()}
         driver = self._variables(_DRIVER)
-        build = [str(name) for name in driver.get(_BUILD, {}).values()]
+        precompiled = driver.get("nvidia_driver_precompiled") or {}  # nothing is built then
+        build = [str(name) for name in (precompiled or driver.get(_BUILD, {}).values())]
         stream = str(driver.get("nvidia_driver_stream") or "")
         return Asked(
             {role: packages for role, packages in found.items() if packages},

@@ -12,6 +12,14 @@ from rackready.model.base import Model, ProfileId
 Lack = Literal["imex", "fabric_nvlink5", "nvlsm"]
 """Packages that only some servers need, by their key in a version set."""
 
+_OF_KERNEL = re.compile(r"^linux-(modules|objects|signatures)-nvidia-([a-z0-9-]+-)?KERNEL$")
+"""Ubuntu's packages of NVIDIA modules: NVIDIA/gpu-driver-container 09dc954, ubuntu24.04/precompiled."""
+_NO_MODULES = {
+    "el9": "NVIDIA has no precompiled open module of branch 580 for RHEL 9, and no source names the proprietary one's "
+    "package"
+}
+"""Systems for which a source says why there are none: scan of NVIDIA's rhel9 repository, October 2026."""
+
 
 class DriverSet(Model):
     """One driver version with its packages, each with the full package version: suffixes differ between packages.
@@ -30,6 +38,12 @@ class DriverSet(Model):
         description="dnf module stream of the driver, e.g. nvidia-driver:580-open; empty: none",
     )
     packages: dict[str, str] = Field(min_length=1, description="driver package to version, installed and held")
+    precompiled: dict[str, str] = Field(
+        default_factory=dict,
+        description="packages with modules that the distribution built and signed, which replace DKMS, to version; "
+        "KERNEL in a name is the release of the node's kernel, a version may be empty: the one that the mirror has; "
+        "Ubuntu only",
+    )
     persistence: dict[str, str] = Field(
         min_length=1, description="package with nvidia-persistenced to version, installed and held"
     )
@@ -122,6 +136,26 @@ class SoftwareProfile(Model):
             if driver.version.split(".")[0] != str(branch):
                 raise ValueError(f"driver.{branch}: version {driver.version} is not of branch {branch}")
         return self
+
+    @model_validator(mode="after")
+    def _precompiled(self) -> Self:
+        for branch, driver in self.driver.items():
+            if driver.precompiled and (wrong := self._wrong_modules(branch, driver)):
+                raise ValueError(f"driver.{branch}.precompiled: {wrong}")
+        return self
+
+    def _wrong_modules(self, branch: int, driver: DriverSet) -> str:
+        """Return what is wrong with precompiled modules, "" if nothing is."""
+        if not self.os.startswith("ubuntu"):
+            return _NO_MODULES.get(self.os, f"no source names such packages for {self.os}")
+        if strange := [name for name in driver.precompiled if not _OF_KERNEL.match(name)]:
+            return f"{strange[0]} is not linux-modules-nvidia-...-KERNEL, nor its objects or signatures"
+        flavour = "-open" if self.open_modules else ""
+        wanted = [f"linux-modules-nvidia-{branch}{server}{flavour}-KERNEL" for server in ("-server", "")]
+        if not set(wanted) & set(driver.precompiled):
+            return f"{' or '.join(wanted)} is missing (open_modules: {str(self.open_modules).lower()})"
+        built = [name for name in driver.packages if "dkms" in name and "no-dkms" not in name]
+        return f"{built[0]} of packages builds the module, too" if built else ""
 
     @model_validator(mode="after")
     def _absent_or_there(self) -> Self:

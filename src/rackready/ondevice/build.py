@@ -55,6 +55,22 @@ class BuildTools:
             raise NodeProblem(what, f"no {', no '.join(unknown)}", step)
         return missing
 
+    def modules(self, packages: dict[str, str]) -> dict[str, str]:
+        """Return the packages of precompiled modules, to version, with the running kernel's release in their names.
+
+        Raises NodeProblem when the node's package sources have none for this kernel.
+        """
+        kernel = self.kernel()
+        wanted = {name.replace(KERNEL, kernel): version for name, version in packages.items()}
+        if unknown := sorted(set(wanted) - self._known_to_apt(list(wanted))):
+            raise NodeProblem(
+                f"precompiled modules of the driver for kernel {kernel}, in the node's package sources",
+                f"no {', no '.join(unknown)}",
+                "Boot a kernel that has them, or make the node's package sources carry them and run `apt-get update` "
+                "there, then run again: docs/runbooks/driver-build.md.",
+            )
+        return wanted
+
     def _known_to_apt(self, packages: list[str]) -> set[str]:
         """Return those of the packages that apt could install."""
         name, found = "", set()

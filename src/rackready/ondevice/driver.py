@@ -164,7 +164,9 @@ class Driver:
         there = self.on_disk()
         if there != wanted:
             log = f"var/lib/dkms/nvidia/{wanted}/build/make.log"  # dkms 3.0.10, report_build_problem
-            step = f"See /{log} on the node." if (self.root / log).exists() else "See `dkms status` on the node."
+            step = "Install the module's package for the running kernel, or see `dkms status` on the node."
+            if (self.root / "var/lib/dkms/nvidia").exists():
+                step = f"See /{log} on the node." if (self.root / log).exists() else "See `dkms status` on the node."
             raise NodeProblem(
                 f"module nvidia {wanted} built for the running kernel", f"{there or 'none'} on disk", step
             )

@@ -104,3 +104,21 @@ def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
         NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Make the node's package sources carry them"
     ):
         BuildTools(Node("dkms", "gcc"), tmp_path).absent(NEEDS)
+
+
+MODULES = {"linux-modules-nvidia-580-server-open-KERNEL": "", "linux-signatures-nvidia-KERNEL": "6.1.0-28.28"}
+
+
+def test_precompiled_modules_are_those_of_the_running_kernel(tmp_path: Path) -> None:
+    names = [f"linux-modules-nvidia-580-server-open-{KERNEL}", f"linux-signatures-nvidia-{KERNEL}"]
+    assert BuildTools(Node(*names), tmp_path).modules(MODULES) == dict(zip(names, ["", "6.1.0-28.28"], strict=True))
+
+
+def test_a_kernel_without_precompiled_modules_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(Node(f"linux-signatures-nvidia-{KERNEL}"), tmp_path).modules(MODULES)
+    assert str(caught.value) == (
+        f"Expected: precompiled modules of the driver for kernel {KERNEL}, in the node's package sources Actual: no "
+        f"linux-modules-nvidia-580-server-open-{KERNEL}. Boot a kernel that has them, or make the node's package "
+        "sources carry them and run `apt-get update` there, then run again: docs/runbooks/driver-build.md."
+    )

@@ -134,6 +134,7 @@ def test_failed_load_carries_the_kernel_s_words(tmp_path: Path) -> None:
 
 def test_a_module_that_was_not_built_is_seen_before_anything_is_unloaded(tmp_path: Path) -> None:
     log = tmp_path / f"var/lib/dkms/nvidia/{WANTED}/build/make.log"
+    (tmp_path / "var/lib/dkms/nvidia").mkdir(parents=True)
     for on_disk, there in (("580.178.01", "580.178.01"), ("", "none")):
         kernel = Kernel(loaded="570.133.20", on_disk=on_disk)
         with pytest.raises(NodeProblem) as caught:
@@ -145,6 +146,15 @@ def test_a_module_that_was_not_built_is_seen_before_anything_is_unloaded(tmp_pat
         assert kernel.ran == []
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
+
+
+def test_without_a_tree_of_dkms_the_package_of_the_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NodeProblem) as caught:
+        driver(Kernel(on_disk=""), tmp_path).ensure_loaded(WANTED)
+    assert str(caught.value) == (
+        f"Expected: module nvidia {WANTED} built for the running kernel Actual: none on disk. Install the module's "
+        "package for the running kernel, or see `dkms status` on the node."
+    )
 
 
 @pytest.mark.parametrize(
