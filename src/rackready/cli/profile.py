@@ -193,12 +193,14 @@ def _incomplete(learned: Learned, file: Path, log: Path, output: Format) -> None
     progress.print(f"{file} was not written: required values are missing.")
     for item in learned.missing:
         progress.print(f"  {item}")
+    _say_secure_boot(learned)
     progress.print(f"log: {log}")
 
 
 def _document(learned: Learned, file: Path, log: Path, *, written: bool) -> dict[str, object]:
     lists: dict[str, Sequence[str]] = {"questions": learned.questions, "missing": learned.missing}
-    return {"id": learned.id, "file": file, "written": written, "log": log, **lists, "text": learned.text}
+    state = {"written": written, "secure_boot": learned.secure_boot}
+    return {"id": learned.id, "file": file, **state, "log": log, **lists, "text": learned.text}
 
 
 def _say(learned: Learned, file: Path, env: str, *, written: bool) -> None:
@@ -209,3 +211,10 @@ def _say(learned: Learned, file: Path, env: str, *, written: bool) -> None:
         progress.print(f"Next: answer the questions, then `rackready plan --env {env}`.")
     else:
         progress.print(f"{file}: not written (--write writes it), {asked}.")
+    _say_secure_boot(learned)
+
+
+def _say_secure_boot(learned: Learned) -> None:
+    known = f"Secure Boot: {learned.secure_boot}."
+    need = " Install needs a firmware that trusts the key of DKMS: docs/runbooks/driver-build.md."
+    progress.print(known + (need if learned.secure_boot == "on" else ""))

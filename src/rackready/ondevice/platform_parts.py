@@ -21,6 +21,10 @@ PCI = "/sys/bus/pci/devices"
 NET = "/sys/class/net"
 RDMA = "/sys/class/infiniband"
 DMI = "/sys/class/dmi/id"
+EFI = "/sys/firmware/efi"
+GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
+"""Owners of UEFI variables: the specification's, and shim's (lcp/mokutil 9ae73db, src/mokutil.c)."""
 DMI_FILES = ("sys_vendor", "product_name", "board_vendor", "board_name", "bios_vendor", "bios_version", "bios_date")
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TIMEOUT_S = 60
@@ -48,6 +52,7 @@ def main() -> int:
     document: dict[str, Any] = {
         "format": FORMAT,
         "machine": {name: read(f"{DMI}/{name}") for name in DMI_FILES},
+        "secure_boot": secure_boot(),
         "gpus": [device(address) for address in addresses() if is_gpu(address)],
         "nvswitches": [device(address) for address in addresses() if is_nvswitch(address)],
         "nics": [nic(address) for address in addresses() if is_nic(address)],
@@ -79,6 +84,28 @@ def read(path: str) -> str | None:
             return file.read().strip() or None
     except OSError:
         return None
+
+
+def secure_boot() -> str:
+    """Return whether the kernel accepts signed modules only: "on", else "off" and why. As ondevice/secure_boot.py."""
+    if not os.path.isdir(f"{EFI}/efivars"):  # noqa: PTH112
+        return "off (no UEFI variables)"
+    if variable("SecureBoot") != 1:
+        return "off"
+    if variable("SetupMode") == 1:
+        return "off (setup mode)"
+    shim = os.path.exists(f"{EFI}/efivars/MokSBStateRT-{SHIM}")  # noqa: PTH110
+    return "off (shim does not verify)" if shim else "on"
+
+
+def variable(name: str) -> int | None:
+    """Return a number of the UEFI specification's, None without it: four bytes of attributes, then the value."""
+    try:
+        with open(f"{EFI}/efivars/{name}-{GLOBAL}", "rb") as file:  # noqa: PTH123
+            data = file.read()
+    except OSError:
+        return None
+    return int.from_bytes(data[4:], "little") if len(data) > 4 else None  # noqa: PLR2004 - the attributes
 
 
 def entries(folder: str) -> list[str]:

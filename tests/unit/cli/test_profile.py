@@ -122,3 +122,29 @@ def test_a_machine_without_an_answer_is_an_error(call: Call, monkeypatch: pytest
     assert code == 2
     text = "this machine - Expected: what ondevice/platform_parts.py prints Actual: no python here. "
     assert text in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            "on",
+            "Secure Boot: on. Install needs a firmware that trusts the key of DKMS: docs/runbooks/driver-build.md.",
+        ),
+        ("off (setup mode)", "Secure Boot: off (setup mode)."),
+    ],
+)
+def test_the_state_of_secure_boot_is_reported(
+    call: Call, monkeypatch: pytest.MonkeyPatch, state: str, words: str
+) -> None:
+    here(monkeypatch, two_gpus(secure_boot=state))
+    _, out, err = call(*LEARN, "--max-power", "3000")
+    assert f"# Secure Boot: {state}.\n" in out
+    assert words in " ".join(err.split())
+    assert json.loads(call(*LEARN, "--output", "json")[1])["secure_boot"] == state
+
+
+def test_a_document_without_the_state_is_read(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, two_gpus())
+    code, out, err = call(*LEARN)
+    assert (code, "# Secure Boot: unknown.\n" in out, "Secure Boot: unknown." in err) == (1, True, True)

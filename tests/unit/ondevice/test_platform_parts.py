@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice import platform_parts as script
+from rackready.ondevice.secure_boot import SecureBoot
 
 SUPPORTED = """Settings for enp26s0np0:
 \tSupported ports: [ FIBRE ]
@@ -217,3 +218,42 @@ def test_what_cannot_be_read_is_named(
     assert unread["memory"] == "dmidecode reports no memory module"
     assert unread["driver"] == "nvidia-smi is not installed"
     assert set(unread) == {"driver", "cpu", "memory", "drives", "slots", "chassis"}
+
+
+def efi(root: Path, values: dict[str, int]) -> None:
+    folder = root / "sys/firmware/efi/efivars"
+    folder.mkdir(parents=True)
+    for name, value in values.items():
+        owner = script.SHIM if name.startswith("Mok") else script.GLOBAL
+        (folder / f"{name}-{owner}").write_bytes(b"\x06\x00\x00\x00" + bytes([value]))
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        (None, "off (no UEFI variables)"),
+        ({}, "off"),
+        ({"SecureBoot": 0}, "off"),
+        ({"SecureBoot": 1}, "on"),
+        ({"SecureBoot": 1, "SetupMode": 0}, "on"),
+        ({"SecureBoot": 1, "SetupMode": 1}, "off (setup mode)"),
+        ({"SecureBoot": 1, "MokSBStateRT": 1}, "off (shim does not verify)"),
+    ],
+)
+def test_secure_boot_is_read_as_the_driver_s_check_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, int] | None, state: str
+) -> None:
+    monkeypatch.setattr(script, "EFI", str(tmp_path / "sys/firmware/efi"))
+    if values is not None:
+        efi(tmp_path, values)
+    assert script.secure_boot() == state
+    assert SecureBoot(root=tmp_path).on() is (state == "on")
+
+
+def test_the_document_has_the_state(
+    sysfs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "EFI", str(sysfs / "sys/firmware/efi"))
+    efi(sysfs, {"SecureBoot": 1})
+    answers(monkeypatch)
+    assert printed(capsys)["secure_boot"] == "on"

@@ -104,6 +104,7 @@ class Parts(_Shape):
     """Everything that was read. ``unread``: kind -> why it could not be read."""
 
     machine: dict[str, str | None]
+    secure_boot: str = "unknown"
     gpus: list[PciDevice]
     nvswitches: list[PciDevice]
     nics: list[Nic]

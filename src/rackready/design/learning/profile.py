@@ -48,12 +48,13 @@ class Given:
 class Learned:
     """A learned profile: ``text`` is its file.
 
-    ``questions`` are marked in it. ``missing`` are values that the model demands and nobody gave, each with the next
-    step.
+    ``secure_boot``: on, else off and why. ``questions`` are marked in the file. ``missing`` are values that the model
+    demands and nobody gave, each with the next step.
     """
 
     id: str
     text: str = ""
+    secure_boot: str = "unknown"
     questions: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -114,7 +115,7 @@ class _Writer:
         slug = re.sub(r"[^a-z0-9]+", "_", product.lower()).strip("_")
         known = self.before or self.like
         usual = known.id if known is not None else f"{slug}_{self.gpu.id if self.gpu is not None else 'gpu'}"
-        self.learned = Learned(given.id or usual)
+        self.learned = Learned(given.id or usual, secure_boot=parts.secure_boot)
         self.lines: list[str] = []
 
     def write(self) -> None:
@@ -151,6 +152,7 @@ class _Writer:
             f"Read from {self.given.read_from} by `rackready profile learn`. Answer each question, then remove it."
         )
         self._note(f"Board {machine.get('board_name') or 'unknown'}; BIOS {' '.join(words)}.")
+        self._note(f"Secure Boot: {self.parts.secure_boot}.")
         self._put("id", self.learned.id)
         maker, product = machine.get("sys_vendor"), machine.get("product_name")
         if self.like is not None:
