@@ -122,6 +122,8 @@ def _library_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
     compat, package = compat_packages(software, driver_branch(site)), package_name(software.cuda)
     return {
         "cuda_toolkit_packages": dict(software.cuda_packages),
+        "cuda_toolkit_versions": software.toolkits,
+        "cuda_toolkit_default": software.cuda,
         "cuda_toolkit_compat": compat,
         "cuda_toolkit_compat_absent": [] if compat else [package],
         "cuda_toolkit_compat_folder": f"/usr/local/cuda-{software.cuda}/compat" if compat else "",

@@ -14,6 +14,7 @@ Lack = Literal["imex", "fabric_nvlink5", "nvlsm"]
 
 _OF_KERNEL = re.compile(r"^linux-(modules|objects|signatures)-nvidia-([a-z0-9-]+-)?KERNEL$")
 """Ubuntu's packages of NVIDIA modules: NVIDIA/gpu-driver-container 09dc954, ubuntu24.04/precompiled."""
+_TOOLKIT = re.compile(r"^cuda-toolkit-(\d+)-(\d+)$")
 _NO_MODULES = {
     "el9": "NVIDIA has no precompiled open module of branch 580 for RHEL 9, and no source names the proprietary one's "
     "package"
@@ -95,8 +96,12 @@ class SoftwareProfile(Model):
     driver: dict[int, DriverSet] = Field(description="driver branch, e.g. 580, to its version and packages")
     default_branch: int
     open_modules: bool = Field(description="open kernel modules are used")
-    cuda: str = Field(description="CUDA toolkit major.minor, e.g. '13.0'")
-    cuda_packages: dict[str, str] = Field(description="CUDA package to version")
+    cuda: str = Field(
+        description="CUDA toolkit major.minor, e.g. '13.0': the newest of those in cuda_packages, and /usr/local/cuda"
+    )
+    cuda_packages: dict[str, str] = Field(
+        description="CUDA package to version; several cuda-toolkit-X-Y are installed side by side"
+    )
     cuda_compat: str = Field(
         default="",
         description="version of cuda-compat-X-Y, installed only for a driver branch that needs it (profiles/cuda); "
@@ -135,6 +140,18 @@ class SoftwareProfile(Model):
         for branch, driver in self.driver.items():
             if driver.version.split(".")[0] != str(branch):
                 raise ValueError(f"driver.{branch}: version {driver.version} is not of branch {branch}")
+        return self
+
+    @property
+    def toolkits(self) -> list[str]:
+        """Return the toolkits that the set installs, as major.minor, the oldest first."""
+        found = [match.groups() for name in self.cuda_packages if (match := _TOOLKIT.match(name))]
+        return [f"{major}.{minor}" for major, minor in sorted(found, key=lambda pair: (int(pair[0]), int(pair[1])))]
+
+    @model_validator(mode="after")
+    def _newest_toolkit(self) -> Self:
+        if self.toolkits and self.toolkits[-1] != self.cuda:
+            raise ValueError(f"cuda: {self.cuda} is not the newest toolkit of cuda_packages, {self.toolkits[-1]}")
         return self
 
     @model_validator(mode="after")

@@ -188,9 +188,13 @@ def pinning_packages(branches: list[str]) -> list[Deb]:
     return found
 
 
-def cuda_packages(name: str, version: str, cuda: str) -> list[Deb]:
-    """Return one toolkit metapackage and its compiler; ``cuda`` is the toolkit's major.minor."""
-    dashed = cuda.replace(".", "-")
+def cuda_packages(name: str, version: str, newest: str) -> list[Deb]:
+    """Return one toolkit metapackage and its compiler. The newest one, as major.minor, has the link /usr/local/cuda.
+
+    NVIDIA's packages make it an alternative, which leads to the newest by itself.
+    """
+    dashed = name.removeprefix("cuda-toolkit-")
+    cuda = dashed.replace("-", ".")
     release = version.split("-", maxsplit=1)[0]
     build = f"{cuda}.88" if release.startswith("13.0") else release
     nvcc = _NVCC.format(cuda=cuda, build=build)
@@ -200,7 +204,7 @@ def cuda_packages(name: str, version: str, cuda: str) -> list[Deb]:
         f"CUDA Toolkit {cuda} meta-package",
         {"Depends": f"cuda-nvcc-{dashed} (>= {build})"},
         {f"/usr/local/cuda-{cuda}/version.json": _VERSION_JSON.format(release=release, build=build)},
-        {"/usr/local/cuda": f"cuda-{cuda}"},
+        {"/usr/local/cuda": f"cuda-{cuda}"} if cuda == newest else {},
     )
     compiler = Deb(f"cuda-nvcc-{dashed}", f"{build}-1", "CUDA nvcc", {}, {f"/usr/local/cuda-{cuda}/bin/nvcc": nvcc})
     return [toolkit, compiler]

@@ -35,7 +35,8 @@ def site(tmp_path: Path, branch: int, cuda: str, gpu: dict[str, Any] | None = No
     document = yaml.safe_load((PACKAGED / "software/hgx-r580-debian12.yml").read_text(encoding="utf-8"))
     driver = document["driver"][580]
     text = yaml.safe_dump(driver).replace("580.173.02", f"{branch}.1.02")
-    document |= {"id": "own", "default_branch": branch, "cuda": cuda, **of_set}
+    toolkit = {f"cuda-toolkit-{cuda.replace('.', '-')}": f"{cuda}.2-1"}
+    document |= {"id": "own", "default_branch": branch, "cuda": cuda, "cuda_packages": toolkit, **of_set}
     document["driver"] = {branch: yaml.safe_load(text) | {"end_of_life": "2099-01", "pinning": ""}}
     write(paths.inventory / "profiles/software/own.yml", document)
     if gpu is not None:
