@@ -62,7 +62,7 @@ class Dnf(Manager):
     def installed(self, names: list[str]) -> dict[str, list[str]]:
         """Return the installed versions of those of the named packages that the rpm database has.
 
-        A name may also be what a package provides.
+        A name may also be a full one, such as kernel-devel-5.14.0-570.el9.x86_64, or what a package provides.
         """
         out: dict[str, list[str]] = {}
         for name, version in self._rows(["rpm", "-q", "--qf", _QUERY, *names]) if names else []:
@@ -70,7 +70,8 @@ class Dnf(Manager):
                 out.setdefault(name, []).append(version)
         for name in names:
             if name not in out:
-                found = self._rows(["rpm", "-q", "--whatprovides", "--qf", _QUERY, name])
+                argv = ["rpm", "-q", "--qf", _QUERY, name]  # a full name is no name that a package provides
+                found = self._rows(argv) or self._rows(["rpm", "-q", "--whatprovides", "--qf", _QUERY, name])
                 if found:
                     out[name] = [version for _, version in found]
         return out
