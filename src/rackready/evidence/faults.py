@@ -12,6 +12,7 @@ from typing import Any
 
 from rackready.evidence.node_page import NodePage
 from rackready.evidence.node_report import JUDGING
+from rackready.evidence.worst import NodeFault, Where, WorstNodes, racks_alike
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
@@ -39,9 +40,6 @@ _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference w
 Key = tuple[str, str, str, str]
 """Outcome, gate, title and code of a kind of finding. Gate and code are empty where no gate found it."""
 
-Where = tuple[str, int | None]
-"""Rack and unit of a node."""
-
 
 @dataclass(slots=True)
 class FaultPlace:
@@ -67,6 +65,8 @@ class FaultGroup:
     places: list[FaultPlace] = field(default_factory=list)
     nodes: int = 0
     last: str = ""
+    unexplained: bool = False
+    """Whether some of its nodes have nothing else that failed."""
 
     def add(self, place: FaultPlace, part: str) -> None:
         """Add a finding; ``part``: empty for the node as a whole."""
@@ -87,12 +87,18 @@ class FaultGroup:
         return self.nodes - len({place.node for place in self.places})
 
     @property
-    def rank(self) -> tuple[bool, int, int, int, str]:
+    def follows(self) -> bool:
+        """Return whether nothing was measured here on nodes of which something failed: repair that first."""
+        return not self.unexplained and (self.gate == _COVERAGE or self.outcome == Outcome.NOT_RUN.value)
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int, int, str]:
         """Return a sort key: the worst first, then causes before consequences, then the most frequent.
 
-        Parts that were not measured come last: they are mostly a consequence of the rest.
+        What follows from the rest and parts that were not measured come last.
         """
         return (
+            self.follows,
             self.gate == _COVERAGE,
             _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK),
             next((place for place, level in enumerate(_LEVELS) if f"/{level}/" in self.gate), 0),
@@ -117,6 +123,9 @@ class Faults:
     groups: dict[Key, FaultGroup] = field(default_factory=dict)
     nodes: int = 0
     """Nodes that need attention."""
+    worst: WorstNodes = field(default_factory=WorstNodes)
+    _explained: bool = False
+    """Whether something failed on the node that is being added."""
 
     def node(self, found: NodePage) -> None:
         """Add a node, in the site's order."""
@@ -124,6 +133,10 @@ class Faults:
         if found.outcome in CONTINUES and found.state not in ASIDE:
             return
         self.nodes += 1
+        own = [*_own(found), *_of_phase(found)]
+        self._explained = bool(own)
+        if own:
+            self.worst.add(found.name, own)
         if found.whole is not None and found.whole["gates"]:
             count += sum(self._record(found.name, item) for item in found.whole["gates"])
             count += self._coverage(found.name, found.whole["coverage"])
@@ -181,8 +194,8 @@ class Faults:
         """
         if result is None or result["outcome"] in CONTINUES or (result["phase"] in JUDGING and not alone):
             return 0
-        key = (result["outcome"], "", f"phase {result['phase']} did not pass", "")
-        self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], ""), "")
+        key = (result["outcome"], "", _not_passed(result), "")
+        self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], _on(name)), "")
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
@@ -200,15 +213,22 @@ class Faults:
         return 1
 
     def _add(self, key: Key, place: FaultPlace, part: str) -> None:
-        self.groups.setdefault(key, FaultGroup(*key)).add(place, part)
+        group = self.groups.setdefault(key, FaultGroup(*key))
+        group.add(place, part)
+        group.unexplained = group.unexplained or not self._explained
 
-    def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
-        """Return the data of the page. ``where``: node -> rack and unit."""
+    def page(self, racks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the data of the page. ``racks``: the map."""
+        where = places(racks)
         groups = sorted(self.groups.values(), key=lambda group: group.rank)
+        shown = [_shown(group, where) for group in groups[:MOST_GROUPS]]
+        own = [group for group in shown if not group["follows"]]
+        alike = racks_alike(own, racks)
         return {
             "nodes": self.nodes,
-            "groups": [_shown(group, where) for group in groups[:MOST_GROUPS]],
+            "groups": shown,
             "left": len(groups[MOST_GROUPS:]),
+            "begin": {"racks": alike, "nodes": self.worst.rows(alike, where) if len(own) > 1 else []},
         }
 
 
@@ -222,6 +242,7 @@ def _shown(group: FaultGroup, where: Mapping[str, Where]) -> dict[str, Any]:
         "code": group.code,
         "nodes": group.nodes,
         "left": group.left,
+        "follows": group.follows,
         "next_step": steps.pop() if len(steps) == 1 else "",
         "alike": _place(group.places[0], where) if alike and len(group.places) > 1 else None,
         "racks": _by_rack(group, where),
@@ -251,10 +272,42 @@ def _place(place: FaultPlace, where: Mapping[str, Where]) -> dict[str, Any]:
     }
 
 
+def _own(found: NodePage) -> list[NodeFault]:
+    """Return the kinds of findings of a node: what failed first, then what could not be measured."""
+    out: dict[tuple[str, str], NodeFault] = {}
+    items = found.whole["gates"] if found.whole is not None else ()
+    for outcome in (Outcome.FAIL.value, Outcome.ERROR.value):
+        for item in items:
+            if item["outcome"] != outcome:
+                continue
+            for finding in item["findings"]:
+                key, part = (finding["what"], finding.get("code", "")), stored(finding).part
+                known = out.get(key)
+                parts = (*(known.parts if known else ()), *([part] if part else []))
+                out[key] = NodeFault(outcome, *key, finding["next_step"], tuple(dict.fromkeys(parts)))
+    return list(out.values())
+
+
 def _inside(node: str, finding: Mapping[str, Any]) -> str:
     """Return the place of a finding for readers, without the node's own name."""
     place = stored(finding)
     return place.inside if place.node == node else str(place)
+
+
+def _of_phase(found: NodePage) -> list[NodeFault]:
+    """Return what a phase other than the judging ones found, as a finding of the node."""
+    result = None if found.whole is None else found.whole["result"]
+    if result is None or result["outcome"] in CONTINUES or result["phase"] in JUDGING:
+        return []
+    return [NodeFault(result["outcome"], _not_passed(result), "", _on(found.name), ())]
+
+
+def _not_passed(result: Mapping[str, Any]) -> str:
+    return f"phase {result['phase']} did not pass"
+
+
+def _on(node: str) -> str:
+    return f"Correct what the phase reports, then run `rackready deploy --limit {node}`."
 
 
 def _again(node: str) -> str:

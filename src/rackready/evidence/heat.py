@@ -123,6 +123,7 @@ def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any
         "pairs": len(cells),
         "left_out": left_out,
         "bad": not_passed,
+        "runs_bad": sorted(target for cell in cells.values() for target in cell["bad"]),
     }
 
 

@@ -22,6 +22,8 @@ DETAILED = 128
 """Larger sites get a page with every node in its map, and details of so many nodes and runs that did not pass."""
 MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
+BAD_FIRST = ("fail", "error", "not_run", "skip", "pass")
+"""Outcomes in the order of counts."""
 _WARNS = frozenset({"warn", FAILED, "error"})
 
 
@@ -62,7 +64,7 @@ class Overview:
         self.faults.node(found)
         for gate, outcome in found.gates:
             self.gates.setdefault(gate, Counter())[outcome] += 1
-        if self.small or found.outcome not in CONTINUES:
+        if self.small or _needy(found.outcome, found.state):
             self.listed.append(replace(found, whole=None))
             if found.whole is not None and len(self.shown) < DETAILED:
                 self.shown.append(found.whole)
@@ -110,20 +112,25 @@ class Overview:
         """Return the data for the templates. ``racks``: the map."""
         where = places(racks)
         listed = [found for found in self.listed if _needy(found.outcome, found.state)]
+        needy = {found.name for found in listed}
         return {
             "count": self.count,
             "small": self.small,
-            "faults": self.faults.page(where),
+            "faults": self.faults.page(racks),
+            "bad_racks": [rack for rack in racks if any(cell["name"] in needy for cell in rack["cells"])],
+            "good_racks": [rack for rack in racks if all(cell["name"] not in needy for cell in rack["cells"])],
             "where": where,
             "listed": listed,
             "well": [found for found in self.listed if not _needy(found.outcome, found.state)],
-            "needy": {found.name for found in listed},
+            "needy": needy,
+            "aside": {found.name for found in listed if found.outcome in CONTINUES},
             "shown": sorted(self.shown, key=lambda node: not _needy(node["outcome"], node["state"])),
             "linked": {node["name"] for node in self.shown},
             "table": heat.gate_table(self.shown),
             "bad_gates": self._counted(bad=True),
             "good_gates": self._counted(bad=False),
-            "outcomes": {name: found for name in heat.SIGNS if (found := self.outcomes()[name])},
+            "bad_first": BAD_FIRST,
+            "outcomes": {name: found for name in BAD_FIRST if (found := self.outcomes()[name])},
             "pairs": heat.pairs(self._pairs),
             "strips": self._strips(),
             "runs": self.runs,
@@ -136,7 +143,7 @@ class Overview:
     def _counted(self, *, bad: bool) -> list[dict[str, Any]]:
         """Return the gates that some node did not pass, or the others, with the number of nodes by outcome."""
         found = [(gate, counts) for gate, counts in self.gates.items() if self._not_passed(gate) is bad]
-        return [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in found]
+        return [{"gate": gate, "outcomes": {name: counts[name] for name in BAD_FIRST}} for gate, counts in found]
 
     def _strips(self) -> list[dict[str, Any]]:
         """Return the distributions by gate. Those with a value beyond a bound are ``bad`` and come first."""

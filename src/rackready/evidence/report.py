@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -163,6 +164,11 @@ def _ticks(text: str) -> list[str]:
     return parts if len(parts) % 2 else [text]
 
 
+def _minute(time: str) -> str:
+    """Return a time of a report for people: "2026-11-22 09:00 UTC"."""
+    return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.evidence", "."),
@@ -172,7 +178,7 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"ticks": _ticks, "figure": bounds.figure}
+    environment.filters |= {"ticks": _ticks, "figure": bounds.figure, "minute": _minute}
     about: dict[str, Any] = {
         "again": "judged_again" in head,
         "signs": heat.SIGNS,

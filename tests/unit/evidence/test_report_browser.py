@@ -178,7 +178,7 @@ def words(found: Locator) -> str:
 
 def test_what_is_bad_stands_on_top_with_its_place_and_its_next_step(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
-    assert words(page.get_by_role("status")) == "1 of 4 nodes needs work. 3 pass 1 fail"
+    assert words(page.get_by_role("status")) == "1 of 4 nodes needs work. 1 fail 3 pass"
     assert words(page.locator(".fault")) == (
         "fail NVLink down on 1 node, node/gpu/performance/nccl-all-reduce Next step: Run rackready <b>. "
         "rack01 U17 node03 gpu2 expected 18 links active actual 17"

@@ -12,6 +12,10 @@ from rackready.model.outcome import Finding
 
 NVLINK, DISKS = "node/gpu/sanity/nvlink", "node/host/sanity/disks"
 WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b", None)}
+RACKS = [
+    {"name": rack, "cells": [{"name": node, "unit": unit} for node, (own, unit) in WHERE.items() if own == rack]}
+    for rack in ("rack-a", "rack-b")
+]
 
 
 def finding(
@@ -59,7 +63,7 @@ def page(*nodes: dict[str, Any], small: bool = True) -> dict[str, Any]:
     found = Faults()
     for item in nodes:
         found.node(node_page(item, small=small))
-    return found.page(WHERE)
+    return found.page(RACKS)
 
 
 def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_step() -> None:
@@ -205,4 +209,71 @@ def test_good_nodes_are_no_faults() -> None:
         "nodes": 0,
         "groups": [],
         "left": 0,
+        "begin": {"racks": [], "nodes": []},
     }
+
+
+def test_it_begins_with_the_node_that_has_the_most_findings() -> None:
+    slow = finding("node02 gpu4", "NVLink slow", step="Reseat gpu4.")
+    begin = page(
+        node("node01", "fail", gate(NVLINK, "fail", finding("node01 gpu2"), finding("node01 gpu3"))),
+        node("node02", "fail", gate(DISKS, "error", finding("node02 nvme3", "not read")), gate(NVLINK, "fail", slow)),
+    )["begin"]
+    assert [(row["rack"], row["unit"], row["node"], row["next_step"]) for row in begin["nodes"]] == [
+        ("rack-a", 13, "node02", "Reseat gpu4."),
+        ("rack-a", 7, "node01", "Power the node off and on."),
+    ]
+    assert [(fault.what, fault.parts) for row in begin["nodes"] for fault in row["faults"]] == [
+        ("NVLink slow", ("gpu4",)),
+        ("not read", ("nvme3",)),
+        ("NVLink down", ("gpu2", "gpu3")),
+    ]
+
+
+def test_one_kind_of_finding_needs_no_table_of_where_to_begin() -> None:
+    assert page(node("node01", "fail", gate(NVLINK, "fail", finding("node01 gpu2"))))["begin"]["nodes"] == []
+
+
+def many(racks: int, bad: int, each: int = 8) -> dict[str, Any]:
+    """A site in which as many nodes of the first rack, and the first of every other, have the same finding."""
+    found = Faults()
+    cells = [
+        {"name": f"r{rack}", "cells": [{"name": f"r{rack}n{unit}", "unit": unit} for unit in range(1, each + 1)]}
+        for rack in range(racks)
+    ]
+    for rack in range(racks):
+        for unit in range(1, (bad if rack == 0 else 1) + 1):
+            name = f"r{rack}n{unit}"
+            found.node(node_page(node(name, "fail", gate(NVLINK, "fail", finding(f"{name} gpu2"))), small=False))
+    return found.page(cells)
+
+
+def test_a_rack_in_which_several_nodes_have_the_same_finding_comes_first() -> None:
+    (rack,) = many(4, 3)["begin"]["racks"]
+    assert (rack["rack"], rack["nodes"], rack["of"]) == ("r0", ["r0n1", "r0n2", "r0n3"], 8)
+    assert (rack["what"], rack["next_step"]) == ("NVLink down", "Power the node off and on.")
+
+
+@pytest.mark.parametrize(("racks", "bad"), [(4, 2), (1, 8)], ids=["two nodes", "the only rack"])
+def test_no_rack_stands_out(racks: int, bad: int) -> None:
+    assert many(racks, bad)["begin"]["racks"] == []
+
+
+def test_where_to_begin_stays_short_however_many_nodes_are_bad() -> None:
+    found = Faults()
+    for number in range(1000):
+        name = f"n{number}"
+        items = [finding(f"{name} gpu2"), finding(f"{name} gpu3", "NVLink slow")][: 2 if number % 3 else 1]
+        found.node(node_page(node(name, "fail", gate(NVLINK, "fail", *items)), small=False))
+    assert [row["node"] for row in found.page([])["begin"]["nodes"]] == ["n1", "n2", "n4", "n5", "n7"]
+    assert len(found.worst.nodes) <= 2 * 64, "memory does not grow with the site"
+
+
+@pytest.mark.parametrize(("failed", "follows"), [(True, True), (False, False)], ids=["failed", "nothing failed"])
+def test_what_was_not_run_follows_only_from_a_failure_of_the_same_node(*, failed: bool, follows: bool) -> None:
+    """Without one it is the node's only trouble, and stays in sight."""
+    failing = gate(NVLINK, "fail" if failed else "pass", *([finding("node01 gpu2")] if failed else []))
+    other = node("node02", "fail", gate(NVLINK, "fail", finding("node02 gpu2")))
+    waiting = gate(DISKS, "not_run", finding("node01", "disks was not run"))
+    groups = page(node("node01", "fail", failing, waiting, unmeasured=("node01/gpu2",)), other)["groups"]
+    assert [group["follows"] for group in groups if group["gate"] != NVLINK] == [follows, follows]
