@@ -34,6 +34,7 @@ LONGEST_FIRST = (
     "tests/gates/test_validate.py",
     "tests/plugins/test_inventory.py",
     "tests/unit/sim/programs/test_programs_perftest.py",
+    "tests/unit/evidence/test_report_browser_racks.py",
     "tests/unit/evidence/test_report_stream.py",
     "tests/gates/test_rejudge.py",
     "tests/gates/host/test_mutations.py",
