@@ -75,8 +75,7 @@ sim-down: ## remove the simulated rack: its containers, networks and images
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup-test ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
-	@scripts/checks
+test: setup-test checks ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
 	@scripts/pytest-all test $(ARGS)
 
 .PHONY: setup-test
@@ -86,6 +85,10 @@ setup-test: python
 .PHONY: lint
 lint: setup-dev ## ruff, ansible-lint (profile production) and yamllint
 	@scripts/lint
+
+.PHONY: checks
+checks: setup-dev ## lint and types, side by side
+	@scripts/checks
 
 .PHONY: types
 types: setup-dev ## mypy, strict

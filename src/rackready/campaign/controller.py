@@ -256,9 +256,7 @@ def _engine(database: Path, say: Say) -> Iterator[None]:
     )
     DBOS(config=config)
     DBOS.launch()
-    DBOS.register_queue(
-        workflow.QUEUE, concurrency=workflow.BATCHES_AT_ONCE, polling_interval_sec=workflow.POLL_S
-    )
+    DBOS.register_queue(workflow.QUEUE, concurrency=workflow.BATCHES_AT_ONCE, polling_interval_sec=workflow.POLL_S)
     try:
         yield
     except BaseException as error:
