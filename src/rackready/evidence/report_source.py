@@ -43,7 +43,7 @@ class ReportSource:
 
     def head(self) -> Document:
         """Return the first part of a report."""
-        row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), {})
+        row = self._row()
         about = {
             "id": self.campaign,
             "kind": row.get("kind"),
@@ -60,10 +60,12 @@ class ReportSource:
             "generated": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
+    def _row(self) -> Mapping[str, Any]:
+        return next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), {})
+
     def results(self) -> Mapping[str, Mapping[str, Any]]:
         """Return node -> its last result in the campaign; none of one that has not ended."""
-        row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), None)
-        found: Mapping[str, Mapping[str, Any]] = {} if row is None else row["summary"].get("results", {})
+        found: Mapping[str, Mapping[str, Any]] = self._row().get("summary", {}).get("results", {})
         return found
 
     def tail(self) -> Document:

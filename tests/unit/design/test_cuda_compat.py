@@ -12,12 +12,11 @@ import yaml
 from rackready.design import facts
 from rackready.design.facts import desired_digest
 from rackready.design.hostvars import site_vars
-from rackready.design.site import load_site
 from rackready.drivers.role_packages import asked_for
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
+from tests.own_set import site_with
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGED = Path(loader.__file__).parent
@@ -31,26 +30,13 @@ def _apart() -> Iterator[None]:
 
 def site(tmp_path: Path, branch: int, cuda: str, gpu: dict[str, Any] | None = None, **of_set: str) -> Site:
     """Return the simulated site with an own set of this branch and CUDA version; ``gpu``: changes of its GPU."""
-    paths = EnvPaths(tmp_path, "lab")
     document = yaml.safe_load((PACKAGED / "software/hgx-r580-debian12.yml").read_text(encoding="utf-8"))
     driver = document["driver"][580]
     text = yaml.safe_dump(driver).replace("580.173.02", f"{branch}.1.02")
     toolkit = {f"cuda-toolkit-{cuda.replace('.', '-')}": f"{cuda}.2-1"}
-    document |= {"id": "own", "default_branch": branch, "cuda": cuda, "cuda_packages": toolkit, **of_set}
+    document |= {"default_branch": branch, "cuda": cuda, "cuda_packages": toolkit, **of_set}
     document["driver"] = {branch: yaml.safe_load(text) | {"end_of_life": "2099-01", "pinning": ""}}
-    write(paths.inventory / "profiles/software/own.yml", document)
-    if gpu is not None:
-        profile = yaml.safe_load((PACKAGED / "gpu/h100_sxm.yml").read_text(encoding="utf-8"))
-        write(paths.inventory / "profiles/gpu/h100_sxm.yml", profile | gpu)
-    found = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
-    found["software"] |= {"set": "own"}
-    write(paths.site_file, found)
-    return load_site("lab", site_file=paths.site_file, root=tmp_path)
-
-
-def write(path: Path, document: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return site_with(tmp_path, document, gpu)
 
 
 def compat(found: Site) -> tuple[dict[str, str], list[str], str]:

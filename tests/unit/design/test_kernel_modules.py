@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.site import load_site
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
+from tests.own_set import site_with
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGED = Path(loader.__file__).parent
@@ -27,20 +26,8 @@ def _apart() -> Iterator[None]:
 
 def site(tmp_path: Path, *, open_modules: bool, gpu: dict[str, Any]) -> Site:
     """Return the simulated site with an own set of one flavour; ``gpu``: changes of its GPU's profile."""
-    paths = EnvPaths(tmp_path, "lab")
     document = yaml.safe_load((PACKAGED / "software/hgx-r580-debian12.yml").read_text(encoding="utf-8"))
-    write(paths.inventory / "profiles/software/own.yml", document | {"id": "own", "open_modules": open_modules})
-    profile = yaml.safe_load((PACKAGED / "gpu/h100_sxm.yml").read_text(encoding="utf-8"))
-    write(paths.inventory / "profiles/gpu/h100_sxm.yml", profile | gpu)
-    found = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
-    found["software"] |= {"set": "own"}
-    write(paths.site_file, found)
-    return load_site("lab", site_file=paths.site_file, root=tmp_path)
-
-
-def write(path: Path, document: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return site_with(tmp_path, document | {"open_modules": open_modules}, gpu)
 
 
 def modules(*flavours: str) -> dict[str, Any]:

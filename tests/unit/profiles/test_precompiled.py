@@ -12,12 +12,11 @@ from pydantic import ValidationError
 
 from rackready.design.facts import desired_digest
 from rackready.design.hostvars import site_vars
-from rackready.design.site import load_site
 from rackready.drivers.role_packages import asked_for
 from rackready.model.site import Site
 from rackready.model.software import SoftwareProfile
-from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
+from tests.own_set import site_with
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGED = Path(loader.__file__).parent / "software"
@@ -114,18 +113,7 @@ def test_a_wrong_list_is_refused(changes: dict[str, Any], text: str) -> None:
 
 def site(tmp_path: Path, **changes: Any) -> Site:
     """Return the simulated site with an own set: precompiled, and with these changes of its driver."""
-    paths = EnvPaths(tmp_path, "lab")
-    own = document(**changes) | {"id": "own"}
-    write(paths.inventory / "profiles/software/own.yml", own)
-    found = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
-    found["software"] |= {"set": "own"}
-    write(paths.site_file, found)
-    return load_site("lab", site_file=paths.site_file, root=tmp_path)
-
-
-def write(path: Path, content: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return site_with(tmp_path, document(**changes))
 
 
 def test_role_and_mirror_get_modules_of_the_kernel_and_no_build_tools(tmp_path: Path) -> None:

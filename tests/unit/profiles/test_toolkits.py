@@ -12,14 +12,13 @@ from pydantic import ValidationError
 
 from rackready.design.facts import node_facts
 from rackready.design.hostvars import site_vars
-from rackready.design.site import load_site
 from rackready.drivers.role_packages import asked_for
 from rackready.gates.host.versions import wanted_packages
 from rackready.model.site import Site
 from rackready.model.software import SoftwareProfile
-from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
 from rackready_sim.packages.recipes import packages
+from tests.own_set import site_with
 
 ROOT = Path(__file__).resolve().parents[3]
 SET = "hgx-r580-ubuntu2404"
@@ -38,17 +37,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def site(tmp_path: Path, **changes: Any) -> Site:
-    paths = EnvPaths(tmp_path, "lab")
-    write(paths.inventory / "profiles/software/own.yml", document(**changes))
-    found = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
-    found["software"] |= {"set": "own"}
-    write(paths.site_file, found)
-    return load_site("lab", site_file=paths.site_file, root=tmp_path)
-
-
-def write(path: Path, content: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return site_with(tmp_path, document(**changes))
 
 
 def test_role_mirror_and_gate_get_both_toolkits(tmp_path: Path) -> None:
