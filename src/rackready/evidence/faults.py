@@ -35,6 +35,8 @@ _RANK = (Outcome.FAIL.value, Outcome.ERROR.value, *sorted(ASIDE), PENDING, Outco
 _LEVELS = ("sanity", "validation", "performance", "stress")
 """Third part of a gate's id. What a look finds is mostly the cause of what a measurement finds."""
 _COVERAGE = "coverage"
+_ON = "Correct what the phase reports, then run `rackready deploy`."
+"""Without a limit: a node alone has no partner where it must be measured again."""
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
 Key = tuple[str, str, str, str]
@@ -195,7 +197,7 @@ class Faults:
         if result is None or result["outcome"] in CONTINUES or (result["phase"] in JUDGING and not alone):
             return 0
         key = (result["outcome"], "", _not_passed(result), "")
-        self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], _on(name)), "")
+        self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], _ON), "")
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
@@ -299,15 +301,11 @@ def _of_phase(found: NodePage) -> list[NodeFault]:
     result = None if found.whole is None else found.whole["result"]
     if result is None or result["outcome"] in CONTINUES or result["phase"] in JUDGING:
         return []
-    return [NodeFault(result["outcome"], _not_passed(result), "", _on(found.name), ())]
+    return [NodeFault(result["outcome"], _not_passed(result), "", _ON, ())]
 
 
 def _not_passed(result: Mapping[str, Any]) -> str:
     return f"phase {result['phase']} did not pass"
-
-
-def _on(node: str) -> str:
-    return f"Correct what the phase reports, then run `rackready deploy --limit {node}`."
 
 
 def _again(node: str) -> str:
