@@ -33,6 +33,7 @@ SIMULATED_RACK = {
 
 TESTS = {
     "chromium": "opens reports and plans",
+    "dnf": "mirrors the packages of the RHEL family",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
     "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB "
     "to fetch, 650 MB on disk with what it "

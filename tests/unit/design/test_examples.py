@@ -72,13 +72,17 @@ def test_virtual_nodes_have_a_host_and_no_bmc() -> None:
 
 
 def test_hundred_thousand_gpus_load_in_seconds_and_little_memory() -> None:
-    """Limits: 4 s of processor time and 750 MiB for writing out, validation and checks of 12,500 nodes."""
+    """Limits: 4 s of processor time and 250 MiB for writing out, validation and checks of 12,500 nodes.
+
+    The peak is VmHWM: ru_maxrss of a process that was forked begins with the memory of the test run itself.
+    """
     script = (
-        "import resource, time; from pathlib import Path; from rackready.design.site import load_site; "
+        "import time; from pathlib import Path; from rackready.design.site import load_site; "
         "began = time.process_time();"
         f"site = load_site('x', site_file=Path({str(EXAMPLES / (LARGE + '.yml'))!r}), root=Path({str(ROOT)!r})); "
         "spent = time.process_time() - began;"
-        "print(len(site.nodes()), spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        "peak = Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0];"
+        "print(len(site.nodes()), spent, int(peak) / 1024)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -90,7 +94,7 @@ def test_hundred_thousand_gpus_load_in_seconds_and_little_memory() -> None:
     nodes, seconds, mib = (float(part) for part in done.stdout.split())
     assert nodes == 12_500
     assert seconds < 4
-    assert mib < 750
+    assert mib < 250
 
 
 def test_lookups_in_a_large_site_are_not_searches() -> None:
