@@ -18,6 +18,7 @@ LONGEST_FIRST = (
     "tests/integration/test_production.py",
     "tests/integration/test_molecule.py",
     "tests/integration/test_sim_rack.py",
+    "tests/integration/test_systems.py",
     "tests/integration/test_trouble.py",
     "tests/integration/test_fabric_switches.py",
     "tests/integration/test_provision_killed.py",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.project import Project, cannot_run, held_image, one_at_a_time
+from tests.integration.project import Project, cannot_run, held_image, standing_rack
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +22,5 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def project(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Project]:
     """A root with its simulated rack up and every node powered off."""
     del image
-    made = Project(tmp_path_factory.mktemp("rack") / "clone")
-    try:
-        with one_at_a_time():
-            code, text = made.run("sim", "up")
-        assert code == 0, text + made.progress()
+    with standing_rack(tmp_path_factory.mktemp("rack") / "clone") as made:
         yield made
-    finally:
-        made.close()

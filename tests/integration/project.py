@@ -62,25 +62,38 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def standing_rack(root: Path, env: str = "sim") -> Iterator[Project]:
+    """Start an environment's simulated rack in a root of its own, every node powered off; take it down at the end."""
+    made = Project(root, env)
+    try:
+        with one_at_a_time():
+            code, text = made.run("sim", "up")
+        assert code == 0, text + made.progress()
+        yield made
+    finally:
+        made.close()
+
+
 class Project:
     """One root: symbolic links to the code, a copy of inventories, and `.rackready` of its own (tools shared)."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, env: str = "sim") -> None:
         self.root = root
+        self.env = env
         root.mkdir(parents=True, exist_ok=True)
         for name in _SHARED:
             (root / name).symlink_to(ROOT / name)
         shutil.copytree(ROOT / "inventories", root / "inventories")
         (root / ".rackready").mkdir(mode=0o700)
         (root / ".rackready" / "tools").symlink_to(ROOT / ".rackready" / "tools")
-        self.paths = EnvPaths(root, "sim")
+        self.paths = EnvPaths(root, env)
         self._children: list[subprocess.Popen[str]] = []
 
     def environment(self) -> dict[str, str]:
         """Return the environment of commands run in this root."""
-        out = {key: value for key, value in os.environ.items() if key != "ENV"}
-        path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{out['PATH']}"
-        return out | {"RACKREADY_ROOT": str(self.root), "PATH": path, "COLUMNS": "200"}
+        path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{os.environ['PATH']}"
+        return os.environ | {"RACKREADY_ROOT": str(self.root), "ENV": self.env, "PATH": path, "COLUMNS": "200"}
 
     def change_site(self, change: dict[str, Any]) -> None:
         """Merge a change into the overlay of the site, as an edit of the operator would be."""
@@ -194,7 +207,7 @@ class Project:
 
     def address(self, name: str) -> str:
         """Return the address of a node, switch or the Slurm controller (``slurmctl``)."""
-        site = load_site("sim", root=self.root)
+        site = load_site(self.env, root=self.root)
         if name == "slurmctl":
             assert site.handover.kind == "slurm"
             return str(site.handover.controller)
@@ -204,7 +217,8 @@ class Project:
         return hosts[name]
 
     def ssh(self, name: str, command: str) -> str:
-        """Run a command as root on a node or the Slurm controller, outside rackready."""
+        """Run a command on a node as the site's user, or on the Slurm controller as root, outside rackready."""
+        user = "root" if name == "slurmctl" else load_site(self.env, root=self.root).access.user
         key = self.paths.base / "sim" / "keys" / "id_ed25519"
         options = [
             "-o",
@@ -217,7 +231,7 @@ class Project:
             "ConnectTimeout=10",
         ]
         done = subprocess.run(
-            ["ssh", "-i", str(key), *options, f"root@{self.address(name)}", command],
+            ["ssh", "-i", str(key), *options, f"{user}@{self.address(name)}", command],
             capture_output=True,
             text=True,
             timeout=60,

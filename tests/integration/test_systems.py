@@ -1,0 +1,47 @@
+"""Every operating system in one rack: its smallest whole part, installed and asked again. Tests run in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.project import Project, standing_rack
+
+pytestmark = pytest.mark.integration
+
+NODES = {"node01": "ubuntu 24.04", "node02": "ubuntu 22.04", "node03": "rocky 9.5"}
+"""The nodes and what their /etc/os-release says; test_main_job deploys Debian 12."""
+LIMIT = ("--limit", ",".join(NODES))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Project]:
+    """The rack of `inventories/sim-mixed`, its chosen nodes booted."""
+    del image
+    with standing_rack(tmp_path_factory.mktemp("mixed") / "clone", "sim-mixed") as rack:
+        code, text = rack.run("provision", *LIMIT)
+        assert code == 0, text + rack.progress()[-2000:]
+        yield rack
+
+
+def test_each_node_has_its_system_and_gets_its_packages(mixed: Project) -> None:
+    systems = {name: mixed.ssh(name, '. /etc/os-release && echo "$ID $VERSION_ID"').strip() for name in NODES}
+    assert systems == NODES
+    code, document = mixed.json("install", *LIMIT)
+    assert code == 0, mixed.progress()[-4000:]
+    assert _outcomes(document) == dict.fromkeys(NODES, "pass")
+    smi = {name: mixed.ssh(name, "nvidia-smi --query-gpu=driver_version --format=csv,noheader") for name in NODES}
+    assert {text.splitlines()[0].split(".")[0] for text in smi.values()} == {"580"}
+    assert {len(text.splitlines()) for text in smi.values()} == {8}
+
+
+def test_a_second_install_changes_nothing_on_any_of_them(mixed: Project) -> None:
+    code, document = mixed.json("install", *LIMIT)
+    assert code == 0, mixed.progress()[-4000:]
+    assert document["changed"] == []
+
+
+def _outcomes(document: dict[str, Any]) -> dict[str, str]:
+    return {node["name"]: node["outcome"] for node in document["nodes"]}
