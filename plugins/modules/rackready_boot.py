@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.boot_entries import BootEntries
 from ansible.module_utils.rackready.ondevice.boot_files import BootFiles, Sources
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.fence import FENCE_OPTIONS
+from ansible.module_utils.rackready.ondevice.packages import family
 
 DOCUMENTATION = """
 module: rackready_boot
@@ -13,9 +15,11 @@ short_description: make the boot menu and the initramfs again when they are old
 description:
   - Runs C(update-grub) when the menu is older than a file of C(menu) or lacks an option of C(options), and
     C(update-initramfs) when an initramfs is older than a file of C(initramfs); under the node's fence.
+  - On a node with dnf, gives C(options) to all boot entries with C(grubby), takes back those that it gave before and
+    that are no longer in C(options), and runs C(dracut).
 options:
   menu: {description: files that go into the boot menu, type: list, elements: path, default: []}
-  options: {description: kernel options that every menu entry must have, type: list, elements: str, default: []}
+  options: {description: kernel options that every menu entry must have; absent if not asked, type: list, elements: str}
   initramfs: {description: files that go into the initramfs, type: list, elements: path, default: []}
   pending: {description: "in a dry run: files that are about to be written", type: list, elements: path, default: []}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
@@ -27,7 +31,7 @@ author: rackready
 PATHS = {"type": "list", "elements": "path", "default": []}
 OPTIONS = {
     "menu": PATHS,
-    "options": {"type": "list", "elements": "str", "default": []},
+    "options": {"type": "list", "elements": "str"},
     "initramfs": PATHS,
     "pending": PATHS,
     **FENCE_OPTIONS,
@@ -38,8 +42,9 @@ def main() -> None:
     """Make again what is stale, and report it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     given = module.params
-    sources = Sources(tuple(given["menu"]), tuple(given["options"]), tuple(given["initramfs"]))
-    boot = BootFiles(lock_wait_s=given["lock_wait_s"])
+    options = None if given["options"] is None else tuple(given["options"])
+    sources = Sources(tuple(given["menu"]), options, tuple(given["initramfs"]))
+    boot = {"apt": BootFiles, "dnf": BootEntries}[family()](lock_wait_s=given["lock_wait_s"])
     try:
         found = boot.ensure(sources, given["token"], given["ledger"], check=module.check_mode)
     except NodeProblem as problem:

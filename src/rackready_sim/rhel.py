@@ -16,6 +16,7 @@ from rackready_sim.files import write
 from rackready_sim.host import run
 from rackready_sim.packages import rpm
 from rackready_sim.packages.deb import Deb
+from rackready_sim.programs import build
 
 PACKAGES = ("dnf", "dnf-plugins-core", "rpm")
 """Debian's packages that the image has beside those of every simulated machine."""
@@ -27,8 +28,10 @@ _BASE = {
     "coreutils": ("coreutils",),
     "dbus": ("dbus", "dbus-daemon"),
     "dnf": ("dnf",),
+    "dracut": (),
     "ethtool": ("ethtool",),
     "glibc": ("libc-bin", "libc6"),
+    "grubby": (),
     "gnupg2": ("gpg", "gpg-agent", "gpgv"),
     "iproute": ("iproute2",),
     "iputils": ("iputils-ping",),
@@ -61,8 +64,18 @@ _RELEASE_PACKAGE = {
     "Provides": f"redhat-release = {RELEASE}-1, system-release = {RELEASE}-1, system-release(releasever) = 9"
 }
 _PROVIDES = {"bash": "/bin/sh, /usr/bin/sh, /bin/bash", "python3": "/usr/bin/python3"}
-_REMOVED = ("usr/bin/apt*", "usr/bin/dpkg*", "usr/sbin/dpkg*", "usr/sbin/update-rc.d", "etc/init.d/*")
+_REMOVED = (
+    "usr/bin/apt*",
+    "usr/bin/dpkg*",
+    "usr/sbin/dpkg*",
+    "usr/sbin/update-grub",
+    "usr/sbin/update-initramfs",
+    "usr/sbin/update-rc.d",
+    "etc/init.d/*",
+)
 """Debian's programs, and its scripts of System V, that a node of the RHEL family does not have."""
+_PROGRAMS = {"usr/sbin/grubby": ("bootentries", "grubby"), "usr/bin/dracut": ("bootentries", "dracut")}
+"""Program to the module and function of the machine's library that answers in its place."""
 _FILES = {
     "etc/rpm/macros.database": "%_dbpath /var/lib/rpm\n",
     "etc/dnf/dnf.conf": (
@@ -84,6 +97,8 @@ def finish(root: Path) -> None:
     (root / "etc/debian_version").unlink(missing_ok=True)
     for name, text in _FILES.items():
         write(root / name, text)
+    for place, (module, function) in _PROGRAMS.items():
+        build.write_program(root / place, build.launcher(module, function))
     (root / "etc/yum.repos.d").mkdir(mode=0o755)
     with tempfile.TemporaryDirectory(prefix="rr-base-") as name:
         folder = Path(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
@@ -17,21 +18,23 @@ OPERATION = "install"
 """The lock of package installation: the scripts of kernel packages write the same files."""
 MENU = "boot/grub/grub.cfg"
 UPDATE_MENU = "update-grub"
-UPDATE_INITRAMFS = ("update-initramfs", "-u", "-k", "all")
+LOADERS = (UPDATE_MENU, "grubby")
+"""Programs that come with GRUB, of all systems."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Files that go into the menu (with the options that it must have) and into the initramfs: absolute paths."""
+    """Files that go into the menu and into the initramfs: absolute paths."""
 
     menu: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] | None = None
+    """Kernel options that the menu must have; None if the caller is about the initramfs only."""
     initramfs: tuple[str, ...] = ()
 
 
 @dataclass
 class BootFiles:
-    """Boot menu and initramfs of one node. ``root`` is the start of its file system (tests)."""
+    """Boot menu and initramfs of one node that has apt. ``root`` is the start of its file system (tests)."""
 
     run: Run = run
     root: Path = Path("/")
@@ -39,20 +42,38 @@ class BootFiles:
     lock_wait_s: float = 600.0
     notes: list[str] = field(default_factory=list)
 
+    menu: ClassVar[str] = MENU
+    """Place of the menu, below the root: differences of the menu begin with it."""
+    update_initramfs: ClassVar[tuple[str, ...]] = ("update-initramfs", "-u", "-k", "all")
+    look: ClassVar[str] = "Run `update-grub` and `update-initramfs -u -k all` on the node and read their output."
+
     def stale(self, sources: Sources) -> list[str]:
         """Return what must be made again, as its path with the reason."""
-        found = []
+        found = [f"/{self.menu}: {why}" for why in self.stale_menu(sources)]
+        older = [(image.relative_to(self.root), self._older(image, sources.initramfs)) for image in self.images()]
+        return found + [f"/{image}: older than {', '.join(names)}" for image, names in older if names]
+
+    def stale_menu(self, sources: Sources) -> list[str]:
+        """Return why the menu must be made again."""
         menu = self.root / MENU
         if not menu.exists():
-            found += [f"/{MENU}: absent"] if sources.options else []
-        elif missing := self._missing(sources.options):
-            found.append(f"/{MENU}: without {' '.join(missing)}")
-        elif self._older(menu, sources.menu):
-            found.append(f"/{MENU}: older than {', '.join(self._older(menu, sources.menu))}")
-        for image in self._images():
-            if older := self._older(image, sources.initramfs):
-                found.append(f"/{image.relative_to(self.root)}: older than {', '.join(older)}")
-        return found
+            return ["absent"] if sources.options else []
+        if missing := self._missing(sources.options or ()):
+            return [f"without {' '.join(missing)}"]
+        older = self._older(menu, sources.menu)
+        return [f"older than {', '.join(older)}"] if older else []
+
+    def make_menu(self, sources: Sources) -> None:
+        """Make the menu again. Raises NodeProblem."""
+        self.do([UPDATE_MENU], sources)
+
+    def images(self) -> list[Path]:
+        """Return the initramfs of every kernel, without update-initramfs's copies of older ones."""
+        return sorted(
+            path
+            for path in (self.root / "boot").glob("initrd.img-*")
+            if path.suffix not in {".bak", ".dpkg-bak", ".new"}
+        )
 
     def ensure(self, sources: Sources, token: int, ledger: str, *, check: bool = False) -> list[str]:
         """Make again what is stale, and return it. Raises NodeProblem when a program fails, or changes nothing."""
@@ -62,28 +83,28 @@ class BootFiles:
         with fence(OPERATION, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             try:
                 found = self.stale(sources)
-                if any(line.startswith(f"/{MENU}:") for line in found):
-                    self._do([UPDATE_MENU], sources)
-                if any(not line.startswith(f"/{MENU}:") for line in found):
-                    self._do(list(UPDATE_INITRAMFS), sources)
+                if any(line.startswith(f"/{self.menu}:") for line in found):
+                    self.make_menu(sources)
+                if any(not line.startswith(f"/{self.menu}:") for line in found):
+                    self.do(list(self.update_initramfs), sources)
             finally:
                 self.notes += notes
         if left := self.stale(sources):
-            step = "Run `update-grub` and `update-initramfs -u -k all` on the node and read their output."
-            raise NodeProblem("boot menu and initramfs newer than their settings", "; ".join(left), step)
+            raise NodeProblem("boot menu and initramfs newer than their settings", "; ".join(left), self.look)
         return found
 
-    def _do(self, argv: list[str], sources: Sources) -> None:
+    def do(self, argv: list[str], sources: Sources) -> str:
+        """Run a program of the boot loader or the initramfs, and return its output. Raises NodeProblem."""
         done = self.run(argv)
         if done.returncode == 0:
-            return
+            return done.out
         said = (done.out.strip().splitlines() or ["no output"])[-1]
-        if argv == [UPDATE_MENU] and done.returncode == 127:  # noqa: PLR2004 - the shell's "not found"
+        if argv[0] in LOADERS and done.returncode == 127:  # noqa: PLR2004 - the shell's "not found"
             step = (
-                f"Give {' '.join(sources.options)} to the node's own boot loader, "
+                f"Give {' '.join(sources.options or ())} to the node's own boot loader, "
                 "and set base_kernel_options: [] for the node; then run again."
             )
-            raise NodeProblem("GRUB as the node's boot loader (program update-grub)", said, step)
+            raise NodeProblem(f"GRUB as the node's boot loader (program {argv[0]})", said, step)
         raise NodeProblem(f"`{' '.join(argv)}` succeeds", f"exit {done.returncode}: {said}", "Run it on the node.")
 
     def _missing(self, options: tuple[str, ...]) -> list[str]:
@@ -94,14 +115,6 @@ class BootFiles:
         text = (self.root / MENU).read_text(encoding="utf-8", errors="replace")
         lines = [set(line.split()) for line in re.findall(r"^\s*linux(?:efi)?\s+(\S*/vmlinuz-.*)$", text, re.MULTILINE)]
         return [option for option in options if not lines or any(option not in words for words in lines)]
-
-    def _images(self) -> list[Path]:
-        """Return the initramfs of every kernel, without update-initramfs's copies of older ones."""
-        return sorted(
-            path
-            for path in (self.root / "boot").glob("initrd.img-*")
-            if path.suffix not in {".bak", ".dpkg-bak", ".new"}
-        )
 
     def _older(self, made: Path, names: tuple[str, ...]) -> list[str]:
         when = made.stat().st_mtime_ns

@@ -22,8 +22,10 @@ from .rpm_version import is_lower, parts
 
 REPOSITORY = "rackready*"
 """Ids of rackready's own repositories, as a glob of dnf."""
-_QUERY = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
-_OFFERED = "%{name}\\t%{epoch}:%{version}-%{release}"
+QUERY = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
+"""Form of rpm's answers that ``Dnf.rows`` reads."""
+OFFERED = "%{name}\\t%{epoch}:%{version}-%{release}"
+"""The same form in dnf's own words, for `dnf repoquery`."""
 _LOCK_CONFIG = "etc/dnf/plugins/versionlock.conf"
 _LOCK_LIST = "etc/dnf/plugins/versionlock.list"
 _RECORD_LOCKS = ("var/lib/rpm/.rpm.lock", "usr/lib/sysimage/rpm/.rpm.lock")
@@ -65,24 +67,25 @@ class Dnf(Manager):
         A name may also be a full one, such as kernel-devel-5.14.0-570.el9.x86_64, or what a package provides.
         """
         out: dict[str, list[str]] = {}
-        for name, version in self._rows(["rpm", "-q", "--qf", _QUERY, *names]) if names else []:
+        for name, version in self.rows(["rpm", "-q", "--qf", QUERY, *names]) if names else []:
             if name in names:
                 out.setdefault(name, []).append(version)
         for name in names:
             if name not in out:
-                argv = ["rpm", "-q", "--qf", _QUERY, name]  # a full name is no name that a package provides
-                found = self._rows(argv) or self._rows(["rpm", "-q", "--whatprovides", "--qf", _QUERY, name])
+                argv = ["rpm", "-q", "--qf", QUERY, name]  # a full name is no name that a package provides
+                found = self.rows(argv) or self.rows(["rpm", "-q", "--whatprovides", "--qf", QUERY, name])
                 if found:
                     out[name] = [version for _, version in found]
         return out
 
-    def _rows(self, argv: list[str]) -> list[tuple[str, str]]:
+    def rows(self, argv: list[str]) -> list[tuple[str, str]]:
+        """Return name and version of each line that a query prints; lines of other forms are messages."""
         rows = [line.split("\t") for line in self.run(argv).out.splitlines() if line.count("\t") == 1]
         return [(name, version.removeprefix("0:")) for name, version in rows]
 
     def _alone(self, patterns: Iterable[str]) -> list[tuple[str, str]]:
         """Return matching packages with their versions, without kernels and keys, of which a node has several."""
-        rows = self._rows(["rpm", "-qa", "--qf", _QUERY, *patterns])
+        rows = self.rows(["rpm", "-qa", "--qf", QUERY, *patterns])
         return [row for row in rows if not _is_many(row[0]) and row[0] != "gpg-pubkey"]
 
     def stream(self, module: str) -> str:
@@ -225,7 +228,7 @@ class Dnf(Manager):
             lock
             for name in sorted(versions.keys() - self.own_holds())
             for lock in locks
-            if versions[name] and _lock_name(lock) == name and not _is_locked(name, versions[name], [lock])
+            if versions[name] and lock_name(lock) == name and not _is_locked(name, versions[name], [lock])
         ]
         if foreign:
             words = " ".join(f"'{lock}'" for lock in foreign)
@@ -243,7 +246,7 @@ class Dnf(Manager):
 
     def _unlock(self, names: list[str]) -> None:
         """Remove rackready's locks of packages that are about to change."""
-        stale = [lock for lock in self.locks() if _lock_name(lock) in set(names) & self.own_holds()]
+        stale = [lock for lock in self.locks() if lock_name(lock) in set(names) & self.own_holds()]
         if stale:
             self._do([*_versionlock("delete"), *stale])
 
@@ -252,7 +255,7 @@ class Dnf(Manager):
         self.remember_holds(names)
         seen, locks = self.installed(names), self.locks()
         wanted = [_lock_of(name, version) for name, there in seen.items() for version in there]
-        stale = [lock for lock in locks if _lock_name(lock) in seen and lock not in wanted]
+        stale = [lock for lock in locks if lock_name(lock) in seen and lock not in wanted]
         if stale:
             self._do([*_versionlock("delete"), *stale])
         missing = [lock for lock in wanted if lock not in locks]
@@ -266,7 +269,7 @@ class Dnf(Manager):
 
     def _known(self, names: list[str], versions: dict[str, str]) -> bool:
         """Return whether the metadata on the node has every wanted version."""
-        rows = self._rows(["dnf", "-q", "-C", "repoquery", "--qf", _OFFERED, *names])
+        rows = self.rows(["dnf", "-q", "-C", "repoquery", "--qf", OFFERED, *names])
         return all(
             any(row[0] == name and (not versions[name] or _same(row[1], versions[name])) for row in rows)
             for name in names
@@ -317,7 +320,7 @@ def _lock_of(name: str, version: str) -> str:
     return f"{name}-{epoch}:{upstream}-{release}.*"
 
 
-def _lock_name(lock: str) -> str:
+def lock_name(lock: str) -> str:
     """Return the name of the package that an entry locks: name-[epoch:]version-release.arch, or the name alone."""
     return lock.rsplit("-", 2)[0]
 

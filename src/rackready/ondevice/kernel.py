@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER
@@ -54,11 +55,14 @@ class _Installed:
 
 @dataclass
 class Kernel:
-    """The kernel of one node. ``root`` is the start of its file system (tests)."""
+    """The kernel of one node that has apt. ``root`` is the start of its file system (tests)."""
 
     run: Run = run
     root: Path = Path("/")
     folder: Path = FOLDER
+
+    images: ClassVar[str] = "initrd.img-*"
+    """Names of the initial RAM file systems in /boot."""
 
     def release(self) -> str:
         """Return the release of the running kernel."""
@@ -77,7 +81,7 @@ class Kernel:
             raise NodeProblem(
                 f"the free space of {boot}", done.out.strip() or "no answer", f"Check `df {boot}` on the node."
             )
-        largest = max((path.stat().st_size for path in boot.glob("initrd.img-*")), default=0)
+        largest = max((path.stat().st_size for path in boot.glob(self.images)), default=0)
         return Room(int(words[-1]) // _MB, 2 * largest // _MB + _ROOM_MB)
 
     def policy(self) -> Policy:

@@ -102,6 +102,9 @@ def declared_cards(root: str) -> list[tuple[str, str, int]]:
 def newer_kernel(root: str) -> list[dict[str, str]]:
     """Return the newest held kernel of the running one's flavour, if it is newer than that and in /boot."""
     running = os.uname().release
+    entry = run(["grubby", "--default-kernel"]).strip()
+    if entry:
+        return newer_entry(root, running, entry)
     form = "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
     rows = [line.split("\t") for line in run(["dpkg-query", "-W", "-f", form, "linux-image-*"]).splitlines()]
     images = {row[0]: (row[1], row[2]) for row in rows if len(row) == _ROW}
@@ -114,8 +117,25 @@ def newer_kernel(root: str) -> list[dict[str, str]]:
         held = state.startswith("hi") and bootable and flavour(release) == flavour(running)
         if held and newer(other, version):
             newest, version = release, other
-    if newest == running:
+    return waiting(newest, running) if newest != running else []
+
+
+def newer_entry(root: str, running: str, entry: str) -> list[dict[str, str]]:
+    """Return the kernel of the default boot entry (grubby 8.40), if it is newer, of the same flavour, and locked.
+
+    A release is version-release.architecture, with the flavour behind a plus sign (5.14.0-503.el9.aarch64+64k).
+    """
+    release = entry.rpartition("/vmlinuz-")[2]
+    locked = f"-core-0:{release.rpartition('.')[0]}.*" in read(f"{root}/etc/dnf/plugins/versionlock.list")
+    bootable = os.path.exists(f"{root}{entry}")  # noqa: PTH110 - a script of few imports
+    if not (locked and bootable) or release.partition("+")[2] != running.partition("+")[2]:
         return []
+    order = run(["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{release}", "{running}"))}}'])
+    return waiting(release, running) if order.strip() == "1" else []
+
+
+def waiting(newest: str, running: str) -> list[dict[str, str]]:
+    """Return the reason of a kernel that waits for a boot."""
     return [reason("newer-kernel", f"kernel {newest}, the newest that is installed and held", f"kernel {running}")]
 
 

@@ -37,6 +37,27 @@ def image_packages(system: str) -> list[Deb]:
     return [image, _follows("image", system, "Linux for 64-bit PCs (meta-package)")]
 
 
+def image_packages_rhel() -> list[Deb]:
+    """Return what an installer of RHEL 9 puts on the disk, as kernel.spec names it."""
+    release, version = kernel.release(), _version()
+    modules = f"/usr/lib/modules/{release}"
+    core = {f"{modules}/vmlinuz": f"the kernel of this machine, {release}\n", f"{modules}/modules.dep": ""}
+    same = f"(= {version})"
+    return [
+        Deb("kernel-core", version, "The Linux kernel", {"Depends": f"kernel-modules-core {same}"}, core),
+        Deb("kernel-modules-core", version, "Core kernel modules", {"Depends": f"kernel-core {same}"}),
+        Deb("kernel-modules", version, "Kernel modules", {"Depends": f"kernel-modules-core {same}"}),
+        Deb("kernel", version, "The Linux kernel", {"Depends": f"kernel-core {same}, kernel-modules {same}"}),
+    ]
+
+
+def header_metapackage_rhel() -> Deb:
+    """Return the metapackage that keeps kernel-devel and kernel-core at one version."""
+    version = _version()
+    fields = {"Depends": f"kernel-devel (= {version}), kernel-core (= {version})"}
+    return Deb("kernel-devel-matched", version, "Meta package to install matching core and devel packages", fields)
+
+
 def header_metapackage(system: str) -> Deb:
     """Return the metapackage of the headers that follows the kernel."""
     return _follows("headers", system, "Header files for Linux (meta-package)")

@@ -31,7 +31,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     rhel = is_rhel(software)
     versions = sorted({*(item.version for item in software.driver.values()), *NEWER})
     found: list[Deb] = kernel.build_packages_rhel() if rhel else kernel.build_packages()
-    found += [] if rhel else [kernel_image.header_metapackage(software.os)]
+    found.append(kernel_image.header_metapackage_rhel() if rhel else kernel_image.header_metapackage(software.os))
     for version in versions:
         found += driver_packages(version, driver_suffix)
         found += fabric.fabric_packages(version, fabric_suffix)

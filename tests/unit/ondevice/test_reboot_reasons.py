@@ -39,7 +39,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, *, images: str = "", modules: str = "") -> None:
-    answers = {"lsmod": f"Module  Size  Used by\n{modules}", "dpkg-query": images}
+    answers = {"lsmod": f"Module  Size  Used by\n{modules}", "dpkg-query": images, "grubby": ""}
     monkeypatch.setattr(script, "run", lambda argv: answers[argv[0]])
 
 
@@ -137,3 +137,38 @@ def test_a_torn_declaration_is_passed_over(node: Path, capsys: pytest.CaptureFix
 def test_a_node_without_dpkg_has_no_newer_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert script.newer_kernel(str(tmp_path)) == []
+
+
+EL9, NEWER = "5.14.0-503.11.1.el9_5.x86_64", "5.14.0-503.14.1.el9_5.x86_64"
+LOCK = "kernel-core-0:5.14.0-503.14.1.el9_5.*\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "lock", "order", "found"),
+    [
+        (NEWER, LOCK, "1", 1),
+        (NEWER, "", "1", 0),
+        (NEWER, LOCK, "-1", 0),
+        (EL9, LOCK, "0", 0),
+        (f"{NEWER}+debug", LOCK, "1", 0),
+    ],
+    ids=["newer", "not locked", "older", "the one that runs", "another flavour"],
+)
+def test_the_default_boot_entry_of_rhel_counts_when_its_kernel_is_newer_and_locked(
+    node: Path, monkeypatch: pytest.MonkeyPatch, entry: str, lock: str, order: str, found: int
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(argv: list[str]) -> str:
+        asked.append(argv)
+        return {"grubby": f"/boot/vmlinuz-{entry}\n", "rpm": f"{order}\n"}.get(argv[0], "")
+
+    monkeypatch.setattr(script, "run", run)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=EL9))
+    (node / "etc/dnf/plugins").mkdir(parents=True)
+    (node / "etc/dnf/plugins/versionlock.list").write_text(lock)
+    (node / f"boot/vmlinuz-{entry}").write_text("")
+    expected = script.reason("newer-kernel", f"kernel {NEWER}, the newest that is installed and held", f"kernel {EL9}")
+    assert script.newer_kernel(str(node)) == [expected] * found
+    if found:
+        assert ["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{NEWER}", "{EL9}"))}}'] in asked

@@ -19,7 +19,7 @@ from tests.unit.profiles.test_software_sets import site_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SETS = loader.known("software")
-BASE = {"libc6", "python3", "ocl-icd", "opencl-filesystem"}
+BASE = {"libc6", "python3", "ocl-icd", "opencl-filesystem", "kernel-core"}
 """What the image has."""
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from . import paths
 
@@ -113,7 +114,7 @@ def _generate(release: str) -> int:
     sys.stdout.write(f"update-initramfs: Generating /boot/initrd.img-{release}\n")
     new = image.with_name(f"{image.name}.new")
     try:
-        new.write_bytes(gzip.compress(_archive(), mtime=0))
+        new.write_bytes(gzip.compress(archive(), mtime=0))
         new.replace(image)
     except OSError as error:
         new.unlink(missing_ok=True)
@@ -123,10 +124,11 @@ def _generate(release: str) -> int:
     return 0
 
 
-def _archive() -> bytes:
-    """Return modprobe's configuration as a cpio archive of format newc (cpio(5))."""
+def archive(modules: Iterable[str] = ()) -> bytes:
+    """Return modprobe's configuration and kernel modules, by path, as a cpio archive of format newc (cpio(5))."""
     files = [path for folder in _CONFIGURATION for path in sorted(paths.at(f"/{folder}").glob("*.conf"))]
     members = [(str(path.relative_to(paths.ROOT)), path.read_bytes()) for path in files]
+    members += [(name, b"") for name in modules]
     return b"".join(_member(number, name, data) for number, (name, data) in enumerate([*members, ("TRAILER!!!", b"")]))
 
 
@@ -140,10 +142,19 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 4)
 
 
-def in_initramfs(line: str) -> bool:
-    """Return whether the initramfs of the running kernel has a line of modprobe's configuration.
+def early(name: str) -> bool:
+    """Return whether the initramfs of the running kernel loads a module for its devices.
 
-    A machine without an initramfs loads no module before its own file system is there.
+    A machine without an initramfs loads no module before its own file system is there. initramfs-tools
+    (MODULES=most) copies drivers of graphics cards; of dracut's images the list of members decides.
     """
-    image = paths.at(f"/boot/initrd.img-{os.uname().release}")
-    return not image.exists() or f"\n{line}\n".encode() in gzip.decompress(image.read_bytes())
+    content = _initramfs()
+    if content is None or f"\nblacklist {name}\n".encode() in content:
+        return False
+    return not paths.is_rhel() or f"/{name}.ko".encode() in content
+
+
+def _initramfs() -> bytes | None:
+    name = "initramfs-{}.img" if paths.is_rhel() else "initrd.img-{}"
+    image = paths.at(f"/boot/{name.format(os.uname().release)}")
+    return gzip.decompress(image.read_bytes()) if image.exists() else None

@@ -64,7 +64,7 @@ def coldplug() -> None:
     """Load the modules that the kernel loads for its devices, and report the devices' errors."""
     for name in kmod.inbox():
         kmod.load(name)
-    if store.hardware().get("nouveau") and not (denied("nouveau") and bootdisk.in_initramfs("blacklist nouveau")):
+    if store.hardware().get("nouveau") and (not denied("nouveau") or bootdisk.early("nouveau")):
         kmod.load("nouveau")
     if kmod.module_version("nvidia") and not denied("nvidia"):
         kmod.load("nvidia")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import bootdisk, kmsg, machine, paths, rdmatree
+from .. import bootdisk, bootentries, kmsg, machine, paths, rdmatree
 
 _CPU = "/sys/devices/system/cpu"
 _DMI = "/sys/class/dmi/id"
@@ -62,7 +62,8 @@ def write(state: dict[str, Any]) -> None:
     for size, count in host["hugepages"].items():
         _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
     if not paths.at("/run/hw/cmdline").exists():  # the boot loader hands it over once; a changed menu waits for a boot
-        _put("/run/hw/cmdline", bootdisk.command_line() or host["cmdline"])
+        loader = bootentries if paths.is_rhel() else bootdisk
+        _put("/run/hw/cmdline", loader.command_line() or host["cmdline"])
     if not paths.at(
         "/run/hw/numa_balancing"
     ).exists():  # the kernel's default where there are several NUMA nodes; then it is software's to set

@@ -1,0 +1,95 @@
+"""Boot entries and the initramfs of the RHEL family: what the next boot uses, changed by grubby and dracut.
+
+GRUB reads one file per kernel below /boot/loader/entries (BootLoaderSpec). Forms and effects: grubby 8.40-63 of EL 9
+(program grubby-bls: --info, --update-kernel, update_args) and dracut 057 (--regenerate-all).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from .boot_files import BootFiles, Sources
+from .command import NodeProblem
+from .whole_file import replace_file
+
+_OWN = "kernel-options"
+"""Record of the options that rackready gave to the entries: only those are taken back."""
+_ARGS = re.compile(r'^args="(.*)"$', re.MULTILINE)
+_NOT_FOUND = 127
+
+
+@dataclass
+class BootEntries(BootFiles):
+    """Boot entries and initramfs of one node that has grubby and dracut."""
+
+    menu: ClassVar[str] = "boot/loader/entries"
+    update_initramfs: ClassVar[tuple[str, ...]] = ("dracut", "--force", "--regenerate-all")
+    look: ClassVar[str] = (
+        "Run `grubby --info=ALL` and `dracut --force --regenerate-all` on the node and read their output."
+    )
+
+    def stale_menu(self, sources: Sources) -> list[str]:
+        """Return which options entries lack, and which they still have though they were taken back."""
+        if sources.options is None:
+            return []
+        entries = self._entries()
+        if not entries:
+            return ["no entry of a kernel"] if sources.options else []
+        missing = [option for option in sources.options if any(option not in words for words in entries)]
+        back = [option for option in self._taken_back(sources) if any(option in words for words in entries)]
+        found = [f"without {' '.join(missing)}"] if missing else []
+        return found + ([f"with {' '.join(back)}, which was taken back"] if back else [])
+
+    def make_menu(self, sources: Sources) -> None:
+        """Give all entries the options, in their order and in one call, and take back those that are not wanted.
+
+        ``--args`` first removes every word with the name of an option that it adds: with one call per option, the
+        second hugepagesz= would remove the first. With ALL, grubby also writes /etc/kernel/cmdline and
+        GRUB_CMDLINE_LINUX, from which the entry of the next kernel is made.
+        """
+        entries, back, wanted = self._entries(), self._taken_back(sources), sources.options or ()
+        had = [option for option in wanted if entries and all(option in words for words in entries)]
+        argv = ["grubby", "--update-kernel=ALL"]
+        argv += [f"--remove-args={' '.join(back)}"] if back else []
+        argv += [f"--args={' '.join(wanted)}"] if len(had) < len(wanted) else []
+        # Recorded before the change: an interrupted run must know what it gave.
+        ours = self._own() - set(back) | (set(wanted) - set(had))
+        self._record(ours | set(back))
+        self.do(argv, sources)
+        self._record(ours)
+
+    def images(self) -> list[Path]:
+        """Return the initramfs of each kernel that dracut makes again: those whose modules are there.
+
+        Rescue and kdump images have no such folder.
+        """
+        found = []
+        for path in sorted((self.root / "boot").glob("initramfs-*.img")):
+            release = path.name[len("initramfs-") : -len(".img")]
+            if (self.root / "lib/modules" / release / "modules.dep").exists():
+                found.append(path)
+        return found
+
+    def _entries(self) -> list[list[str]]:
+        """Return the words of each entry's command line; none on a node without grubby."""
+        done = self.run(["grubby", "--info=ALL"])
+        if done.returncode not in {0, _NOT_FOUND}:
+            said = (done.out.strip().splitlines() or ["no output"])[-1]
+            raise NodeProblem("`grubby --info=ALL` succeeds", f"exit {done.returncode}: {said}", "Run it on the node.")
+        return [line.split() for line in _ARGS.findall(done.out)] if done.returncode == 0 else []
+
+    def _taken_back(self, sources: Sources) -> list[str]:
+        return sorted(self._own() - set(sources.options or ()))
+
+    def _own(self) -> set[str]:
+        try:
+            return set((self.folder / _OWN).read_text(encoding="utf-8").split())
+        except FileNotFoundError:
+            return set()
+
+    def _record(self, options: set[str]) -> None:
+        if options != self._own():
+            replace_file(self.folder / _OWN, "".join(f"{option}\n" for option in sorted(options)))
