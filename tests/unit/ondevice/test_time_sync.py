@@ -1,0 +1,184 @@
+"""Time service: the site's servers in the system's settings and out again, and a clock that must follow one of them.
+
+Settings: chrony.conf of Debian 12 (chrony 4.3) and RHEL 9 (chrony 4.5), cut to the lines that matter. Answers:
+`chronyc tracking` of chrony 4.3 (doc/chronyc.adoc), and without a daemon (client.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice.command import Done, NodeProblem
+from rackready.ondevice.time_sync import DROP_IN, TIMESYNCD, TimeSync, chrony_text
+
+DEBIAN = """# Include configuration files found in /etc/chrony/conf.d.
+confdir /etc/chrony/conf.d
+
+# Use Debian vendor zone.
+pool 2.debian.pool.ntp.org iburst
+
+# Use time sources from DHCP.
+sourcedir /run/chrony-dhcp
+makestep 1 3
+"""
+RHEL = """# Please consider joining the pool (https://www.pool.ntp.org/join.html).
+pool 2.rhel.pool.ntp.org iburst
+sourcedir /run/chrony-dhcp
+driftfile /var/lib/chrony/drift
+"""
+TRACKING = """Reference ID    : CB00710F (203.0.113.15)
+Stratum         : 3
+Ref time (UTC)  : Fri Jan 27 09:49:17 2017
+System time     : 0.000006523 seconds slow of NTP time
+Root delay      : 0.041 seconds
+Leap status     : {}
+"""
+SERVERS = ["ntp1.example", "192.0.2.5"]
+OURS = (
+    "# Begin of rackready (role base): base_ntp_servers\n"
+    "server ntp1.example iburst\nserver 192.0.2.5 iburst\n# End of rackready\n"
+)
+
+
+class Node:
+    """A node with systemd; ``leaps``: what the daemon says, one answer after the other, then the last one again."""
+
+    def __init__(self, root: Path, name: str = "etc/chrony/chrony.conf", settings: str = DEBIAN) -> None:
+        self.root, self.ran = root, [""]
+        self.on, self.leaps = True, ["Normal"]
+        self.fails: dict[str, Done] = {}
+        self.file = root / name
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text(settings)
+        self.ran.clear()
+
+    def __call__(self, argv: Sequence[str]) -> Done:
+        line = " ".join(argv)
+        if argv[0] == "chronyc":
+            leap = self.leaps.pop(0) if self.leaps[1:] else self.leaps[0]
+            return Done(0, TRACKING.format(leap)) if leap else Done(1, "506 Cannot talk to daemon\n")
+        if argv[0] == "timedatectl":
+            return Done(0, f"{self.leaps[0]}\n")
+        if argv[1].startswith("is-"):
+            return Done(0 if self.on else 3, "")
+        self.ran.append(line)
+        self.on = True
+        return self.fails.get(line, Done(0, ""))
+
+    def time(self) -> TimeSync:
+        return TimeSync(self, self.root, wait_s=3.0, sleep=lambda _: None)
+
+
+@pytest.mark.parametrize("settings", [DEBIAN, RHEL])
+def test_the_sites_servers_replace_the_systems_and_leave_everything_else(settings: str) -> None:
+    after = chrony_text(settings, SERVERS)
+    assert after == settings.replace("\npool ", "\n#rackready: pool ") + OURS
+    assert chrony_text(after, SERVERS) == after
+    assert chrony_text(after, ["192.0.2.6"]).endswith("server 192.0.2.6 iburst\n# End of rackready\n")
+    assert chrony_text(after, []) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "unit"),
+    [("etc/chrony/chrony.conf", DEBIAN, "chrony.service"), ("etc/chrony.conf", RHEL, "chronyd.service")],
+)
+def test_the_service_restarts_once_and_a_dry_run_changes_nothing(
+    tmp_path: Path, name: str, settings: str, unit: str
+) -> None:
+    node = Node(tmp_path, name, settings)
+    dry = node.time()
+    assert [item.name for item in dry.ensure(SERVERS, check=True)] == [f"/{name}"]
+    assert dry.diff == [
+        {"before_header": f"/{name}", "after_header": f"/{name}", "before": settings}
+        | {"after": chrony_text(settings, SERVERS)}
+    ]
+    assert (node.file.read_text(), node.ran) == (settings, [])
+    assert [item.name for item in node.time().ensure(SERVERS)] == [f"/{name}"]
+    assert node.time().ensure(SERVERS) == []
+    assert node.ran == [f"systemctl enable {unit}", f"systemctl restart {unit}"]
+    assert [item.name for item in node.time().ensure([])] == [f"/{name}"]
+    assert node.file.read_text() == settings
+
+
+def test_a_service_that_does_not_run_is_started_and_not_restarted(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.on = False
+    found = node.time().ensure([])
+    assert [str(item) for item in found] == [
+        "chrony.service disabled, wanted enabled",
+        "chrony.service inactive, wanted active",
+    ]
+    assert node.ran == ["systemctl enable chrony.service", "systemctl start chrony.service"]
+
+
+def test_first_answers_are_waited_for(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.leaps = ["", "Not synchronised", "Normal"]
+    assert len(node.time().ensure(SERVERS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("leap", "said"), [("Not synchronised", "Not synchronised"), ("", "506 Cannot talk to daemon")]
+)
+def test_servers_that_the_clock_does_not_follow_are_refused(tmp_path: Path, leap: str, said: str) -> None:
+    node = Node(tmp_path)
+    node.leaps = [leap]
+    with pytest.raises(NodeProblem) as caught:
+        node.time().ensure(SERVERS)
+    assert str(caught.value) == (
+        f"Expected: a clock that follows one of ntp1.example, 192.0.2.5 within 3 s Actual: chronyc tracking: {said}. "
+        "Check on the node that they answer (`chronyc -n sources`, `timedatectl timesync-status`) "
+        "and that UDP port 123 is open."
+    )
+
+
+def test_without_servers_of_the_site_such_a_clock_is_a_note(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.leaps = ["Not synchronised"]
+    service = node.time()
+    assert service.ensure([]) == []
+    assert service.notes == [
+        "the clock follows no time server: chronyc tracking: Not synchronised; base_ntp_servers declares the site's"
+    ]
+
+
+def test_a_service_that_does_not_start_is_refused(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.fails["systemctl restart chrony.service"] = Done(1, "Job for chrony.service failed.\n")
+    with pytest.raises(NodeProblem) as caught:
+        node.time().ensure(SERVERS)
+    assert str(caught.value) == (
+        "Expected: `systemctl restart chrony.service` succeeds Actual: exit 1: Job for chrony.service failed. "
+        "Run `systemctl status chrony.service` on the node: it shows why."
+    )
+
+
+def test_timesyncd_gets_a_drop_in_where_chrony_is_not_installed(tmp_path: Path) -> None:
+    node = Node(tmp_path, TIMESYNCD, "")
+    node.leaps = ["yes"]
+    assert [item.name for item in node.time().ensure(SERVERS)] == [DROP_IN]
+    assert (tmp_path / DROP_IN[1:]).read_text().endswith("[Time]\nNTP=ntp1.example 192.0.2.5\n")
+    assert node.ran[-1] == "systemctl restart systemd-timesyncd.service"
+    assert [str(item.expected) for item in node.time().ensure([])] == ["absent"]
+    assert not (tmp_path / DROP_IN[1:]).exists()
+    assert node.time().ensure([]) == []
+    node.leaps = ["no"]
+    with pytest.raises(NodeProblem, match="Actual: timedatectl: NTPSynchronized=no"):
+        node.time().ensure(SERVERS)
+
+
+def test_a_node_without_a_time_service(tmp_path: Path) -> None:
+    node = Node(tmp_path, "etc/ntp.conf")
+    for servers, check in (([], False), (SERVERS, True)):
+        service = node.time()
+        assert service.ensure(servers, check=check) == []
+        assert service.notes == ["no time service on the node: neither chrony nor systemd-timesyncd"]
+    with pytest.raises(NodeProblem) as caught:
+        node.time().ensure(SERVERS)
+    assert str(caught.value) == (
+        "Expected: chrony or systemd-timesyncd, which follows base_ntp_servers Actual: none of both. "
+        "Keep chrony in base_packages, then run again."
+    )
