@@ -88,6 +88,9 @@ _FILES = {
 """Debian's rpm keeps its database in the user's home; the RHEL family's is in /var/lib/rpm. The plugin local is a
 package of its own there, which no default installation has."""
 
+_FOLDERS = ("etc/yum.repos.d", "etc/dracut.conf.d")
+"""Folders that packages of Rocky Linux 9 own: rocky-repos, and dracut (dracut.spec, %dir)."""
+
 
 def finish(root: Path) -> None:
     """Turn a Debian root file system into one of the RHEL family. Raises SimError with the message of rpm."""
@@ -99,12 +102,13 @@ def finish(root: Path) -> None:
         write(root / name, text)
     for place, (module, function) in _PROGRAMS.items():
         build.write_program(root / place, build.launcher(module, function))
-    (root / "etc/yum.repos.d").mkdir(mode=0o755)
+    for folder in _FOLDERS:
+        (root / folder).mkdir(mode=0o755)
     with tempfile.TemporaryDirectory(prefix="rr-base-") as name:
-        folder = Path(name)
-        rpm.write(_base_packages(root), folder)
+        made = Path(name)
+        rpm.write(_base_packages(root), made)
         options = ("--root", str(root), "--dbpath", "/var/lib/rpm", "--install", "--nosignature", "--justdb")
-        run(["rpm", *options, *map(str, sorted(folder.glob("*.rpm")))], timeout_s=120.0, shown="rpm --install")
+        run(["rpm", *options, *map(str, sorted(made.glob("*.rpm")))], timeout_s=120.0, shown="rpm --install")
 
 
 def _base_packages(root: Path) -> list[Deb]:
