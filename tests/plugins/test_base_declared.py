@@ -43,3 +43,52 @@ def test_a_time_server_with_options_is_refused() -> None:
         'Expected: base_ntp_servers with names or addresses of time servers Actual: "ntp2.example iburst", "". '
         "Correct base_ntp_servers in the group_vars of the environment: one name or address per item, without options."
     )
+
+
+@pytest.mark.parametrize("pages", [{"2M": 4096, "1G": 2}, {"64K": 0}])
+def test_numbers_by_size_are_huge_pages(pages: dict[str, int]) -> None:
+    assert refusals(base_huge_pages=pages) == []
+
+
+@pytest.mark.parametrize(
+    ("pages", "shown"), [({"2048": 4096}, "2048: 4096"), ({"2M": -1}, "2M: -1"), ({"1G": "two"}, "1G: two")]
+)
+def test_other_sizes_and_numbers_are_refused(pages: dict[str, object], shown: str) -> None:
+    [said] = refusals(base_huge_pages=pages)
+    assert said == (
+        f"Expected: base_huge_pages with a number of pages by size, such as 2M: 4096 Actual: {shown}. "
+        "Correct base_huge_pages in the group_vars of the environment."
+    )
+
+
+def test_a_governor_is_one_word() -> None:
+    assert refusals(base_cpu_governor="performance") == []
+    [said] = refusals(base_cpu_governor="performance; reboot")
+    assert said == (
+        "Expected: base_cpu_governor with the name of a governor, such as performance, or empty "
+        "Actual: performance; reboot. Correct base_cpu_governor in the group_vars of the environment."
+    )
+
+
+def unit(**declared: object) -> list[str]:
+    """Return the commands of the unit that sets at boot what the site declares."""
+    variables = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+    text = (ROOT / "roles/base/templates/rackready-host-tuning.service.j2").read_text(encoding="utf-8")
+    templar = Templar(
+        loader=DataLoader(), variables={**variables, **DEFAULTS, **declared, "ansible_managed": "managed"}
+    )
+    rows = templar.template(trust_as_template(text)).splitlines()
+    return [row.removeprefix("ExecStart=") for row in rows if row.startswith("ExecStart=")]
+
+
+def test_the_unit_sets_what_is_declared_and_nothing_else() -> None:
+    pools = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+    assert unit(base_huge_pages={"2M": 4096, "1G": 2}) == [
+        f"/bin/sh -c 'echo 2 >{pools.format(1048576)}'",
+        f"/bin/sh -c 'echo 4096 >{pools.format(2048)}'",
+    ]
+    [command] = unit(base_cpu_governor="performance")
+    assert command == (
+        "/bin/sh -c 'for file in /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; "
+        """do if [ -e "$$file" ]; then echo performance >"$$file"; fi; done'"""
+    )

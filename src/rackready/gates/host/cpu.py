@@ -86,7 +86,8 @@ GOVERNOR = FailKind(
     "frequency-governor",
     "frequency governor",
     meaning="Some CPUs use another frequency governor than the site wants: they may run slower.",
-    next_step="Run `cpupower frequency-set -g {governor}`, and let tuned or a unit set it at boot.",
+    next_step="Set `base_cpu_governor: {governor}` in the group_vars of the environment and run install: a unit keeps "
+    "it over a boot (docs/howto/node-settings.md).",
 )
 MICROCODE_DIFFERS = FailKind(
     "microcode-differs",

@@ -51,8 +51,8 @@ HUGE_PAGES = FailKind(
     "huge-pages",
     "huge pages of {size} kB",
     meaning="The kernel has reserved fewer huge pages than the site wants.",
-    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot, "
-    "and check that no memory module is missing.",
+    next_step="Memory was too fragmented or too small: reserve them on the kernel command line (`base_kernel_options`) "
+    "and reboot, or at each boot (`base_huge_pages`), and check that no memory module is missing.",
 )
 PRLIMIT_UNREADABLE = ErrorKind(
     "memlock-unreadable",

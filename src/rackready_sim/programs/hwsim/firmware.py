@@ -30,7 +30,7 @@ def main(_argv: list[str]) -> int:
         return 0
     folder = paths.at("/run/hw")
     folder.mkdir(parents=True, exist_ok=True)
-    for left in ("kmsg.log", "cmdline"):
+    for left in ("kmsg.log", "cmdline", "settings.json"):
         (folder / left).unlink(missing_ok=True)
     (folder / "booted").touch()
     kmsg.say(

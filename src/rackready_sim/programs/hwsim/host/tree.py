@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -58,9 +59,8 @@ def write(state: dict[str, Any]) -> None:
         return
     _identity(state["chassis"], host["bios"])
     _processors(host["cpu"])
+    _settings(host)
     _memory(host)
-    for size, count in host["hugepages"].items():
-        _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
     if not paths.at("/run/hw/cmdline").exists():  # the boot loader hands it over once; a changed menu waits for a boot
         loader = bootentries if paths.is_rhel() else bootdisk
         _put("/run/hw/cmdline", loader.command_line() or host["cmdline"])
@@ -104,11 +104,29 @@ def cpus(cpu: dict[str, Any]) -> int:
 def _processors(cpu: dict[str, Any]) -> None:
     _put(f"{_CPU}/smt/control", "on" if cpu["threads"] > 1 else "off")
     _put(f"{_CPU}/smt/active", int(cpu["threads"] > 1))
-    offline = set(cpu["offline"])
     for number in range(cpus(cpu)):
-        if number not in offline:
-            _put(f"{_CPU}/cpufreq/policy{number}/scaling_governor", cpu["governor"])
         _put(f"{_CPU}/cpu{number}/microcode/version", cpu.get("microcode_of", {}).get(str(number), cpu["microcode"]))
+
+
+def _settings(host: dict[str, Any]) -> None:
+    """Write what software may set afterwards, once, and again when the state has another value: a fault sets it so.
+
+    Governors are those of intel_pstate in active mode (drivers/cpufreq/intel_pstate.c).
+    """
+    cpu = host["cpu"]
+    online = [number for number in range(cpus(cpu)) if number not in set(cpu["offline"])]
+    policies = [f"{_CPU}/cpufreq/policy{number}" for number in online]
+    files = {f"{policy}/scaling_governor": cpu["governor"] for policy in policies}
+    pools = host["hugepages"].items()
+    files |= {f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages": count for size, count in pools}
+    seen = paths.at("/run/hw/settings.json")
+    before = json.loads(seen.read_text()) if seen.exists() else {}
+    for name, value in files.items():
+        if before.get(name) != value or not paths.at(name).exists():
+            _put(name, value)
+    for policy in policies:
+        _put(f"{policy}/scaling_available_governors", "performance powersave")
+    _put("/run/hw/settings.json", json.dumps(files))
 
 
 def _memory(host: dict[str, Any]) -> None:

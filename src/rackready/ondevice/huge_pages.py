@@ -1,0 +1,66 @@
+"""Huge pages of a node: the kernel's pools by size (Documentation/admin-guide/mm/hugetlbpage.rst).
+
+A write to nr_hugepages spreads the pages over the NUMA nodes. The kernel takes what it finds contiguous: fewer pages
+than asked for are no error of the write, so the number is read again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from .command import NodeProblem
+from .difference import Difference
+
+_POOLS = "sys/kernel/mm/hugepages"
+_UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
+_SIZE = re.compile(r"([1-9]\d*)([KMG])")
+
+
+def kilobytes(size: str) -> int:
+    """Return a page size such as 2M or 1G in kB. Raises ValueError."""
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise ValueError(size)
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def pool(root: Path, size: str) -> Path:
+    """Return the file with the number of pages of a size."""
+    return root / _POOLS / f"hugepages-{kilobytes(size)}kB" / "nr_hugepages"
+
+
+def differences(root: Path, wanted: Mapping[str, int]) -> list[Difference]:
+    """Return the sizes with another number of pages. Raises NodeProblem for a size that the kernel does not offer."""
+    found = []
+    for size, count in sorted(wanted.items(), key=lambda item: kilobytes(item[0])):
+        place = pool(root, size)
+        if not place.exists():
+            have = sorted(path.name[len("hugepages-") :] for path in (root / _POOLS).glob("hugepages-*kB"))
+            step = "Correct base_huge_pages in the group_vars of the environment, then run again."
+            raise NodeProblem(
+                f"huge pages of {size}, which processor and kernel offer", ", ".join(have) or "none", step
+            )
+        actual = int(place.read_text(encoding="ascii"))
+        if actual != count:
+            found.append(Difference("kernel", f"huge pages of {size}", f"{count} pages", f"{actual} pages"))
+    return found
+
+
+def refuse_too_many(root: Path, wanted: Mapping[str, int]) -> None:
+    """Raise NodeProblem if the pages that are to be added need more memory than is available now."""
+    added = sum(
+        (count - int(pool(root, size).read_text(encoding="ascii"))) * kilobytes(size) for size, count in wanted.items()
+    )
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    if match and added > int(match[1]):
+        step = "Lower base_huge_pages, or end what uses the memory; then run again. No page was reserved."
+        expected = f"memory for the added huge pages, {added // 1024} MiB"
+        raise NodeProblem(expected, f"{int(match[1]) // 1024} MiB available", step)
+
+
+def write(root: Path, wanted: Mapping[str, int]) -> None:
+    """Ask the kernel for the pages. Raises OSError."""
+    for size, count in wanted.items():
+        pool(root, size).write_text(f"{count}\n", encoding="ascii")
