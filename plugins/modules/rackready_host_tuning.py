@@ -1,4 +1,4 @@
-"""Settings of the host that a boot forgets, now and at every boot: frequency governor and huge pages."""
+"""Settings of the host that a boot forgets, now and at every boot: governor, huge pages, PCIe access control."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ options:
   unit: {description: content of the unit; empty removes it, type: str, required: true}
   governor: {description: frequency governor of all CPUs, type: str, default: ""}
   huge_pages: {description: "page size, such as 2M, to the number of pages", type: dict, default: {}}
+  acs_off: {description: PCIe switch ports without access control, type: list, elements: str, default: []}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
   lock_wait_s: {description: longest wait for the lock in seconds, type: int, default: 600}
@@ -28,6 +29,7 @@ OPTIONS = {
     "unit": {"type": "str", "required": True},
     "governor": {"type": "str", "default": ""},
     "huge_pages": {"type": "dict", "default": {}},
+    "acs_off": {"type": "list", "elements": "str", "default": []},
     **FENCE_OPTIONS,
 }
 
@@ -38,7 +40,7 @@ def main() -> None:
     options = module.params
     host = HostTuning(lock_wait_s=options["lock_wait_s"])
     pages = {size: int(count) for size, count in options["huge_pages"].items()}
-    wish = Wish(options["unit"], options["governor"], pages)
+    wish = Wish(options["unit"], options["governor"], pages, options["acs_off"])
     try:
         found = host.ensure(wish, options["token"], options["ledger"], check=module.check_mode)
     except NodeProblem as problem:

@@ -87,6 +87,9 @@ def test_the_unit_sets_what_is_declared_and_nothing_else() -> None:
         f"/bin/sh -c 'echo 2 >{pools.format(1048576)}'",
         f"/bin/sh -c 'echo 4096 >{pools.format(2048)}'",
     ]
+    ports = {"ports": ["0000:17:00.0", "0000:17:02.0"]}
+    assert unit(__base_acs=ports) == [f"setpci -s {port} ECAP_ACS+0x6.w=0000" for port in ports["ports"]]
+    assert unit(__base_acs={"skipped": True}) == []
     [command] = unit(base_cpu_governor="performance")
     assert command == (
         "/bin/sh -c 'for file in /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; "

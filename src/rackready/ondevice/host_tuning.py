@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from . import cpu_governor, huge_pages
+from . import cpu_governor, huge_pages, pcie_acs
 from .command import NodeProblem, Run, run
 from .difference import Difference, words
 from .fence import FOLDER, fence
@@ -15,6 +15,16 @@ from .whole_file import replace_file
 
 UNIT = "rackready-host-tuning.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+_STEPS = {
+    "file": f"Find out on the node what changes {UNIT_FILE}.",
+    "unit": f"Run `systemctl status {UNIT}` on the node.",
+    "kernel": (
+        "If huge pages are missing, memory is fragmented: reserve them with hugepagesz= and hugepages= in "
+        "base_kernel_options and let the node reboot. If the governor was set back, find out by what (tuned)."
+    ),
+    "part": "The kernel refuses the write, as with Secure Boot: turn ACS off in the BIOS.",
+}
+"""Kind of what is still not as wanted to the next step."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,8 @@ class Wish:
     governor: str = ""
     huge_pages: Mapping[str, int] = field(default_factory=dict)
     """Page size, such as 2M, to the number of pages."""
+    acs_off: Sequence[str] = ()
+    """PCI addresses of switch ports without access control; others that rackready changed get their value back."""
 
 
 @dataclass
@@ -40,7 +52,7 @@ class HostTuning:
     def ensure(self, wish: Wish, token: int, ledger: str, *, check: bool = False) -> list[Difference]:
         """Bring the settings into force and keep them over a boot; return what differed. Raises NodeProblem.
 
-        A setting that is no longer wanted leaves the unit, and stays in force until the next boot.
+        Governor and huge pages that are no longer wanted leave the unit, and stay in force until the next boot.
         """
         wish = self._possible(wish)
         found = self.differences(wish)
@@ -48,15 +60,13 @@ class HostTuning:
             return found
         with fence("install", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             found = self.differences(wish)
-            huge_pages.refuse_too_many(self.root, wish.huge_pages)
+            if wish.huge_pages:
+                huge_pages.refuse_too_many(self.root, wish.huge_pages)
             self._write(found, wish)
             self.notes += notes
         left = self.differences(wish)
         if left:
-            step = (
-                "If huge pages are missing, memory is fragmented: reserve them with hugepagesz= and hugepages= in "
-                "base_kernel_options and let the node reboot. If a setting was changed back, find out by what (tuned)."
-            )
+            step = " ".join(text for kind, text in _STEPS.items() if any(item.kind == kind for item in left))
             raise NodeProblem(words(left, "expected"), words(left, "actual"), step)
         return found
 
@@ -70,20 +80,22 @@ class HostTuning:
         elif wanted and self.run(["systemctl", "is-enabled", "--quiet", UNIT]).returncode != 0:
             found.append(Difference("unit", UNIT, "enabled", "disabled"))
         found += cpu_governor.differences(self.root, wish.governor) if wish.governor else []
-        return found + huge_pages.differences(self.root, wish.huge_pages)
+        found += huge_pages.differences(self.root, wish.huge_pages)
+        return found + pcie_acs.differences(self.root, self.folder, wish.acs_off)
 
     def _possible(self, wish: Wish) -> Wish:
         """Return the wish without a governor, and without a unit for it alone, where the kernel has no policy."""
         if not wish.governor or cpu_governor.policies(self.root):
             return wish
         self.notes.append(cpu_governor.NO_POLICY)
-        return replace(wish, governor="", unit=wish.unit if wish.huge_pages else "")
+        return replace(wish, governor="", unit=wish.unit if wish.huge_pages or wish.acs_off else "")
 
     def _write(self, found: Sequence[Difference], wish: Wish) -> None:
         if wish.governor:
             cpu_governor.write(self.root, wish.governor)
         if wish.huge_pages:
             huge_pages.write(self.root, wish.huge_pages)
+        pcie_acs.write(found, self.folder, wish.acs_off, self.run)
         if any(item.kind in {"file", "unit"} for item in found):
             self._keep(wish.unit)
 

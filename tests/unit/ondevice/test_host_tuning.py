@@ -139,7 +139,7 @@ def test_pages_that_the_kernel_did_not_find_are_reported(tmp_path: Path, monkeyp
     assert str(caught.value) == (
         "Expected: huge pages of 1G 2 pages Actual: huge pages of 1G 1 pages. "
         "If huge pages are missing, memory is fragmented: reserve them with hugepagesz= and hugepages= in "
-        "base_kernel_options and let the node reboot. If a setting was changed back, find out by what (tuned)."
+        "base_kernel_options and let the node reboot. If the governor was set back, find out by what (tuned)."
     )
 
 

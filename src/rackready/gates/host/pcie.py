@@ -41,8 +41,8 @@ ACS_ON = FailKind(
     "acs-on",
     "access control services",
     meaning="Access control sends traffic between GPU and NIC through the processor: GPUDirect RDMA is slow.",
-    next_step="Run `setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or turn ACS off in the BIOS: "
-    "docs/runbooks/nccl-transport.md.",
+    next_step="Set `base_pcie_acs_off: true` in the group_vars of the environment and run install, or turn ACS off in "
+    "the BIOS; `lspci -vvv -s {address}` shows it: docs/howto/node-settings.md.",
     runbook="docs/runbooks/nccl-transport.md",
 )
 DEVICE_NOT_FOUND = ErrorKind(
@@ -55,8 +55,8 @@ IOMMU_TRANSLATES = FailKind(
     "iommu-translates",
     "IOMMU",
     meaning="The IOMMU translates addresses of a GPU or NIC: transfers between them are slower.",
-    next_step="Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the "
-    "same).",
+    next_step="Add iommu=pt (arm64: iommu.passthrough=1) to `base_kernel_options` and run install, which reboots the "
+    "node (nvidia-tuned sets the same).",
 )
 
 FINDINGS = (LSPCI_UNREADABLE, PATH_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)

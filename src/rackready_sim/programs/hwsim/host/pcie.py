@@ -11,6 +11,7 @@ from .. import paths, store
 _KINDS = {"root": (0x4, 0x8086, 0x352A), "upstream": (0x5, 0x1000, 0xC030), "downstream": (0x6, 0x1000, 0xC030)}
 """Device/port type of the PCI Express capability, vendor, device: Intel's root ports, Broadcom's PEX890xx switches."""
 _ACS = 0x220
+_CONTROL = slice(_ACS + 6, _ACS + 8)
 _ACS_ON = 0x001D
 """Source validation, request and completion redirect, upstream forwarding."""
 _COUNTED = {
@@ -73,7 +74,13 @@ def bridge(part: dict[str, Any]) -> None:
     values |= {"subsystem_vendor": "0x0000", "subsystem_device": "0x0000", "resource": "\n".join([nothing] * 13)}
     for name, value in values.items():
         (place / name).write_text(f"{value}\n")
-    (place / "config").write_bytes(_config(part, kind, vendor, device))
+    space = bytearray(_config(part, kind, vendor, device))
+    seen = paths.at(f"/run/hw/acs/{part['pci']}")
+    if (place / "config").exists() and seen.exists() and seen.read_text() == str(part["acs"]):
+        space[_CONTROL] = (place / "config").read_bytes()[_CONTROL]  # what software wrote since power-on or the fault
+    seen.parent.mkdir(parents=True, exist_ok=True)
+    seen.write_text(str(part["acs"]))
+    (place / "config").write_bytes(bytes(space))
 
 
 def _config(part: dict[str, Any], kind: int, vendor: int, device: int) -> bytes:
