@@ -73,7 +73,7 @@ class PlugIn:
         step = (
             f"Repair it (`python -c 'import {self.point.module}'` shows where it fails), or uninstall {self.package}."
         )
-        raise PlugInError(f"{self} - Expected: {expected} Actual: {actual.rstrip('.')}. {step}") from cause
+        raise PlugInError(self, expected=expected, actual=actual.rstrip("."), next_step=step) from cause
 
 
 def plug_ins(group: str) -> tuple[PlugIn, ...]:
@@ -95,7 +95,9 @@ def named(group: str, name: str, ours: bool = False) -> PlugIn | None:  # noqa: 
 def refuse_twice(what: str, owners: list[str], found: list[PlugIn]) -> NoReturn:
     """Raise PlugInError for a name that several plug-ins have. ``found``: these plug-ins."""
     packages = " or ".join(sorted({plug_in.package for plug_in in found}))
-    raise PlugInError(f"{what} - Expected: one Actual: {len(owners)}: {'; '.join(owners)}. Uninstall {packages}.")
+    raise PlugInError(
+        what, expected="one", actual=f"{len(owners)}: {'; '.join(owners)}", next_step=f"Uninstall {packages}."
+    )
 
 
 def names(group: str) -> list[str]:

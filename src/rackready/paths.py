@@ -80,11 +80,12 @@ class EnvPaths:
     def __post_init__(self) -> None:
         if not _ENV.match(self.env):
             expected = "a plain name such as prod (letters, digits, - _ .)"
-            message = (
-                f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. "
-                "Give the name of a folder in inventories/."
+            raise RackreadyError(
+                f"--env {self.env}",
+                expected=expected,
+                actual=f"{self.env!r}",
+                next_step="Give the name of a folder in inventories/.",
             )
-            raise RackreadyError(message)
 
     @property
     def base(self) -> Path:

@@ -150,11 +150,12 @@ def _given(words: list[str]) -> dict[str, Any]:
         name, sign, value = word.partition("=")
         told = value if sign else next(rest, None)
         if not name.startswith("--") or told is None:
-            message = (
-                f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. "
-                "`rackready sim faults` lists the options of each fault."
+            raise RackreadyError(
+                word,
+                expected="an option with its value, e.g. --gpu 3",
+                actual=word,
+                next_step="`rackready sim faults` lists the options of each fault.",
             )
-            raise RackreadyError(message)
         given[name.removeprefix("--")] = told
     return given
 

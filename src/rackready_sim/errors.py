@@ -11,4 +11,4 @@ class SimError(RackreadyError):
 
 def describe(where: str, expected: str, actual: str, hint: str) -> SimError:
     """Return the error in the common form: where, Expected, Actual, next step."""
-    return SimError(f"{where} - Expected: {expected} Actual: {actual.strip() or 'nothing'}. {hint}")
+    return SimError(where, expected=expected, actual=actual.strip() or "nothing", next_step=hint)

@@ -158,9 +158,11 @@ def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
     """Return a figure that the simulated card must report. Raise RackreadyError if it is unpublished."""
     if figure is None:
         raise RackreadyError(
-            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated "
-            "Actual: not published. "
-            "Simulate another model, or add it with its source."
+            f"GPU profile {profile.id}",
+            what,
+            expected="a figure, for a card that is simulated",
+            actual="not published",
+            next_step="Simulate another model, or add it with its source.",
         )
     return int(figure.value)
 
@@ -169,9 +171,11 @@ def _pci(facts: NodeFacts, index: int) -> str:
     """Return the PCI address of a GPU. Raise RackreadyError if the platform profile has none."""
     if index >= len(facts.platform.gpu_pci):
         raise RackreadyError(
-            f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a "
-            "server that is simulated Actual: not published. "
-            "Simulate another model, or add them with their source."
+            f"platform profile {facts.platform.id}",
+            "gpu_pci",
+            expected=f"{facts.platform.gpus} addresses, for a server that is simulated",
+            actual="not published",
+            next_step="Simulate another model, or add them with their source.",
         )
     return facts.platform.gpu_pci[index]
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from rackready.design.site import load_site
-from rackready.drivers.redfish import BmcError
+from rackready.drivers.redfish_errors import BmcError
 from rackready.drivers.redfish_read import ROOT, Walk
 from rackready.drivers.remote import Answer
 from rackready.gates.base import Gate, GateFacts, Outputs, Run

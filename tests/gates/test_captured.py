@@ -47,8 +47,8 @@ def folder(tmp_path: Path) -> Path:
 def refused(source: Path) -> str:
     with pytest.raises(CaptureRefusedError) as refusal:
         read(source)
-    assert str(refusal.value).startswith(f"{source}: {len(refusal.value.problems)} problem")
-    return "\n".join(refusal.value.problems)
+    assert str(refusal.value).startswith(f"{source}: {len(refusal.value.messages)} problem")
+    return "\n".join(map(str, refusal.value.messages))
 
 
 def packed(folder: Path, mode: Packing = "w:gz") -> Path:

@@ -89,7 +89,7 @@ class Carried:
         with pytest.raises(CaptureRefusedError) as refusal:
             self.bring(**more)
         assert self.store.records() == [], "nothing was imported"
-        return refusal.value.problems
+        return [str(item) for item in refusal.value.messages]
 
     def decision(self, *, boot_id: str = "b1", after_boot: bool = False) -> tuple[str, ...]:
         """What handover says of it, on a node that is as the fingerprint says."""
@@ -242,7 +242,7 @@ def test_a_fail_on_record_stands_against_an_import_behind_a_newer_pass_too(carri
     carried.manifest()
     with pytest.raises(CaptureRefusedError) as refusal:
         carried.bring()
-    assert refusal.value.problems == [
+    assert [str(item) for item in refusal.value.messages] == [
         (
             f"node01: {INVENTORY} - Expected: no fail on record Actual: fail, measured 2026-11-22 09:00 UTC. "
             "Repair it, then `rackready repair node01 --reason '...'`."
@@ -257,7 +257,7 @@ def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
     with pytest.raises(CaptureRefusedError) as refusal:
         carried.bring()
     step = "Measure again: older outputs do not count."
-    assert refusal.value.problems == [
+    assert [str(item) for item in refusal.value.messages] == [
         (
             f"node01: {INVENTORY} - Expected: newer than the last record (2026-11-22 09:00 UTC) "
             f"Actual: 2026-11-22 08:00 UTC. {step}"
@@ -352,7 +352,7 @@ def test_a_manifest_is_imported_once(carried: Carried) -> None:
     carried.bring()
     with pytest.raises(CaptureRefusedError) as refusal:
         carried.bring()
-    assert refusal.value.problems == [
+    assert [str(item) for item in refusal.value.messages] == [
         (
             "manifest - Expected: one that was not imported yet Actual: imported at 2026-11-22T12:00:00+00:00 by "
             "ops, as import-1. "

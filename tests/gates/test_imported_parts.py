@@ -320,7 +320,7 @@ def test_a_gpu_that_is_on_record_as_another_nodes_is_refused_until_that_node_is_
     said = (
         "node02: fingerprint - Expected: GPUs of its own Actual: 1 of 8 (first 1650000000003) are node01's on record. "
     )
-    assert refusal.value.problems == [said + MOVED.format("node01")]
+    assert [str(item) for item in refusal.value.messages] == [said + MOVED.format("node01")]
     carried.ledger.done(carried.ledger.change_begins("node01", "repair"), {})
     found: list[Imported] = carried.bring()
     assert [one.node for one in found] == ["node02"]

@@ -66,7 +66,7 @@ def refused(found: Carried) -> list[str]:
     try:
         found.bring()
     except CaptureRefusedError as error:
-        return [problem for problem in error.problems if "made at the time in the manifest" in problem]
+        return [str(item) for item in error.messages if "made at the time in the manifest" in str(item)]
     return []
 
 
@@ -251,7 +251,7 @@ def test_an_old_report_that_is_stamped_now_is_refused_whole_and_one_of_then_is_j
     old = brought(tmp_path / "old", ECC, "smi", report, time="2026-11-22T11:59:50+00:00", seconds=0.5, **NO_PRINT)
     with pytest.raises(CaptureRefusedError) as error:
         old.bring()
-    assert len(error.value.problems) == 1
+    assert len(error.value.messages) == 1
     assert old.store.records() == []
     then = brought(tmp_path / "then", ECC, "smi", report, time="2026-11-22T06:52:29+00:00", seconds=0.5, **NO_PRINT)
     assert [item.verdict.outcome for item in then.bring()] == [Outcome.PASS]

@@ -19,7 +19,8 @@ import paramiko
 import pytest
 
 from rackready.design.site import load_site
-from rackready.drivers.redfish import Bmc, BmcLoginError, BmcTlsError, BootTarget, PowerAction
+from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
+from rackready.drivers.redfish_errors import BmcLoginError, BmcTlsError
 from rackready.model.site import Site
 from rackready_sim.plan import clone_id
 from tests.integration.project import Project, cannot_run

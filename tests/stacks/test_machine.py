@@ -10,7 +10,8 @@ import paramiko
 import pytest
 
 from rackready.drivers.hostkey_accept import HOST_KEY
-from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcIdentityError, BmcLoginError
 from rackready.drivers.ssh import session
 from rackready.drivers.ssh.pins import fingerprint, text_of
 from rackready.ledger.store import Ledger

@@ -24,6 +24,7 @@ from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import UNFINISHED, EventRow, Ledger
+from rackready.model.problems import StoppedError
 from rackready.paths import EnvPaths
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Reporter:
 
     say: Say
     show: Show
-    stopped: Say
+    stopped: Callable[[StoppedError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,28 +200,29 @@ def _nothing(**_values: object) -> None:
     """A dry run leaves no record of itself."""
 
 
-def _leave(request: CampaignRequest, command: str, stopped: Say, record: Record) -> NoReturn:
+def _leave(request: CampaignRequest, command: str, stopped: Callable[[StoppedError], None], record: Record) -> NoReturn:
     """Record the stop and end the process at once, still under the lock.
 
     The engine's threads cannot be ended: they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
     record(status="interrupted")
-    stopped(stop_words(request, command))
+    stopped(stop_error(request, command))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(_INTERRUPTED)
 
 
-def stop_words(request: CampaignRequest, command: str) -> str:
-    """Return the words about a stop, with the command that resumes the campaign: the same one, options included.
+def stop_error(request: CampaignRequest, command: str) -> StoppedError:
+    """Return the error of a stop, with the command that resumes the campaign: the same one, options included.
 
     Another choice of nodes would be another campaign, and a dry run must not be taken for the real one.
     """
     if request.check:
-        return f"stopped. It was a dry run: nothing was changed. `{command}` looks again."
+        step = f"It was a dry run: nothing was changed. `{command}` looks again."
+        return StoppedError(what="stopped", next_step=step)
     again = f"make deploy ENV={request.env}" if command == f"rackready deploy --env {request.env}" else command
-    return f"stopped. Nothing is lost: `{again}` goes on where it stopped."
+    return StoppedError(what="stopped", next_step=f"Nothing is lost: `{again}` goes on where it stopped.")
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:

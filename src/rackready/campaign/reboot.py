@@ -167,8 +167,8 @@ class _Step:
             STOP.wait(_POLL_S)
             check_stop()
         if seen is Observation.UNKNOWN:
-            text = _not_back(node, self.limit_s, self.hosts.look(node), entry.observed["boot_id"])
-            return NodeResult(Outcome.ERROR, text, touched=False)
+            error = _not_back(node, self.limit_s, self.hosts.look(node), entry.observed["boot_id"])
+            return NodeResult(Outcome.ERROR, str(error), touched=False)
         if seen is Observation.HAPPENED:
             self.ledger.done(entry.token, {"observed": "after interruption"})
             self.hosts.wait_until_up(node, self.limit_s)
@@ -247,7 +247,7 @@ class _Step:
         deadline = time.monotonic() + self.limit_s
         while (now := self.hosts.look(node)).failure or now.boot_id == boot_id:
             if time.monotonic() > deadline:
-                raise RackreadyError(_not_back(node, self.limit_s, now, boot_id))
+                raise _not_back(node, self.limit_s, now, boot_id)
             STOP.wait(_POLL_S)
             check_stop()
         self.hosts.wait_until_up(node, deadline - time.monotonic())
@@ -308,11 +308,14 @@ def _unread(node: str, seen: BootReading) -> str:
     )
 
 
-def _not_back(node: str, limit_s: float, now: BootReading, boot_id: str) -> str:
-    actual = now.failure or f"still boot {boot_id}"
-    return (
-        f"{node}: reboot - Expected: SSH answers from another boot within {limit_s:.0f} s Actual: {actual}. "
-        "Look at the node's console through its BMC, then run again: the reboot is observed first, not repeated."
+def _not_back(node: str, limit_s: float, now: BootReading, boot_id: str) -> RackreadyError:
+    return RackreadyError(
+        node,
+        "reboot",
+        expected=f"SSH answers from another boot within {limit_s:.0f} s",
+        actual=now.failure or f"still boot {boot_id}",
+        next_step="Look at the node's console through its BMC, then run again: the reboot is observed first, not "
+        "repeated.",
     )
 
 

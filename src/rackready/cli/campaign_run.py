@@ -114,11 +114,12 @@ def choose(site: Site, limit: str) -> list[str]:
     wanted = [name.strip() for name in limit.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        message = (
-            f"--limit {limit} - Expected: some of {', '.join(known)} Actual: {', '.join(unknown) or 'nothing'}. "
-            "Correct it."
+        raise RackreadyError(
+            f"--limit {limit}",
+            expected=f"some of {', '.join(known)}",
+            actual=", ".join(unknown) or "nothing",
+            next_step="Correct it.",
         )
-        raise RackreadyError(message)
     return [name for name in known if name in wanted]
 
 
@@ -153,11 +154,11 @@ def _say(text: str) -> None:
     progress.print(text, style="yellow")
 
 
-def _stopped(output: Format, text: str) -> None:
-    _say(text)
+def _stopped(output: Format, error: StoppedError) -> None:
+    _say(str(error))
     if output is Format.JSON:
         with tolerant(sys.stdout):
-            print_json(refused(StoppedError(text)))
+            print_json(refused(error))
 
 
 def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:

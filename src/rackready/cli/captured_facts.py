@@ -51,23 +51,34 @@ class About:
         if bool(self.profile) == bool(self.env or self.site):
             actual = "both" if self.profile else "neither"
             raise RackreadyError(
-                f"gate evaluate - Expected: --profile, or a site by --env or --site Actual: {actual}. Give one of them."
+                "gate evaluate",
+                expected="--profile, or a site by --env or --site",
+                actual=actual,
+                next_step="Give one of them.",
             )
         if not self.profile and not self.named:
             raise RackreadyError(
-                "gate evaluate - Expected: --node for each node whose outputs these are Actual: none. "
-                "Name the nodes of the site."
+                "gate evaluate",
+                expected="--node for each node whose outputs these are",
+                actual="none",
+                next_step="Name the nodes of the site.",
             )
         if not self.profile and self.gpus is not None:
             raise RackreadyError(
-                "gate evaluate --gpus - Expected: --profile with it. The site file describes the nodes of a site."
+                "gate evaluate --gpus",
+                expected="--profile with it",
+                next_step="The site file describes the nodes of a site.",
             )
         if self.named and self.nodes not in {None, len(self.named)}:
             raise RackreadyError(
-                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. Omit one of the two."
+                f"--nodes {self.nodes}",
+                expected=f"{len(self.named)}, as many as --node names",
+                next_step="Omit one of the two.",
             )
         if len(set(self.named)) != len(self.named):
-            raise RackreadyError(f"--node - Expected: each node once Actual: {', '.join(self.named)}. Correct it.")
+            raise RackreadyError(
+                "--node", expected="each node once", actual=", ".join(self.named), next_step="Correct it."
+            )
 
     def _of_profile(self, least: int) -> GateFacts:
         return facts_of_profile(self.profile, self.named or max(least, self.nodes or 1), self.gpus)
@@ -83,7 +94,7 @@ class About:
         require_gates(site, str(self.site or paths.site_file))
         names = [node.name for node in site.nodes()]
         if unknown := sorted(set(self.named) - set(names)):
-            raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(names)}.")
+            raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(names)}")
         return site_facts(site, self.named), {entry.id: dict(entry.inputs) for entry in gates_of(site.gates)}
 
 
@@ -97,16 +108,23 @@ def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
         name, sign, value = item.partition("=")
         if not sign or not name:
             raise RackreadyError(
-                f"--set {item} - Expected: NAME=VALUE, e.g. size=8G. `rackready gate show {gate_id}` lists the inputs."
+                f"--set {item}",
+                expected="NAME=VALUE, e.g. size=8G",
+                next_step=f"`rackready gate show {gate_id}` lists the inputs.",
             )
         if name in out:
             raise RackreadyError(
-                f"--set {item} - Expected: one value for {name} Actual: {out[name]} before it. Give each once."
+                f"--set {item}",
+                expected=f"one value for {name}",
+                actual=f"{out[name]} before it",
+                next_step="Give each once.",
             )
         try:
             out[name] = read_value(value)
         except ValueError as error:
-            raise RackreadyError(f"--set {item} - Expected: a YAML value Actual: {error}. Correct it.") from error
+            raise RackreadyError(
+                f"--set {item}", expected="a YAML value", actual=error, next_step="Correct it."
+            ) from error
     if problems := list(input_problems("--set ", gate_id, out)):
-        raise RackreadyError("\n".join(str(problem) for problem in problems))
+        raise RackreadyError.of(problems)
     return out

@@ -75,12 +75,14 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
             slot = _slot(item, found, shown(found, text, key))
         wanted = f"{slot.command}:{slot.source.key}" if slot else key or next(rest, "")
         if wanted not in {*every, *found}:
-            raise RackreadyError(f"--input {item} - Expected: {_expected(keys, every, found)}. Correct it.")
+            raise RackreadyError(f"--input {item}", expected=_expected(keys, every, found), next_step="Correct it.")
         if wanted in files and not (slot and slot.source.several):
             name = key or (slot.source.key if slot else wanted)
             raise RackreadyError(
-                f"--input {item} - Expected: one file for {name} Actual: {files[wanted]} and {path}. "
-                "Give each output once."
+                f"--input {item}",
+                expected=f"one file for {name}",
+                actual=f"{files[wanted]} and {path}",
+                next_step="Give each output once.",
             )
         if slot is None:
             by_order |= {} if key else {wanted: item}
@@ -120,8 +122,10 @@ def _require_order(by_order: Mapping[str, str], plan: Run, out: Texts) -> None:
 
 def _unclear(item: str, keys: Sequence[str]) -> RackreadyError:
     return RackreadyError(
-        f"--input {item} - Expected: KEY=FILE with KEY one of {', '.join(keys)} Actual: no key, and more than one of "
-        "them may have printed it. Give the key; `rackready gate show` lists the commands."
+        f"--input {item}",
+        expected=f"KEY=FILE with KEY one of {', '.join(keys)}",
+        actual="no key, and more than one of them may have printed it",
+        next_step="Give the key; `rackready gate show` lists the commands.",
     )
 
 
@@ -137,7 +141,7 @@ def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
     first = next(line.strip() for line in text.splitlines() if line.strip())
     step = "Give the output of one of them, as KEY=FILE."
     raise RackreadyError(
-        f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}"
+        where, expected=f"the output of the gate's command, or of {known}", actual=f"{first[:_SHOWN]!r}", next_step=step
     )
 
 
@@ -151,8 +155,10 @@ def _one_standard(items: Sequence[tuple[str, str]]) -> None:
     standard = [key or "a file without a key" for key, path in items if path == "-"]
     if len(standard) > 1:
         raise RackreadyError(
-            f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. "
-            "Give files for the others."
+            "--input -",
+            expected="one output from standard input",
+            actual=", ".join(standard),
+            next_step="Give files for the others.",
         )
 
 
@@ -183,7 +189,10 @@ def _one_kind(out: Texts) -> None:
         if key in out.plain:
             other = ", ".join(out.plain[key])
             raise RackreadyError(
-                f"--input {key}={other} - Expected: the output of {key}, or of {other} Actual: both. Give one of them."
+                f"--input {key}={other}",
+                expected=f"the output of {key}, or of {other}",
+                actual="both",
+                next_step="Give one of them.",
             )
 
 
@@ -206,13 +215,16 @@ def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[s
         key, sign, number = item.rpartition("=")
         if not option.value.fullmatch(number) or (sign and key not in keys):
             raise RackreadyError(
-                f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. "
-                "Correct it."
+                f"{option.name} {item}",
+                expected=f"{option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}",
+                next_step="Correct it.",
             )
         if key in given_numbers:
             raise RackreadyError(
-                f"{option.name} {item} - Expected: one number for {key or 'all commands'} "
-                "Actual: another before it. Give each once."
+                f"{option.name} {item}",
+                expected=f"one number for {key or 'all commands'}",
+                actual="another before it",
+                next_step="Give each once.",
             )
         given_numbers[key] = float(number)
     return dict.fromkeys(keys, given_numbers.pop("", 0.0)) | given_numbers
@@ -236,12 +248,16 @@ def read(path: str) -> str:
                 return _text(path, file)
         if sys.stdin is None:
             raise RackreadyError(
-                "--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in."
+                "--input -",
+                expected="standard input that is open",
+                actual="closed",
+                next_step="Give a file, or pipe the output in.",
             )
         return _text(path, sys.stdin.buffer)
     except OSError as error:
-        message = f"--input {path} - Expected: a readable file Actual: {error.strerror}. Correct the path."
-        raise RackreadyError(message) from error
+        raise RackreadyError(
+            f"--input {path}", expected="a readable file", actual=error.strerror, next_step="Correct the path."
+        ) from error
     finally:
         waits.cancel()
 
@@ -253,9 +269,11 @@ def _text(path: str, file: IO[bytes]) -> str:
     while block := file.read(_BLOCK):
         size += len(block)
         if size > MOST:
-            what = f"Expected: at most {MOST >> 20} MiB Actual: more"
             raise RackreadyError(
-                f"--input {path} - {what}. Give the output of one command: `rackready gate show` lists them."
+                f"--input {path}",
+                expected=f"at most {MOST >> 20} MiB",
+                actual="more",
+                next_step="Give the output of one command: `rackready gate show` lists them.",
             )
         parts.append(decoder.decode(block))
     return "".join([*parts, decoder.decode(b"", final=True)])

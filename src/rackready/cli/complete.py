@@ -142,8 +142,10 @@ def not_installed(error: Exception) -> RackreadyError:
     home = os.environ.get("HOME")
     why = getattr(error, "strerror", None) or str(error).rstrip(".")
     return RackreadyError(
-        f"--install-completion - Expected: a home folder that can be written to Actual: HOME={home or 'not set'}, "
-        f"{why}. Set HOME, or add the output of `rackready --show-completion` to a file that your shell reads."
+        "--install-completion",
+        expected="a home folder that can be written to",
+        actual=f"HOME={home or 'not set'}, {why}",
+        next_step="Set HOME, or add the output of `rackready --show-completion` to a file that your shell reads.",
     )
 
 

@@ -92,7 +92,7 @@ def mirror_key(scene: Scene) -> Answer:
     software = scene.site.software
     wrong = key_problems(scene.site, [node.name for node in scene.site.nodes()])
     if wrong:
-        return Outcome.FAIL, "\n".join([*wrong, *_made_later(scene)])
+        return Outcome.FAIL, "\n".join([*map(str, wrong), *_made_later(scene)])
     places = [*([software.mirror.key] if software.mirror else []), *(item.key for item in software.repositories)]
     keys = list(dict.fromkeys(places))
     answers = [_key(scene, key) for key in keys]

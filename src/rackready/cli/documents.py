@@ -52,7 +52,10 @@ def root() -> Path:
         if (folder / GLOSSARY).is_file():
             return folder
     raise DocumentsMissingError(
-        f"docs/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again."
+        "docs/",
+        expected=f"beside the package {here.parents[1]}",
+        actual="not there",
+        next_step="Install rackready again.",
     )
 
 

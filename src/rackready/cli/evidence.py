@@ -105,7 +105,10 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError) as error:
         raise RackreadyError(
-            "--by - Expected: a name Actual: none, and the user of this machine has no name. Give --by NAME."
+            "--by",
+            expected="a name",
+            actual="none, and the user of this machine has no name",
+            next_step="Give --by NAME.",
         ) from error
 
 
@@ -137,7 +140,7 @@ def export_kit(
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]
     if unknown := sorted(set(node) - set(known)):
-        raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
+        raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(known)}")
     entries = loader.set_of(site.gates, gate_set).gates if gate_set else loader.gates_of(site.gates)
     kits = [write_kit(site, name, entries, out) for name in node]
     if output is Format.JSON:

@@ -30,14 +30,17 @@ def show(
     paths = env_paths(env)
     if not Ledger.exists(paths.database):
         raise RackreadyError(
-            f"evidence set-aside --env {env} - Expected: a ledger Actual: none. Nothing was deployed yet."
+            f"evidence set-aside --env {env}", expected="a ledger", actual="none", next_step="Nothing was deployed yet."
         )
     with Ledger.read_only(paths.database) as ledger:
         found, rows = (bytes_of(ledger, proof), []) if proof else (None, set_aside(ledger))
     if proof:
         if found is None:
             raise RackreadyError(
-                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: no such id. Correct it."
+                f"--proof {proof}",
+                expected="an id of `rackready evidence set-aside`",
+                actual="no such id",
+                next_step="Correct it.",
             )
         sys.stdout.buffer.write(found)
         return

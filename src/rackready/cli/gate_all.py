@@ -28,8 +28,10 @@ def evaluate_all(
 
     if len(facts.nodes) != 1:
         raise RackreadyError(
-            f"gate evaluate --all - Expected: outputs of one node Actual: {len(facts.nodes)} nodes. "
-            "Judge each node separately."
+            "gate evaluate --all",
+            expected="outputs of one node",
+            actual=f"{len(facts.nodes)} nodes",
+            next_step="Judge each node separately.",
         )
     texts = _texts(captured)
     ended = numbers(EXIT_CODE, codes, list(texts))
@@ -55,11 +57,15 @@ def _texts(captured: Sequence[str]) -> dict[str, str]:
         if kind is None:
             first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
             step = "Judge other outputs by a gate's id."
-            raise RackreadyError(f"--input {path} - Expected: the output of {unknown()} Actual: {first[:60]!r}. {step}")
+            raise RackreadyError(
+                f"--input {path}", expected=f"the output of {unknown()}", actual=f"{first[:60]!r}", next_step=step
+            )
         if kind.key in out:
             raise RackreadyError(
-                f"--input {path} - Expected: one output of `{kind.gives}` Actual: {files[kind.key]} and {path}. "
-                "Give each output once."
+                f"--input {path}",
+                expected=f"one output of `{kind.gives}`",
+                actual=f"{files[kind.key]} and {path}",
+                next_step="Give each output once.",
             )
         out[kind.key], files[kind.key] = text, path
     return out

@@ -132,8 +132,10 @@ def _alone(gate_id: str, options: Mapping[str, object]) -> None:
     given = [gate_id] * bool(gate_id) + [name for name, value in options.items() if value]
     if given:
         raise RackreadyError(
-            f"gate evaluate --all - Expected: only files Actual: also {', '.join(given)}. "
-            "Omit them, or judge by one gate."
+            "gate evaluate --all",
+            expected="only files",
+            actual=f"also {', '.join(given)}",
+            next_step="Omit them, or judge by one gate.",
         )
 
 
@@ -149,7 +151,10 @@ def _judged(
 
     if not gate_id:
         raise RackreadyError(
-            "gate evaluate - Expected: a gate id, or --all Actual: neither. `rackready gate list` shows the ids."
+            "gate evaluate",
+            expected="a gate id, or --all",
+            actual="neither",
+            next_step="`rackready gate list` shows the ids.",
         )
     known, of_site = about.known(gate(gate_id).min_nodes)
     given = given_inputs(gate_id, choice[0])
@@ -162,11 +167,12 @@ def _judged(
     )
     if not plan.commands:
         where = about.profile or ", ".join(known.nodes)
-        message = (
-            f"gate {gate_id} - Expected: a gate with commands on {where} "
-            "Actual: none, because it checks the site file. Use `rackready gate run`."
+        raise RackreadyError(
+            f"gate {gate_id}",
+            expected=f"a gate with commands on {where}",
+            actual="none, because it checks the site file",
+            next_step="Use `rackready gate run`.",
         )
-        raise RackreadyError(message)
     outputs = texts(captured, known, plan)
     return _verdict(
         found,
@@ -212,8 +218,10 @@ def _run(runs: list[Run], wanted: str) -> Run:
         if wanted in {run.id, ""}:
             return run
     raise RackreadyError(
-        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'} "
-        f"Actual: {wanted}. Correct it."
+        f"--run {wanted}",
+        expected=f"one of {', '.join(run.id for run in runs) or 'none for so few nodes'}",
+        actual=wanted,
+        next_step="Correct it.",
     )
 
 

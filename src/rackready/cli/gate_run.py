@@ -65,18 +65,23 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
     ids = list(dict.fromkeys(gate_ids or []))
     if bool(ids) == bool(gate_set):
         raise RackreadyError(
-            "gate run - Expected: gate ids, or --set NAME Actual: "
-            + ("both" if ids else "neither")
-            + ". Give one of them."
+            "gate run",
+            expected="gate ids, or --set NAME",
+            actual="both" if ids else "neither",
+            next_step="Give one of them.",
         )
     if not local and (profile or gpus is not None or store is not None):
         raise RackreadyError(
-            "gate run: --profile, --gpus and --store - Expected: --local with them. "
-            "The site file describes the nodes of a site."
+            "gate run",
+            "--profile, --gpus and --store",
+            expected="--local with them",
+            next_step="The site file describes the nodes of a site.",
         )
     if local and node:
         raise RackreadyError(
-            "gate run --local --node - Expected: no --node, because --local is this machine. Omit one of the two."
+            "gate run --local --node",
+            expected="no --node, because --local is this machine",
+            next_step="Omit one of the two.",
         )
     campaign = new_run("gate")
     results, log = (
@@ -168,7 +173,7 @@ def _nodes(
     known = [item.name for item in site.nodes()]
     unknown = sorted(set(wanted or []) - set(known))
     if unknown:
-        raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
+        raise RackreadyError(f"--node {', '.join(unknown)}", expected=f"one of {', '.join(known)}")
     nodes = wanted or known
     require(site, nodes, "gate run")
     what = " ".join(ids) or f"--set {gate_set}"
@@ -193,13 +198,14 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
     busy, unknown = in_production(ctx, names)
     if busy:
         limit = ",".join(busy)
-        message = (
-            f"gate run {what}: it loads nodes - Expected: no node in production Actual: {', '.join(busy)}. "
-            "Nothing ran. Drain them, "
-            f"or use `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs, "
-            "or name other nodes with --node."
+        raise RackreadyError(
+            f"gate run {what}",
+            "it loads nodes",
+            expected="no node in production",
+            actual=", ".join(busy),
+            next_step=f"Nothing ran. Drain them, or use `rackready validate --again --limit {limit} --env "
+            f"{ctx.env}`, which waits for their jobs, or name other nodes with --node.",
         )
-        raise RackreadyError(message)
     if unknown:
         raise RackreadyError("\n".join(result.message for result in unknown.values()))
 

@@ -264,8 +264,10 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
         return facts_of_profile(profile, nodes)
     if not named(ctx) and not _has_site(env):
         raise RackreadyError(
-            f"{ctx.command_path} - Expected: a server Actual: no --profile, and environment {env} has no site file. "
-            "Give a profile, e.g. --profile dgx_h100, or an environment with --env."
+            ctx.command_path,
+            expected="a server",
+            actual=f"no --profile, and environment {env} has no site file",
+            next_step="Give a profile, e.g. --profile dgx_h100, or an environment with --env.",
         )
     site = load_site(env, root=env_paths(env).root)
     found = facts_of_profile(site.nodes()[0].platform, nodes)

@@ -59,7 +59,10 @@ def find(wanted: str) -> list[Topic]:
     near = [names[match] for match in get_close_matches(name, names, n=_NEAR, cutoff=0.5)]
     said = f"Near it: {', '.join(near)}. " if near else ""
     raise RackreadyError(
-        f"help {wanted} - Expected: a topic Actual: {wanted!r}. {said}`rackready help` lists all topics."
+        f"help {wanted}",
+        expected="a topic",
+        actual=f"{wanted!r}",
+        next_step=f"{said}`rackready help` lists all topics.",
     )
 
 

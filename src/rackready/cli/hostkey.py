@@ -66,8 +66,10 @@ def accept(
 
     if bool(host) == every:
         raise RackreadyError(
-            f"hostkey accept - Expected: names of hosts, or --all Actual: {'both' if host else 'neither'}. "
-            "Give one of them."
+            "hostkey accept",
+            expected="names of hosts, or --all",
+            actual="both" if host else "neither",
+            next_step="Give one of them.",
         )
     paths = env_paths(env)
     chosen = places(load_site(env, root=paths.root), paths, host or [], leave_out=_retired(paths))
@@ -122,8 +124,10 @@ def _confirmed(found: list[Shown], *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         expected = "an answer at a terminal, or --yes"
         raise RackreadyError(
-            f"hostkey accept {' '.join(names)} - Expected: {expected} Actual: no terminal. "
-            "Nothing was pinned: compare the keys, then add --yes."
+            f"hostkey accept {' '.join(names)}",
+            expected=expected,
+            actual="no terminal",
+            next_step="Nothing was pinned: compare the keys, then add --yes.",
         )
     what = f"the key that {names[0]} shows" if len(names) == 1 else f"the {len(names)} keys of {', '.join(names)}"
     progress.print(f"Pin {what}? [y/N] ", end="")

@@ -65,8 +65,9 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        message = f"{file} - Expected: a CSV file in UTF-8 Actual: {reason}. Correct the path or the encoding."
-        raise RackreadyError(message) from error
+        raise RackreadyError(
+            file, expected="a CSV file in UTF-8", actual=reason, next_step="Correct the path or the encoding."
+        ) from error
 
 
 def _keep(secrets: Path, machines: list[ManifestMachine]) -> None:

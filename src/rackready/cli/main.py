@@ -27,7 +27,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 )
 """Errors of a wrong call. Newer releases of typer contain their own copy of click, whose errors are not click's."""
 
-_STOPPED = "stopped. Nothing is lost: run the same command to continue from what is recorded."
+_STOPPED = "Nothing is lost: run the same command to continue from what is recorded."
 
 COMMANDS = {
     "deploy": "deploy",
@@ -144,7 +144,7 @@ def run(arguments: list[str]) -> Ended:
         code = _called(arguments)
         sys.stdout.flush()  # here, because at the end of the process an error could no longer be reported
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
-        _refuse(StoppedError(_STOPPED), json_wanted=_json_wanted(arguments))
+        _refuse(StoppedError(what="stopped", next_step=_STOPPED), json_wanted=_json_wanted(arguments))
         return Ended(130, by_error=True)
     except BrokenPipeError:  # nobody reads the output: only the exit code can report that it is incomplete
         for stream in (sys.stdout, sys.stderr):
@@ -183,12 +183,15 @@ def _known(error: Exception) -> RackreadyError:
     if isinstance(error, _MISUSE):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         context = getattr(error, "ctx", None)
-        said = text if text.endswith(".") else f"{text}."
-        return _UsageError(f"{said} See `{context.command_path if context else 'rackready'} --help`.")
+        command = context.command_path if context else "rackready"
+        return _UsageError(what=text, next_step=f"See `{command} --help`.")
     if isinstance(error, OSError):
         return os_errors.told(error)
     return _DefectError(
-        f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it with this output."
+        "defect in rackready",
+        expected="none",
+        actual=f"{error.__class__.__name__}: {error}",
+        next_step="Report it with this output.",
     )
 
 

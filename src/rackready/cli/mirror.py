@@ -83,8 +83,12 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     folder = _absolute(out) or paths.state / _FOLDER
     if verify:
         if check or archive is not None:
-            message = "--verify - Expected: alone Actual: with --check or --archive. Leave them out: it only reads."
-            raise RackreadyError(message)
+            raise RackreadyError(
+                "--verify",
+                expected="alone",
+                actual="with --check or --archive",
+                next_step="Leave them out: it only reads.",
+            )
         _verify(site, paths, folder, tuple(kernel or ()), output)
         return
     from rackready.drivers.mirror.build import Order, build, carry  # noqa: PLC0415
@@ -94,7 +98,9 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     wanted = plan(site, paths, tuple(kernel or ()), _absolute(installed))
     secret = _absolute(signing_key) or paths.state / _KEY
     if signing_key is not None and not secret.is_file():
-        raise RackreadyError(f"--signing-key {secret} - Expected: a secret key Actual: no file. Correct the path.")
+        raise RackreadyError(
+            f"--signing-key {secret}", expected="a secret key", actual="no file", next_step="Correct the path."
+        )
     order = Order(
         site.name,
         site.software.set,

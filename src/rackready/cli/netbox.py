@@ -45,20 +45,28 @@ def token(file: Path | None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8"
             raise RackreadyError(
-                f"--token-file {file} - Expected: a file that holds the API token Actual: {reason}. Correct the path."
+                f"--token-file {file}",
+                expected="a file that holds the API token",
+                actual=reason,
+                next_step="Correct the path.",
             ) from error
         where = f"--token-file {file}"
     else:
         found, where = os.environ.get("NETBOX_TOKEN", ""), "environment variable NETBOX_TOKEN"
     if not found:
         raise RackreadyError(
-            f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN."
+            where,
+            expected="an API token of NetBox",
+            actual="nothing",
+            next_step="Give --token-file FILE, or set NETBOX_TOKEN.",
         )
     if _TOKEN.fullmatch(found) is None:
         # The content is not shown: it may be another secret.
         raise RackreadyError(
-            f"{where} - Expected: an API token of NetBox and nothing else "
-            "Actual: several words, or signs that no token has. Correct it."
+            where,
+            expected="an API token of NetBox and nothing else",
+            actual="several words, or signs that no token has",
+            next_step="Correct it.",
         )
     return found
 
@@ -79,12 +87,18 @@ def import_netbox(
 
     if into.exists():
         raise RackreadyError(
-            f"--into {into} - Expected: a new file Actual: it exists. Name another file, and compare the two."
+            f"--into {into}",
+            expected="a new file",
+            actual="it exists",
+            next_step="Name another file, and compare the two.",
         )
     found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
     if not found["dcim.racks"]:
         raise RackreadyError(
-            f"site {site} in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions."
+            f"site {site} in {url}",
+            expected="racks",
+            actual="none",
+            next_step="Correct the slug, or the token's permissions.",
         )
     made = site_of(site, found, node_role)
     with into.open("x", encoding="utf-8") as file:
@@ -137,21 +151,14 @@ def export_netbox(
 
     plan = plan_site(load_site(env, root=env_paths(env).root))
     if plan.problems:
-        lines = [
-            f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written.",
-            *(f"  {item}" for item in plan.problems),
-        ]
-        raise RackreadyError("\n".join(lines))
+        head = f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written."
+        raise RackreadyError.of(plan.problems, head=head)
     netbox = Netbox(url, token(token_file))
     known = netbox.known(slug(plan.site.name))
     wanted = items(plan)
     clashes = taken(wanted, known)
     if clashes:
-        raise RackreadyError(
-            "\n".join(
-                [f"site {plan.site.name} cannot be exported; nothing was written.", *(f"  {text}" for text in clashes)]
-            )
-        )
+        raise RackreadyError.of(clashes, head=f"site {plan.site.name} cannot be exported; nothing was written.")
     todo = steps(wanted, known)
     if yes:
         netbox.write(todo, known)

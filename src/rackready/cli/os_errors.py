@@ -35,6 +35,6 @@ def told(error: OSError) -> RackreadyError:
     why = error.strerror or str(error)
     if error.filename == OUT:
         step = _FREE if error.errno in _FULL else "Redirect it elsewhere, then run again."
-        return SystemCallError(f"{OUT} - Expected: an output that accepts data Actual: {why}. {step}")
+        return SystemCallError(OUT, expected="an output that accepts data", actual=why, next_step=step)
     expected, step = _EXPECTED.get(error.errno or 0, _OTHER)
-    return SystemCallError(f"{error.filename or 'the controller'} - Expected: {expected} Actual: {why}. {step}")
+    return SystemCallError(error.filename or "the controller", expected=expected, actual=why, next_step=step)

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackready.cli import complete
-from rackready.model.printable import readable, visible
+from rackready.model.printable import UnreadableError, readable, visible
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, project_root
 
@@ -107,19 +107,22 @@ def env_paths(env: str) -> EnvPaths:
     try:
         return EnvPaths(project_root(), env)
     except FileNotFoundError as error:
-        raise RackreadyError(str(error)) from error
+        raise RackreadyError(error) from error
 
 
 def given_reason(reason: str) -> str:
     """Return a reason on one line. Raises RackreadyError when it is empty: the next engineer on call reads it."""
     words = " ".join(reason.split())
     if not words:
-        message = "--reason - Expected: a reason in words Actual: none. Give one: it is recorded."
-        raise RackreadyError(message)
+        raise RackreadyError(
+            "--reason", expected="a reason in words", actual="none", next_step="Give one: it is recorded."
+        )
     try:
         return readable(words)
-    except ValueError as error:
-        raise RackreadyError(f"--reason - {error} Actual: {words!r}. The reason is recorded.") from error
+    except UnreadableError as error:
+        raise RackreadyError(
+            "--reason", expected=error.expected, actual=f"{words!r}", next_step="The reason is recorded."
+        ) from error
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold

@@ -21,7 +21,7 @@ from rackready.design.site import load_site
 from rackready.design.yaml import read_yaml
 from rackready.ledger import applied
 from rackready.model import site as intent
-from rackready.model.problems import RackreadyError, SiteInvalidError
+from rackready.model.problems import Message, RackreadyError, SiteInvalidError
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
@@ -127,17 +127,17 @@ def _name_in(file: Path) -> str:
 def _finite(*options: tuple[str, float]) -> None:
     """Raise RackreadyError for all numbers outside the limits of a cable list."""
     wrong = [
-        f"{option} {value:g}: Expected: a finite number Actual: {value:g}. Correct it."
+        Message(f"{option} {value:g}", expected="a finite number", actual=f"{value:g}", next_step="Correct it.")
         for option, value in options
         if not math.isfinite(value)
     ]
     if wrong:
-        raise RackreadyError("\n".join(wrong))
+        raise RackreadyError.of(wrong)
 
 
 def _there(site: Path | None) -> Path | None:
     if site is not None and not site.is_file():
-        raise RackreadyError(f"--site {site} - Expected: a site file Actual: none. Correct the path.")
+        raise RackreadyError(f"--site {site}", expected="a site file", actual="none", next_step="Correct the path.")
     return site
 
 

@@ -27,7 +27,10 @@ def find(name: str, *, ours: bool) -> PlugIn | None:
     if found is None and not ours and name in BROUGHT:
         step = f"Run: pip install '{BROUGHT[name]}' (in a checkout: make setup)."
         raise PlugInError(
-            f"rackready {name} - Expected: a command of {BROUGHT[name]} Actual: that is not installed. {step}"
+            f"rackready {name}",
+            expected=f"a command of {BROUGHT[name]}",
+            actual="that is not installed",
+            next_step=step,
         )
     return found
 

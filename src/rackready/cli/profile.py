@@ -70,7 +70,10 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """
     if bool(node) == local:
         raise RackreadyError(
-            f"profile learn - Expected: a node, or --local Actual: {'both' if local else 'neither'}. Give one of them."
+            "profile learn",
+            expected="a node, or --local",
+            actual="both" if local else "neither",
+            next_step="Give one of them.",
         )
     paths = env_paths(env)
     command = f"rackready profile learn {node or '--local'} --env {env}"
@@ -116,7 +119,9 @@ def _read_node(paths: EnvPaths, node: str) -> Parts:
 
     site = load_site(paths.env, root=paths.root)
     if node not in {item.name for item in site.nodes()}:
-        raise RackreadyError(f"profile learn {node} - Expected: a node of {paths.site_file} Actual: none of that name.")
+        raise RackreadyError(
+            f"profile learn {node}", expected=f"a node of {paths.site_file}", actual="none of that name"
+        )
     remote = Remote({node: node_target(site, node, paths.state / "known_hosts")})
     try:
         answer = remote.run(node, ("python3", "-"), stdin=_script(), timeout_s=_TIMEOUT_S)
@@ -150,8 +155,10 @@ def _parsed(where: str, text: str, trouble: str) -> Parts:
     except ValidationError as error:
         actual = quoted(" ".join(trouble.split())) or f"{error.error_count()} values of another kind"
         raise RackreadyError(
-            f"{where} - Expected: what ondevice/platform_parts.py prints Actual: {actual.rstrip('.')}. "
-            "Check that the node is up and accepts logins (`rackready doctor`)."
+            where,
+            expected="what ondevice/platform_parts.py prints",
+            actual=actual.rstrip("."),
+            next_step="Check that the node is up and accepts logins (`rackready doctor`).",
         ) from error
 
 
@@ -178,8 +185,10 @@ def _write(file: Path, text: str, *, replace: bool) -> None:
         for line in lines:
             console.print(line)
         raise RackreadyError(
-            f"{file} - Expected: no file, or the same Actual: another profile; the difference is above. "
-            "Give --replace to overwrite it, or another --id."
+            file,
+            expected="no file, or the same",
+            actual="another profile; the difference is above",
+            next_step="Give --replace to overwrite it, or another --id.",
         )
     file.parent.mkdir(parents=True, exist_ok=True)
     files.replace(file, text.encode(), mode=0o644)

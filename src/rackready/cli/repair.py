@@ -37,14 +37,16 @@ def repair(
     reason = given_reason(reason)
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:
-        message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
-        raise RackreadyError(message)
-    if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
-        message = (
-            f"{node} - Expected: a deployment record Actual: none. Run `rackready deploy --env {env} --limit "
-            f"{node}` first."
+        raise RackreadyError(
+            node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
         )
-        raise RackreadyError(message)
+    if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
+        raise RackreadyError(
+            node,
+            expected="a deployment record",
+            actual="none",
+            next_step=f"Run `rackready deploy --env {env} --limit {node}` first.",
+        )
     with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
         epoch = _repaired(paths, node, f"repaired: {reason}")
     document = {"name": node, "state": "reachable", "epoch": epoch, "reason": f"repaired: {reason}"}

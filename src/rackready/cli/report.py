@@ -47,13 +47,17 @@ def report(
     wanted = campaign or next(iter(known), "")
     if not known:
         raise RackreadyError(
-            f"report --env {env} - Expected: a campaign on record Actual: none yet. "
-            "Run `rackready deploy`, then report again."
+            f"report --env {env}",
+            expected="a campaign on record",
+            actual="none yet",
+            next_step="Run `rackready deploy`, then report again.",
         )
     if wanted not in known:
         raise RackreadyError(
-            f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. "
-            "Omit it for the latest."
+            f"campaign {wanted}",
+            expected=f"one of {', '.join(known[:10])}",
+            actual="none of them",
+            next_step="Omit it for the latest.",
         )
     written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
     if junit is not None:
@@ -74,8 +78,10 @@ def _print_raw(paths: EnvPaths, digest: str, beside: list[str], output: Format) 
 
     if beside:
         raise RackreadyError(
-            f"--raw {digest} - Expected: only --env and --output with it Actual: {', '.join(beside)}. "
-            "Remove the other options."
+            f"--raw {digest}",
+            expected="only --env and --output with it",
+            actual=", ".join(beside),
+            next_step="Remove the other options.",
         )
     text = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest)
     if output is Format.JSON:
@@ -99,7 +105,10 @@ def _copy(source: Path, target: Path) -> None:
         )
         step = "Omit --junit" if same else f"Name another, or take {source}"
         raise RackreadyError(
-            f"--junit {target} - Expected: another writable file Actual: {what}. {step}: the report itself is written."
+            f"--junit {target}",
+            expected="another writable file",
+            actual=what,
+            next_step=f"{step}: the report itself is written.",
         ) from error
 
 

@@ -46,8 +46,11 @@ class SizeRequest:
         value = int(self.of(name, default, f"{default:,} tokens a sequence{why} (--{name})"))
         if most is not None and value > most:
             raise RackreadyError(
-                f"--{name} {value}: above the maximum of {model.name} - Expected: at most {most} Actual: {value}. "
-                "Lower it."
+                f"--{name} {value}",
+                f"above the maximum of {model.name}",
+                expected=f"at most {most}",
+                actual=value,
+                next_step="Lower it.",
             )
         return value
 
@@ -56,8 +59,10 @@ class SizeRequest:
         value = str(self.of(name, known[0], text))
         if value not in known:
             raise RackreadyError(
-                f"--{name.replace('_', '-')} {value}: Expected: one of {', '.join(known)} Actual: {value}. "
-                "Choose one of them."
+                f"--{name.replace('_', '-')} {value}",
+                expected=f"one of {', '.join(known)}",
+                actual=value,
+                next_step="Choose one of them.",
             )
         return value
 
@@ -65,7 +70,9 @@ class SizeRequest:
         """Return a share above 0 and up to 1. Raises RackreadyError outside."""
         value = float(self.of(name, default, text))
         if not 0 < value <= 1:
-            raise RackreadyError(f"--{name} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
+            raise RackreadyError(
+                f"--{name} {value:g}", expected="above 0 and at most 1", actual=f"{value:g}", next_step="Correct it."
+            )
         return value
 
     def reserve(self) -> float:
@@ -77,7 +84,10 @@ class SizeRequest:
         value = float(self.of("reserve_gib", 2.0, text, -1.0))
         if not (math.isfinite(value) and value >= 0):
             raise RackreadyError(
-                f"--reserve-gib {value:g}: Expected: at least 0, or -1 for 2 Actual: {value:g}. Correct it."
+                f"--reserve-gib {value:g}",
+                expected="at least 0, or -1 for 2",
+                actual=f"{value:g}",
+                next_step="Correct it.",
             )
         return value * GIB
 
@@ -194,7 +204,9 @@ _MICRO_BATCHES = (
 def _training_job(wanted: SizeRequest, model: Llm) -> TrainingJob:
     size = int(wanted.of("gradient_bytes", 4, "gradients of 4 bytes (--gradient-bytes)"))
     if size not in {2, 4}:
-        raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
+        raise RackreadyError(
+            f"--gradient-bytes {size}", expected="2 or 4", actual=size, next_step="Choose one of them."
+        )
     optimizer: Any = wanted.choice(
         "optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes per parameter (--optimizer)"
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rackready.design.sizing.cost import Price, Virtual, gpu_hour, on_virtual, per_million, virtual
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 from rackready.profiles import loader
 
 PriceHour = Annotated[
@@ -60,25 +60,45 @@ def prices(option: str, given: Sequence[str]) -> Prices:
     )
     known = {*servers_known, *servers_known.values()}
     out: dict[str, float] = {}
-    wrong = []
+    wrong: list[Message] = []
     for item in given:
         name, _, text = item.rpartition("=")
         value = _number(text)
         if value is None:
-            wrong.append(f"{option} {item}: Expected: a price, or ID=PRICE Actual: {text or 'no price'}. Correct it.")
+            wrong.append(
+                Message(
+                    f"{option} {item}",
+                    expected="a price, or ID=PRICE",
+                    actual=text or "no price",
+                    next_step="Correct it.",
+                )
+            )
         elif value < 0:
-            wrong.append(f"{option} {item}: Expected: at least 0 Actual: {value:g}. Correct it.")
+            wrong.append(
+                Message(f"{option} {item}", expected="at least 0", actual=f"{value:g}", next_step="Correct it.")
+            )
         elif name and name not in known:
-            wrong.append(f"{option} {item}: Expected: one of {', '.join(sorted(known))} Actual: {name}. Correct it.")
+            wrong.append(
+                Message(
+                    f"{option} {item}",
+                    expected=f"one of {', '.join(sorted(known))}",
+                    actual=name,
+                    next_step="Correct it.",
+                )
+            )
         elif name in out:
             wrong.append(
-                f"{option} {item}: Expected: one price for {name or 'all servers'} Actual: {out[name]:g} before it. "
-                "Give it once."
+                Message(
+                    f"{option} {item}",
+                    expected=f"one price for {name or 'all servers'}",
+                    actual=f"{out[name]:g} before it",
+                    next_step="Give it once.",
+                )
             )
         else:
             out[name] = value
     if wrong:
-        raise RackreadyError("\n".join(wrong))
+        raise RackreadyError.of(wrong)
     return out
 
 
@@ -124,7 +144,7 @@ class Money:
         self._needs_price((("--price-kwh", self.kwh), ("--pue", self.pue)), "energy and cooling")
         if self.hour and self.purchase:
             raise RackreadyError(
-                "--price-hour, --price-gpu: Expected: one of them Actual: both. Choose rent or purchase."
+                "--price-hour, --price-gpu", expected="one of them", actual="both", next_step="Choose rent or purchase."
             )
         self._ranges()
         self._needs_price((("--life-years", self.life != LIFE), ("--load", self.load != 1)), "the purchase and energy")
@@ -135,8 +155,10 @@ class Money:
         unused = [option for option, value in options if value and not self.purchase]
         if unused:
             raise RackreadyError(
-                f"{', '.join(unused)}: Expected: --price-gpu with it Actual: none. "
-                f"A price per hour includes {what}: omit it."
+                ", ".join(unused),
+                expected="--price-gpu with it",
+                actual="none",
+                next_step=f"A price per hour includes {what}: omit it.",
             )
 
     def _ranges(self) -> None:
@@ -147,24 +169,36 @@ class Money:
         ):
             if not 0 < value <= 1:
                 raise RackreadyError(
-                    f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it."
+                    f"{option} {value:g}",
+                    expected="above 0 and at most 1",
+                    actual=f"{value:g}",
+                    next_step="Correct it.",
                 )
         overhead = self.virtual.overhead
         if not 0 <= overhead < 1:
             raise RackreadyError(
-                f"--virtual-overhead {overhead:g}: Expected: at least 0 and below 1 Actual: {overhead:g}. "
-                "Give a share, e.g. 0.03 for 3 %."
+                f"--virtual-overhead {overhead:g}",
+                expected="at least 0 and below 1",
+                actual=f"{overhead:g}",
+                next_step="Give a share, e.g. 0.03 for 3 %.",
             )
         if self.virtual.fee < 0:
             raise RackreadyError(
-                f"--virtual-fee {self.virtual.fee:g}: Expected: at least 0 Actual: {self.virtual.fee:g}. Correct it."
+                f"--virtual-fee {self.virtual.fee:g}",
+                expected="at least 0",
+                actual=f"{self.virtual.fee:g}",
+                next_step="Correct it.",
             )
         if self.life <= 0:
-            raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
+            raise RackreadyError(
+                f"--life-years {self.life:g}", expected="above 0", actual=f"{self.life:g}", next_step="Correct it."
+            )
         if self.pue and self.pue < 1:
             raise RackreadyError(
-                f"--pue {self.pue:g}: Expected: at least 1, because IT power is part of it Actual: {self.pue:g}. "
-                "Correct it."
+                f"--pue {self.pue:g}",
+                expected="at least 1, because IT power is part of it",
+                actual=f"{self.pue:g}",
+                next_step="Correct it.",
             )
 
     def _used_at_all(self, *, result: bool) -> None:
@@ -178,14 +212,18 @@ class Money:
         unused = [option for option, value in options if value]
         if unused and not (self.hour or self.purchase):
             raise RackreadyError(
-                f"{', '.join(unused)}: Expected: --price-hour or --price-gpu with it Actual: none. "
-                "Give a price, or omit it."
+                ", ".join(unused),
+                expected="--price-hour or --price-gpu with it",
+                actual="none",
+                next_step="Give a price, or omit it.",
             )
         if (self.hour or self.purchase) and not result:
             option = "--price-hour" if self.hour else "--price-gpu"
             raise RackreadyError(
-                f"{option}: Expected: --tokens with it, to price a run Actual: none. "
-                "Give the tokens of the run, or omit the price."
+                option,
+                expected="--tokens with it, to price a run",
+                actual="none",
+                next_step="Give the tokens of the run, or omit the price.",
             )
 
     def _used_by(self, looked_at: Sequence[str]) -> None:
@@ -193,22 +231,30 @@ class Money:
         option, of = ("--price-hour", self.hour) if self.hour else ("--price-gpu", self.purchase)
         used = {_key(of, platform) for platform in looked_at}
         names = [*sorted(looked_at), *sorted({loader.platform(platform).gpu for platform in looked_at})]
-        wrong = []
+        wrong: list[Message] = []
         for name, value in of.items():
             if name and name not in names:
                 known = f"one of {', '.join(names)} (--on)"
                 wrong.append(
-                    f"{option} {name}={value:g}: Expected: {known} Actual: {name}. "
-                    "Also name it with --on, or omit its price."
+                    Message(
+                        f"{option} {name}={value:g}",
+                        expected=known,
+                        actual=name,
+                        next_step="Also name it with --on, or omit its price.",
+                    )
                 )
             elif name not in used:
                 said = f"{name}={value:g}" if name else f"{value:g}"
                 wrong.append(
-                    f"{option} {said}: Expected: a server without a price of its own "
-                    "Actual: all servers have one. Omit it."
+                    Message(
+                        f"{option} {said}",
+                        expected="a server without a price of its own",
+                        actual="all servers have one",
+                        next_step="Omit it.",
+                    )
                 )
         if wrong:
-            raise RackreadyError("\n".join(wrong))
+            raise RackreadyError.of(wrong)
 
     def _finite(self) -> None:
         said = [("--price-hour", value) for value in self.hour.values()] + [
@@ -222,12 +268,12 @@ class Money:
             ("--virtual-fee", self.virtual.fee),
         ]
         wrong = [
-            f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it."
+            Message(f"{option} {value:g}", expected="a number", actual=f"{value:g}", next_step="Correct it.")
             for option, value in options
             if not math.isfinite(value)
         ]
         if wrong:
-            raise RackreadyError("\n".join(wrong))
+            raise RackreadyError.of(wrong)
 
     def assumed(self) -> list[str]:
         """Return the assumptions of the costs."""

@@ -61,8 +61,10 @@ def amount(text: str, option: str) -> float:
     value = float(match[1]) * _SCALE[match[2]] if match else 0.0
     if not value:
         raise RackreadyError(
-            f"{option} {text}: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) "
-            f"Actual: {text!r}. Correct it."
+            f"{option} {text}",
+            expected="a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12)",
+            actual=f"{text!r}",
+            next_step="Correct it.",
         )
     return value
 
@@ -72,13 +74,17 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
     if (asked.config is None) == (not asked.params):
         said = "both" if asked.params else "neither"
         raise RackreadyError(
-            f"--config, --params: Expected: exactly one of them Actual: {said}. "
-            "Name the model by its config.json, or by its parameters and shape."
+            "--config, --params",
+            expected="exactly one of them",
+            actual=said,
+            next_step="Name the model by its config.json, or by its parameters and shape.",
         )
     if asked.weights and asked.weights not in get_args(Weights):
         raise RackreadyError(
-            f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. "
-            "Choose one of them."
+            f"--weights {asked.weights}",
+            expected=f"one of {', '.join(get_args(Weights))}",
+            actual=asked.weights,
+            next_step="Choose one of them.",
         )
     weights: Any = asked.weights or None
     return _from_config(asked.config, weights) if asked.config is not None else _from_shape(asked)
@@ -89,10 +95,12 @@ def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
         raise RackreadyError(
-            f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json."
+            path, expected="a JSON file", actual="nested too deep to be read", next_step="Give a model's config.json."
         ) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
+        raise RackreadyError(
+            path, expected="a JSON file", actual=error, next_step="Give a model's config.json."
+        ) from error
     return read_config(raw, str(path), weights)
 
 
@@ -100,8 +108,10 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     missing = [f"--{name}" for name in ("layers", "hidden", "heads") if getattr(asked, name) <= 0]
     if missing:
         raise RackreadyError(
-            f"{', '.join(missing)}: Expected: the shape with --params, because cache and activations depend on it "
-            "Actual: not given. Give them, or --config."
+            ", ".join(missing),
+            expected="the shape with --params, because cache and activations depend on it",
+            actual="not given",
+            next_step="Give them, or --config.",
         )
     assumed = (
         []
@@ -114,30 +124,38 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
     if asked.hidden % asked.heads:
         raise RackreadyError(
-            f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. "
-            "Correct one of them."
+            f"--hidden {asked.hidden}",
+            expected=f"a multiple of --heads {asked.heads}",
+            actual=asked.hidden,
+            next_step="Correct one of them.",
         )
     if asked.vocabulary < 0:
         raise RackreadyError(
-            f"--vocabulary {asked.vocabulary}: Expected: at least 0 Actual: {asked.vocabulary}. Correct it."
+            f"--vocabulary {asked.vocabulary}", expected="at least 0", actual=asked.vocabulary, next_step="Correct it."
         )
     if round(amount(asked.params, "--params")) < 1:
         raise RackreadyError(
-            f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. "
-            "Give a number such as 70B."
+            f"--params {asked.params}",
+            expected="at least 1 parameter",
+            actual=asked.params,
+            next_step="Give a number such as 70B.",
         )
     try:
         model = _shape(asked)
     except ValidationError as error:
         raise RackreadyError(
-            f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. "
-            "Correct it."
+            f"--kv-heads {asked.kv_heads}",
+            expected=f"a divisor of --heads {asked.heads}",
+            actual=asked.kv_heads,
+            next_step="Correct it.",
         ) from error
     outside = parameters.least(model) if asked.vocabulary else 0
     if parameters.total(model) < outside:
         raise RackreadyError(
-            f"--params {asked.params}: Expected: at least {outside:,}, which its embeddings have "
-            f"Actual: {asked.params}. Correct one of them."
+            f"--params {asked.params}",
+            expected=f"at least {outside:,}, which its embeddings have",
+            actual=asked.params,
+            next_step="Correct one of them.",
         )
     return model, assumed
 

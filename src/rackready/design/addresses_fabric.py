@@ -102,11 +102,14 @@ def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[Proble
     first, size = _share(pool, switch.tier)
     room = size // planes - 1
     if switch.index > room:
-        text = (
-            f"{switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - "
-            f"Expected: at most {room} per tier in {pool}. Enlarge the pool."
+        problems.append(
+            Problem.of(
+                "networks.loopbacks",
+                f"{switch.name} is {switch.tier} {switch.index} of plane {switch.plane}",
+                expected=f"at most {room} per tier in {pool}",
+                next_step="Enlarge the pool.",
+            )
         )
-        problems.append(Problem("networks.loopbacks", text))
         return ""
     return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
 
@@ -120,12 +123,14 @@ def _asn(site: Site, switch: TopoSwitch, problems: list[Problem]) -> int:
     else:
         number = first + _LEAFS_FROM + (switch.index - 1) * MOST_PLANES + switch.plane - 1
     if not any(number in private for private in _PRIVATE):
-        text = (
-            f"{switch.name} would get AS {number} - "
-            "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
-            f"Start at 4200000000: leafs are numbered from {_LEAFS_FROM} above it."
+        problems.append(
+            Problem.of(
+                "networks.underlay.asn_first",
+                f"{switch.name} would get AS {number}",
+                expected="64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)",
+                next_step=f"Start at 4200000000: leafs are numbered from {_LEAFS_FROM} above it.",
+            )
         )
-        problems.append(Problem("networks.underlay.asn_first", text))
         return 0
     return number
 
@@ -161,11 +166,12 @@ def trunk_problem(site: Site, fabric: FabricPlan) -> Problem | None:
     if needed <= pool.num_addresses:
         return None
     bits = max(needed - 1, 1).bit_length()
-    text = (
-        f"{pool} has {pool.num_addresses} addresses - Expected: {needed} or more. "
-        f"Give it a /{32 - bits}, or use unnumbered links."
+    return Problem.of(
+        "networks.underlay.pool",
+        f"{pool} has {pool.num_addresses} addresses",
+        expected=f"{needed} or more",
+        next_step=f"Give it a /{32 - bits}, or use unnumbered links.",
     )
-    return Problem("networks.underlay.pool", text)
 
 
 def _link_pool(site: Site) -> IPv4Network | None:

@@ -108,10 +108,11 @@ def _profiles(subject: Subject) -> list[Flaw]:
         ids = catalogue[family]
         if wanted not in ids:
             out.append(
-                Flaw(
+                Flaw.of(
                     loc,
-                    f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.",
+                    f"{family} profile {wanted!r} does not exist",
                     "Correct the id or add the profile.",
+                    expected=f"one of {', '.join(ids)}",
                     profile=(family, wanted),
                 )
             )
@@ -128,11 +129,12 @@ def _profiles(subject: Subject) -> list[Flaw]:
             systems = loader.switch(switch.model).os
             if switch.os not in systems:
                 out.append(
-                    Flaw(
+                    Flaw.of(
                         ("switches", s, "os"),
-                        f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.",
+                        f"{switch.model} does not run {switch.os!r}",
                         "Correct it.",
-                        (("switches", s, "model"),),
+                        expected=f"one of {', '.join(systems)}",
+                        reads=(("switches", s, "model"),),
                     )
                 )
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
@@ -144,10 +146,14 @@ def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
     for k, plate in enumerate(site.facility.nameplates if site.facility is not None else ()):
         here = ("facility", "nameplates", k, "model")
         if plate.model not in known:
-            text = (
-                f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
+            out.append(
+                Flaw.of(
+                    here,
+                    f"no server or switch profile is called {plate.model!r}",
+                    "Correct the id; for devices, set max_power_w instead.",
+                    expected=f"one of {', '.join(sorted(known))}",
+                )
             )
-            out.append(Flaw(here, text, "Correct the id; for devices, set max_power_w instead."))
         elif plate.model in seen:
             out.append(Flaw(here, f"{plate.model} has a nameplate already.", "Keep one nameplate per model."))
         seen.add(plate.model)

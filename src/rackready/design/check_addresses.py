@@ -69,10 +69,12 @@ def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[
         why = unusable(here, loopback=False)
         if why:
             out.append(
-                Flaw(
+                Flaw.of(
                     loc,
-                    f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.",
+                    f"address {address} of {who} is {why}",
                     "Correct it.",
+                    expected="an address of a host",
+                    actual=address,
                     about=ADDRESS,
                     kind="unusable",
                 )
@@ -84,15 +86,22 @@ def _space(subject: Subject, given: list[tuple[IPv4Address, Loc, str]]) -> list[
         why = unusable(span(pool), loopback=True)
         if why:
             out.append(
-                Flaw(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
+                Flaw.of(loc, f"{pool} of {who} is {why}", "Correct it.", expected="addresses of hosts", actual=pool)
             )
         elif not unknown and foreign(span(pool), held):
             out.append(Flaw(loc, _public(f"{pool} of {who}", str(pool)), _HELD, (("public_space",),)))
     for k, space in enumerate(site.public_space):
         why = unusable(span(space), loopback=True)
         if why or not foreign(span(space), ()):
-            text = f"{space} is {why or 'not public'} - Expected: public space that the site holds Actual: {space}."
-            out.append(Flaw(("public_space", k), text, "Remove it."))
+            out.append(
+                Flaw.of(
+                    ("public_space", k),
+                    f"{space} is {why or 'not public'}",
+                    "Remove it.",
+                    expected="public space that the site holds",
+                    actual=space,
+                )
+            )
     return out
 
 

@@ -73,8 +73,14 @@ def check_ports(subject: Subject) -> list[Flaw]:
             ports = expand_range(group.ports)
             missing = [port for port in ports if port not in offered]
             if missing:
-                text = f"{switch.name} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}."
-                out.append(Flaw((*here, "ports"), text, "Correct the range."))
+                out.append(
+                    Flaw.of(
+                        (*here, "ports"),
+                        f"{switch.name} has no port {', '.join(missing)}",
+                        "Correct the range.",
+                        expected=f"{offered[0]} to {offered[-1]}",
+                    )
+                )
             if seen & set(ports):
                 out.append(
                     Flaw(
@@ -86,22 +92,30 @@ def check_ports(subject: Subject) -> list[Flaw]:
                 )
             if group.breakout != 1 and group.breakout not in profile.breakout:
                 ways = ", ".join(str(way) for way in profile.breakout)
-                text = f"a port of {profile.id} cannot be split into {group.breakout} - Expected: one of {ways}."
-                out.append(Flaw((*here, "breakout"), text, "Correct it."))
+                out.append(
+                    Flaw.of(
+                        (*here, "breakout"),
+                        f"a port of {profile.id} cannot be split into {group.breakout}",
+                        "Correct it.",
+                        expected=f"one of {ways}",
+                    )
+                )
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
                 out.append(
-                    Flaw(
-                        (*here, "cage"),
-                        f"cage of {profile.id} - Expected: {profile.cage} Actual: {group.cage}.",
-                        "Remove it.",
+                    Flaw.of(
+                        (*here, "cage"), f"cage of {profile.id}", "Remove it.", expected=profile.cage, actual=group.cage
                     )
                 )
             if group.polarity not in {None, _POLARITY}:
-                text = (
-                    f"polarity {group.polarity} - Expected: {_POLARITY}, because the fibres in profiles/parts are "
-                    f"crossed over (TIA-568 type {_POLARITY})."
+                out.append(
+                    Flaw.of(
+                        (*here, "polarity"),
+                        f"polarity {group.polarity}",
+                        "Correct it, or leave it out.",
+                        expected=f"{_POLARITY}, because the fibres in profiles/parts are crossed over (TIA-568 type "
+                        f"{_POLARITY})",
+                    )
                 )
-                out.append(Flaw((*here, "polarity"), text, "Correct it, or leave it out."))
             seen |= set(ports)
     return out
 
@@ -126,10 +140,8 @@ def _ends(
             if not rail.isdigit() or int(rail) not in rails[link.node]:
                 have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
                 out.append(
-                    Flaw(
-                        ("links", k, "rails"),
-                        f"{link.node} has no rail {rail} - Expected: {have}.",
-                        "Correct the rail.",
+                    Flaw.of(
+                        ("links", k, "rails"), f"{link.node} has no rail {rail}", "Correct the rail.", expected=have
                     )
                 )
     elif link.node not in known and not lost.of("nodes")(link.node):
@@ -139,10 +151,11 @@ def _ends(
         missing = [port for port in expand_range(link.ports) if port not in offered]
         if missing:
             out.append(
-                Flaw(
+                Flaw.of(
                     ("links", k, "ports"),
-                    f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.",
+                    f"{link.switch} has no port {', '.join(missing)}",
                     "Correct the port.",
+                    expected=f"{offered[0]} to {offered[-1]}",
                 )
             )
     elif not lost.of("switches")(link.switch):

@@ -77,11 +77,13 @@ def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Flaw]:
     if bound.low <= value <= bound.high:
         return
     unit = f" {bound.unit}" if bound.unit else ""
-    text = (
-        f"implausible value ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} "
-        f"Actual: {value:,.12g}{unit}."
+    yield Flaw.of(
+        loc,
+        f"implausible value ({bound.why})",
+        f"Give it in {bound.unit}." if bound.unit else "Correct it.",
+        expected=f"{bound.low:g} to {bound.high:,.12g}{unit}",
+        actual=f"{value:,.12g}{unit}",
     )
-    yield Flaw(loc, text, f"Give it in {bound.unit}." if bound.unit else "Correct it.")
 
 
 def _facility(facility: Facility | None) -> Iterator[Flaw]:
@@ -140,11 +142,14 @@ def _draw(device: Device, loc: Loc) -> Iterator[Flaw]:
     most = _PER_UNIT_W * device.height_u if device.height_u else float("inf")
     if not _LEAST_W <= device.max_power_w <= most:
         high = "" if most == float("inf") else f" to {most:,.12g}"
-        text = (
-            f"draw of a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
-            f"Actual: {device.max_power_w:,.12g} W."
+        yield Flaw.of(
+            loc,
+            f"draw of a {device.kind} of {device.height_u} U",
+            "Give it in W.",
+            expected=f"{_LEAST_W}{high or ' or more'} W",
+            actual=f"{device.max_power_w:,.12g} W",
+            reads=((*loc[:-1], "height_u"),),
         )
-        yield Flaw(loc, text, "Give it in W.", ((*loc[:-1], "height_u"),))
 
 
 _TIMES = 4
@@ -185,8 +190,13 @@ def _stated(key: str, value: float, published: float | None, model: str, loc: Lo
         low, high = (_WEIGHT.low, _WEIGHT.high) if unit == "kg" else _WATTS
         why = "implausible for a server or switch"
     if not low <= value <= high:
-        text = f"{model}: {why} - Expected: {low:,.6g} to {high:,.6g} {unit} Actual: {value:,.12g} {unit}."
-        yield Flaw(loc, text, f"Give it in {unit}, for one {model}.")
+        yield Flaw.of(
+            loc,
+            f"{model}: {why}",
+            f"Give it in {unit}, for one {model}.",
+            expected=f"{low:,.6g} to {high:,.6g} {unit}",
+            actual=f"{value:,.12g} {unit}",
+        )
 
 
 def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Flaw]:
@@ -208,8 +218,11 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Flaw]:
         yield Flaw((*here, key), text, "Correct one of the two.", reads)
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
-        text = (
-            f"{plate.model} transient draw is below the maximum - Expected: {most:,.12g} W or more "
-            f"Actual: {brief:,.12g} W."
+        yield Flaw.of(
+            (*here, "transient_power_w"),
+            f"{plate.model} transient draw is below the maximum",
+            "Correct one of the two.",
+            expected=f"{most:,.12g} W or more",
+            actual=f"{brief:,.12g} W",
+            reads=((*here, "max_power_w"),),
         )
-        yield Flaw((*here, "transient_power_w"), text, "Correct one of the two.", ((*here, "max_power_w"),))

@@ -56,12 +56,13 @@ def _skipped_twice(site: Site) -> Iterator[Flaw]:
             both = sorted(skip.names & other.names) if skip.gate == other.gate else []
             if both:
                 where = ", ".join(both[:_SHOWN]) + (f" and {len(both) - _SHOWN} more" if len(both) > _SHOWN else "")
-                text = (
-                    f"gate {skip.gate} is skipped twice on {where} - Expected: one reason "
-                    f"Actual: another in gates.skip[{before}]."
-                )
-                yield Flaw(
-                    ("gates", "skip", k, "nodes"), text, "Keep one of the two.", (("gates", "skip", before, "nodes"),)
+                yield Flaw.of(
+                    ("gates", "skip", k, "nodes"),
+                    f"gate {skip.gate} is skipped twice on {where}",
+                    "Keep one of the two.",
+                    expected="one reason",
+                    actual=f"another in gates.skip[{before}]",
+                    reads=(("gates", "skip", before, "nodes"),),
                 )
 
 
@@ -71,12 +72,12 @@ def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) 
     # Gates outside the site's own set can be run by name, with the same skips.
     every = {entry.id for name in loader.known("gate_sets") for entry in loader.gate_set(name).gates}
     if gate not in every:
-        yield Flaw(
+        yield Flaw.of(
             loc,
-            f"gate {gate} is in no gate set - Expected: one of {', '.join(ids)} (set {site.gates.set}), "
-            "or a gate of another set.",
+            f"gate {gate} is in no gate set",
             "Correct it.",
-            (("gates", "set"),),
+            expected=f"one of {', '.join(ids)} (set {site.gates.set}), or a gate of another set",
+            reads=(("gates", "set"),),
         )
 
 
@@ -89,11 +90,12 @@ def _disabled(site: Site, ids: list[str]) -> Iterator[Flaw]:
             yield Flaw(("gates", "disabled", k, "gate"), f"gate {item.gate} is disabled twice.", "Keep one of the two.")
         seen.add(item.gate)
         if item.until > last:
-            text = (
-                f"gate {item.gate} is disabled until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} "
-                "days ahead)."
+            yield Flaw.of(
+                ("gates", "disabled", k, "until"),
+                f"gate {item.gate} is disabled until {item.until}",
+                "Set an earlier date and review the gate then.",
+                expected=f"{last} or before (at most {LONGEST_DAYS} days ahead)",
             )
-            yield Flaw(("gates", "disabled", k, "until"), text, "Set an earlier date and review the gate then.")
 
 
 def warnings(site: Site, day: date) -> list[str]:

@@ -73,7 +73,7 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Flaw]:
     if value in {0, _DEFAULT_PKEY}:
         what = "belongs to the default partition" if value else "is invalid"
         return [
-            Flaw(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.", kind="range")
+            Flaw.of(loc, f"partition key {text} {what}", "Choose another.", expected="0x0001 to 0x7ffe", kind="range")
         ]
     return []
 
@@ -162,7 +162,9 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
         return [Flaw(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.", ((*here, "rack"),))]
     if gpus > most:
         return [
-            Flaw(here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes.")
+            Flaw.of(
+                here, f"NVLink domain {domain.name} has {gpus} GPUs", "Correct its nodes.", expected=f"at most {most}"
+            )
         ]
     return []
 

@@ -24,7 +24,7 @@ def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gon
     """
     if wanted is None or wanted in known or gone(wanted):
         return []
-    return [Flaw(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
+    return [Flaw.of(loc, f"no {noun} is called {wanted}", "Correct the name.", expected=f"one of {listed(known)}")]
 
 
 def members(

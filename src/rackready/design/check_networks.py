@@ -108,11 +108,14 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fl
     out: list[Flaw] = []
     last = network.vlan_first + network.planes * network.rails - 1
     if last > _LAST_VLAN:
-        text = (
-            f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at VLAN {last} - "
-            f"Expected: at most {_LAST_VLAN}."
+        out.append(
+            Flaw.of(
+                (*here, "vlan_first"),
+                f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at VLAN {last}",
+                "Start with a lower VLAN.",
+                expected=f"at most {_LAST_VLAN}",
+            )
         )
-        out.append(Flaw((*here, "vlan_first"), text, "Start with a lower VLAN."))
     known = set(loader.known("platform"))
     rails = max(
         (
@@ -214,8 +217,16 @@ def _topology(subject: Subject) -> list[Flaw]:
 def _made(site: Site, topology: Topology) -> list[Flaw]:
     out = []
     if site.links:
-        text = "the topology already makes the links of the compute fabric - Expected: topology or links Actual: both."
-        out.append(Flaw(("links",), text, "Remove one of the two.", (("topology",),)))
+        out.append(
+            Flaw.of(
+                ("links",),
+                "the topology already makes the links of the compute fabric",
+                "Remove one of the two.",
+                expected="topology or links",
+                actual="both",
+                reads=(("topology",),),
+            )
+        )
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} does not match fabric.kind ({site.fabric.kind})."
         out.append(Flaw(("topology", "link"), text, "Make them equal.", (("fabric", "kind"),)))
@@ -236,11 +247,15 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
         default=1,
     )
     if topology.grow_to_su is not None and topology.grow_to_su < units:
-        text = (
-            f"grow_to_su is {topology.grow_to_su}, but nodes are already in units up to {units} - "
-            f"Expected: at least {units}."
+        out.append(
+            Flaw.of(
+                ("topology", "grow_to_su"),
+                f"grow_to_su is {topology.grow_to_su}, but nodes are already in units up to {units}",
+                "Raise it, or remove it.",
+                expected=f"at least {units}",
+                reads=_UNIT,
+            )
         )
-        out.append(Flaw(("topology", "grow_to_su"), text, "Raise it, or remove it.", _UNIT))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):
         switches = getattr(topology, tier)
@@ -254,6 +269,13 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
         layer = "infiniband" if topology.link == "infiniband" else "ethernet"
         actual = loader.switch(switches.model).layer
         if actual != layer:
-            text = f"{switches.model} is an {actual} switch - Expected: {layer} for link: {topology.link}."
-            out.append(Flaw(("topology", tier, "model"), text, "Choose another model.", (("topology", "link"),)))
+            out.append(
+                Flaw.of(
+                    ("topology", tier, "model"),
+                    f"{switches.model} is an {actual} switch",
+                    "Choose another model.",
+                    expected=f"{layer} for link: {topology.link}",
+                    reads=(("topology", "link"),),
+                )
+            )
     return out

@@ -43,8 +43,15 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Flaw]:
     out: list[Flaw] = []
     for key, model in (("leaf", fabric.leaf), ("spine", fabric.spine)):
         if model is not None and model not in models:
-            text = f"switch profile {model!r} does not exist - Expected: one of {listed(models)}."
-            out.append(Flaw((*here, key), text, "Correct the id or add the profile.", profile=("switch", model)))
+            out.append(
+                Flaw.of(
+                    (*here, key),
+                    f"switch profile {model!r} does not exist",
+                    "Correct the id or add the profile.",
+                    expected=f"one of {listed(models)}",
+                    profile=("switch", model),
+                )
+            )
     if not subject.lost.any("racks"):
         out += members(fabric.racks, {rack.name for rack in site.racks}, (*here, "racks"), "rack")[1]
     others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)
@@ -76,13 +83,13 @@ def _slots(subject: Subject) -> list[Flaw]:
     for place, slot in enumerate(site.switch_slots):
         out += unknown(slot.fabric, known, ("switch_slots", place, "fabric"), "other fabric", gone)
         if slot.fabric is not None and slot.tier == "core":
-            text = f"{slot.fabric} has no core switches - Expected: leaf or spine."
             out.append(
-                Flaw(
+                Flaw.of(
                     ("switch_slots", place, "tier"),
-                    text,
+                    f"{slot.fabric} has no core switches",
                     "Correct the tier, or omit fabric for a slot of the compute fabric.",
-                    (("switch_slots", place, "fabric"),),
+                    expected="leaf or spine",
+                    reads=(("switch_slots", place, "fabric"),),
                 )
             )
     return out
@@ -149,8 +156,10 @@ def _switch_names(site: Site) -> Iterator[Flaw]:
     for place, written in enumerate(site.switches):
         own = made.get(written.name)
         if own is not None and (own.model, own.role) != (written.model, written.role):
-            text = (
-                f"{written.name} is a switch of {own.fabric} - Expected: model {own.model}, role {own.role} "
-                f"Actual: {written.model}, {written.role}."
+            yield Flaw.of(
+                ("switches", place),
+                f"{written.name} is a switch of {own.fabric}",
+                "Make them equal, or rename it.",
+                expected=f"model {own.model}, role {own.role}",
+                actual=f"{written.model}, {written.role}",
             )
-            yield Flaw(("switches", place), text, "Make them equal, or rename it.")

@@ -47,11 +47,14 @@ def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Flaw]:
         return [Flaw(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.", kind="virtual")]
     if supplies is None or len(node.outlets) == supplies:
         return []
-    text = (
-        f"{node.name} has {len(node.outlets)} outlets, but {node.platform} has {supplies} power supplies - "
-        f"Expected: {supplies} outlets."
-    )
-    return [Flaw(here, text, "List the outlet of every supply: a supply left out keeps the node powered on.")]
+    return [
+        Flaw.of(
+            here,
+            f"{node.name} has {len(node.outlets)} outlets, but {node.platform} has {supplies} power supplies",
+            "List the outlet of every supply: a supply left out keeps the node powered on.",
+            expected=f"{supplies} outlets",
+        )
+    ]
 
 
 def _outlet(
@@ -63,11 +66,12 @@ def _outlet(
     number, device = devices[outlet.pdu]
     if device.kind != "pdu":
         return [
-            Flaw(
+            Flaw.of(
                 (*here, "pdu"),
-                f"{device.name} is of kind {device.kind} - Expected: pdu.",
+                f"{device.name} is of kind {device.kind}",
                 "Name the PDU that the supply is plugged into.",
-                (("devices", number, "kind"),),
+                expected="pdu",
+                reads=(("devices", number, "kind"),),
             )
         ]
     if device.bmc is None:

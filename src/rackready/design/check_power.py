@@ -112,15 +112,13 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Flaw
         if takes.low * (1 - ROUNDED) <= have <= takes.high * (1 + ROUNDED):
             continue
         phases = "three-phase" if feed.phases == THREE else "single-phase"
-        text = (
-            f"{feed.volts:g} V {phases} gives {have:.0f} V at the outlets, but {name} takes {takes.low:g} to "
-            f"{takes.high:g} V"
-            f" - Expected: {takes.low:g} to {takes.high:g} V at the outlets Actual: {have:.0f} V."
-        )
-        yield Flaw(
+        yield Flaw.of(
             loc,
-            text,
+            f"{feed.volts:g} V {phases} gives {have:.0f} V at the outlets, but {name} takes "
+            f"{takes.low:g} to {takes.high:g} V",
             "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack.",
+            expected=f"{takes.low:g} to {takes.high:g} V at the outlets",
+            actual=f"{have:.0f} V",
             kind="outlets",
         )
         return  # other equipment there would repeat it
@@ -130,11 +128,14 @@ def _feed(feed: Feed, here: Loc) -> Iterator[Flaw]:
     """Yield settings of outlets on a power shelf, which has none and would ignore them."""
     for key in ("outlet", "cord_m", "psus") if feed.kind == "shelf" else ():
         if getattr(feed, key) is not None:
-            text = (
-                f"feed {feed.name} is a power shelf but has {key} - Expected: a feed of kind pdu, or no {key} "
-                "Actual: shelf."
+            yield Flaw.of(
+                (*here, key),
+                f"feed {feed.name} is a power shelf but has {key}",
+                f"Remove {key}, or correct the kind.",
+                expected=f"a feed of kind pdu, or no {key}",
+                actual="shelf",
+                reads=((*here, "kind"),),
             )
-            yield Flaw((*here, key), text, f"Remove {key}, or correct the kind.", ((*here, "kind"),))
 
 
 _BUSWAYS = frozenset({"busway", "rpp", "pdu"})
@@ -148,20 +149,23 @@ def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Flaw]:
     if source is None or source.kind not in _BUSWAYS:
         return
     if feed.phases == THREE and source.phases != THREE:
-        text = f"feed {feed.name} is three-phase, but {source.name} is single-phase - Expected: phases: 1 Actual: 3."
-        yield Flaw((*here, "phases"), text, "Correct phases of one of the two.")
+        yield Flaw.of(
+            (*here, "phases"),
+            f"feed {feed.name} is three-phase, but {source.name} is single-phase",
+            "Correct phases of one of the two.",
+            expected="phases: 1",
+            actual="3",
+        )
     elif feed.volts is not None and source.volts is not None:
         offered = _offered(feed, source)
         if not any(abs(feed.volts - volts) <= _NEAR * volts for volts in offered):
             expected = " or ".join(f"{volts:.0f} V" for volts in offered)
-            text = (
-                f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V - "
-                f"Expected: {expected} Actual: {feed.volts:g} V."
-            )
-            yield Flaw(
+            yield Flaw.of(
                 (*here, "volts"),
-                text,
+                f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V",
                 "Correct one of the two voltages, or declare the transformer between them.",
+                expected=expected,
+                actual=f"{feed.volts:g} V",
             )
 
 

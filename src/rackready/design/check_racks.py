@@ -155,11 +155,15 @@ def _halls(site: Site, lost: Lost) -> list[Flaw]:
             back = known[name].ways_m.get(hall.name, way) if name in known else way
             # Reported once, at the second of the two entries.
             if abs(back - way) > _MEASURED_M and name in before:
-                text = (
-                    f"the cable path from {hall.name} to {name} is {way:.12g} m, but {back:.12g} m from {name} to "
-                    f"{hall.name} - Expected: one length."
+                out.append(
+                    Flaw.of(
+                        here,
+                        f"the cable path from {hall.name} to {name} is {way:.12g} m, but {back:.12g} m from {name} "
+                        f"to {hall.name}",
+                        "Measure it from entry to entry, and list it once.",
+                        expected="one length",
+                    )
                 )
-                out.append(Flaw(here, text, "Measure it from entry to entry, and list it once."))
         before.add(hall.name)
     return out
 
@@ -176,8 +180,14 @@ def _floor(site: Site, lost: Lost) -> list[Flaw]:
             and rack.row not in rows[rack.hall]
             and not lost.of("rows")(rack.row)
         ):
-            text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
-            out.append(Flaw(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
+            out.append(
+                Flaw.of(
+                    ("racks", r, "row"),
+                    f"hall {rack.hall} has no row {rack.row}",
+                    "Correct the row, or add it to the hall.",
+                    expected=f"one of {listed(rows[rack.hall])}",
+                )
+            )
         if rack.hall is not None and rack.row is not None and rack.position is not None:
             before = stands.setdefault((rack.hall, rack.row, rack.position), rack.name)
             if before != rack.name:
@@ -268,10 +278,11 @@ def _kinds(site: Site, lost: Lost) -> list[Flaw]:
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(
-                    Flaw(
+                    Flaw.of(
                         (*here, "host"),
-                        f"{node.host}, the host of {node.name}, {what} - Expected: a metal node.",
+                        f"{node.host}, the host of {node.name}, {what}",
                         "Correct the name.",
+                        expected="a metal node",
                     )
                 )
     return out

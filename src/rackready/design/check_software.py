@@ -31,10 +31,25 @@ def _set(wanted: str, loc: Loc) -> list[Flaw]:
         return []
     why = loader.unpublished(wanted)
     if why is not None:
-        text = f"version set {wanted} - Expected: published packages Actual: {why.reason}."
-        return [Flaw(loc, text, why.instead, profile=("software", wanted))]
-    text = f"software profile {wanted!r} does not exist - Expected: one of {', '.join(known)}."
-    return [Flaw(loc, text, "Correct the id or add the profile.", profile=("software", wanted))]
+        return [
+            Flaw.of(
+                loc,
+                f"version set {wanted}",
+                why.instead,
+                expected="published packages",
+                actual=why.reason,
+                profile=("software", wanted),
+            )
+        ]
+    return [
+        Flaw.of(
+            loc,
+            f"software profile {wanted!r} does not exist",
+            "Correct the id or add the profile.",
+            expected=f"one of {', '.join(known)}",
+            profile=("software", wanted),
+        )
+    ]
 
 
 def _groups(subject: Subject) -> list[Flaw]:
@@ -66,8 +81,14 @@ def _sources(subject: Subject) -> list[Flaw]:
     kinds = sorted({kind_of(system) for system in systems})
     if site.software.mirror is not None:
         if len(kinds) > 1:
-            text = "one mirror for nodes with apt and nodes with dnf - Expected: a repository of each kind."
-            out.append(Flaw(("software", "mirror"), text, "Declare software.repositories instead."))
+            out.append(
+                Flaw.of(
+                    ("software", "mirror"),
+                    "one mirror for nodes with apt and nodes with dnf",
+                    "Declare software.repositories instead.",
+                    expected="a repository of each kind",
+                )
+            )
         return out
     for system in sorted(systems) if not lost.any("repositories") else ():
         if not repositories_of(site, system):
@@ -80,10 +101,11 @@ def _sources(subject: Subject) -> list[Flaw]:
 def _unused(site: Site, systems: set[str]) -> list[Flaw]:
     """Return the systems of repositories that no node has."""
     return [
-        Flaw(
+        Flaw.of(
             ("software", "repositories", place, "systems"),
-            f"no node has {listed(strange)} - Expected: some of {listed(sorted(systems))}.",
+            f"no node has {listed(strange)}",
             "Correct the name, or leave it out.",
+            expected=f"some of {listed(sorted(systems))}",
         )
         for place, item in enumerate(site.software.repositories)
         if systems and (strange := [name for name in item.systems if name not in systems])
@@ -100,11 +122,25 @@ def _driver(site: Site, view: SoftwareView) -> list[Flaw]:
     out = _gpus(site, view, branch, (loc, of_set))
     if not out and branch not in software.driver:
         have = ", ".join(str(item) for item in sorted(software.driver))
-        text = f"branch {branch} is not in software set {software.id} - Expected: one of {have}."
-        out.append(Flaw(loc, text, "Choose one of these branches, or another set.", of_set))
+        out.append(
+            Flaw.of(
+                loc,
+                f"branch {branch} is not in software set {software.id}",
+                "Choose one of these branches, or another set.",
+                expected=f"one of {have}",
+                reads=of_set,
+            )
+        )
     if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
-        text = f"branch {branch} is past its end of life - Expected: a branch with support Actual: support ended {end}."
-        out.append(Flaw(loc, text, "Choose another branch or another set."))
+        out.append(
+            Flaw.of(
+                loc,
+                f"branch {branch} is past its end of life",
+                "Choose another branch or another set.",
+                expected="a branch with support",
+                actual=f"support ended {end}",
+            )
+        )
     if not out and (pair := no_pair(software, branch)):
         out.append(Flaw(loc, pair, "Choose another branch, or a set with an older CUDA.", of_set))
     return out
@@ -131,8 +167,15 @@ def _gpus(site: Site, view: SoftwareView, branch: int, places: tuple[Loc, tuple[
         last = profile.max_driver_branch
         if branch < profile.min_driver_branch or (last is not None and branch > last):
             span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
-            text = f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}."
-            out.append(Flaw(loc, text, f"Use another branch of {view.site.software.set}.", of_set))
+            out.append(
+                Flaw.of(
+                    loc,
+                    f"branch {branch} cannot drive {profile.product_name} ({gpu})",
+                    f"Use another branch of {view.site.software.set}.",
+                    expected=span,
+                    reads=of_set,
+                )
+            )
         elif text := _no_modules(software, profile):
             hint = "Choose a set with the other flavour, or correct open_modules of your own (profiles/software/)."
             out.append(Flaw(of_set[0], text, hint, kind="modules"))

@@ -9,7 +9,7 @@ from rackready.design.facts import driver_branch, driver_set
 from rackready.design.names import listed
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Node, Site
 from rackready.profiles import loader
 
@@ -39,31 +39,43 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     ]
     if reasons:
         head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
-        message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
-        raise NotDeployableError(message)
+        raise NotDeployableError.of(reasons, head=head, tail="`rackready plan` works on it.")
 
 
-def _fabric(site: Site) -> list[str]:
+def _fabric(site: Site) -> list[Message]:
     out = []
     if site.fabric.kind == "infiniband":
         out.append(
-            "fabric.kind: infiniband - Expected: roce. rackready does not configure InfiniBand switches and NICs yet."
+            Message(
+                "fabric.kind",
+                "infiniband",
+                expected="roce",
+                next_step="rackready does not configure InfiniBand switches and NICs yet.",
+            )
         )
     if site.topology is not None:
         out.append(
-            "topology: set - Expected: links to leaf switches only. "
-            "rackready does not configure spines, planes and the cables of a topology yet."
+            Message(
+                "topology",
+                "set",
+                expected="links to leaf switches only",
+                next_step="rackready does not configure spines, planes and the cables of a topology yet.",
+            )
         )
     split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
     if split:
         out.append(
-            f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. "
-            "rackready does not configure breakout yet."
+            Message(
+                listed(split, _SHOWN),
+                "ports with breakout",
+                expected="whole ports",
+                next_step="rackready does not configure breakout yet.",
+            )
         )
     return out
 
 
-def _software(site: Site, nodes: Sequence[str]) -> list[str]:
+def _software(site: Site, nodes: Sequence[str]) -> list[Message]:
     out = []
     for platform, set_, own in sorted(_stacks(site, nodes), key=lambda stack: stack[:2]):
         chosen, driver = loader.software(set_), driver_set(own)
@@ -72,9 +84,14 @@ def _software(site: Site, nodes: Sequence[str]) -> list[str]:
             why = "; ".join(chosen.absent[key] for key in lacks if key in chosen.absent)
             actual = f"none, because {why}" if why else "none"
             out.append(
-                f"version set {chosen.id}: {' and '.join(lacks)} - Expected: packages that {platform} needs "
-                f"Actual: {actual}. Choose another set (software.set), or add your own beside site.yml "
-                f"(profiles/software/) with {' and '.join(lacks)}."
+                Message(
+                    f"version set {chosen.id}",
+                    " and ".join(lacks),
+                    expected=f"packages that {platform} needs",
+                    actual=actual,
+                    next_step="Choose another set (software.set), or add your own beside site.yml (profiles/software/) "
+                    f"with {' and '.join(lacks)}.",
+                )
             )
     return out
 
@@ -88,41 +105,51 @@ def _stacks(site: Site, nodes: Sequence[str]) -> list[tuple[str, str, Site]]:
     return [(platform, set_, own) for (platform, set_, _), own in found.items()]
 
 
-def _nic_stack(site: Site, nodes: Sequence[str]) -> list[str]:
+def _nic_stack(site: Site, nodes: Sequence[str]) -> list[Message]:
     if site.software.nic_stack == "inbox":
         return []
     sets = (loader.software(id_) for id_ in sorted({set_ for _, set_, _ in _stacks(site, nodes)}))
     return [
         (
-            f"software.nic_stack: doca - Expected: packages of DOCA-OFED for {chosen.os} (doca_ofed of version set "
-            f"{chosen.id}) Actual: none, because no source names them. Set software.nic_stack: inbox, or add a set "
-            "beside site.yml (profiles/software/) with doca_ofed and its source."
+            Message(
+                "software.nic_stack",
+                "doca",
+                expected=f"packages of DOCA-OFED for {chosen.os} (doca_ofed of version set {chosen.id})",
+                actual="none, because no source names them",
+                next_step="Set software.nic_stack: inbox, or add a set beside site.yml (profiles/software/) with "
+                "doca_ofed and its source.",
+            )
         )
         for chosen in sets
         if chosen.doca_ofed is None
     ]
 
 
-def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:
+def _kinds(site: Site, nodes: Sequence[str]) -> list[Message]:
     virtual = [name for name in nodes if site.node(name).kind == "virtual"]
     hint = "rackready does not provision virtual nodes yet. Exclude them with --limit."
-    return [f"{listed(virtual, _SHOWN)}: kind virtual - Expected: metal. {hint}"] if virtual else []
+    return [Message(listed(virtual, _SHOWN), "kind virtual", expected="metal", next_step=hint)] if virtual else []
 
 
-def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
+def _unpublished(site: Site, nodes: Sequence[str]) -> list[Message]:
     out = []
     for platform in sorted({site.node(name).platform for name in nodes}):
         missing = loader.platform(platform).unpublished()
         if missing:
             node = next(name for name in nodes if site.node(name).platform == platform)
             out.append(
-                f"{loader.place('platform', platform)}: {' and '.join(missing)} - Expected: known "
-                f"Actual: not published. Read them from a machine that runs: `rackready profile learn {node} --write`."
+                Message(
+                    loader.place("platform", platform),
+                    " and ".join(missing),
+                    expected="known",
+                    actual="not published",
+                    next_step=f"Read them from a machine that runs: `rackready profile learn {node} --write`.",
+                )
             )
     return out
 
 
-def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:
+def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[Message]:
     chosen = [site.node(name) for name in nodes if site.node(name).kind == "metal"]
     wanted = [("serial number", _no_serial)]
     if command in NEED_BMC:
@@ -132,7 +159,7 @@ def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:
         names = [node.name for node in chosen if is_unknown(node)]
         if names:
             step = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
-            out.append(f"{listed(names, _SHOWN)}: {what} - Expected: known Actual: not given yet. {step}")
+            out.append(Message(listed(names, _SHOWN), what, expected="known", actual="not given yet", next_step=step))
     return out
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from rackready.model.problems import Message
 from rackready.model.site import Site
 
 Loc = tuple[str | int, ...]
@@ -32,6 +33,14 @@ class Flaw:
     """The check that made it."""
     profile: tuple[str, str] | None = None
     """See ``Problem.profile``."""
+    values: Message | None = None
+    """See ``Problem.values``."""
+
+    @classmethod
+    def of(cls, loc: Loc, what: object, hint: str, *, expected: object, actual: object = "", **others: Any) -> Self:
+        """Return a mistake with an expected value, and an actual one unless it is missing."""
+        values = Message(what=what, expected=expected, actual=actual)
+        return cls(loc, str(values), hint, values=values, **others)
 
     @property
     def sort(self) -> str:

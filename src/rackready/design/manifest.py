@@ -53,7 +53,8 @@ def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
         ) from error
     if not table:
         raise SiteInvalidError(
-            source, [Problem("line 1", "Expected: a header line Actual: nothing.", f"Start with {','.join(COLUMNS)}.")]
+            source,
+            [Problem.of("line 1", "", f"Start with {','.join(COLUMNS)}.", expected="a header line", actual="nothing")],
         )
     columns = _columns(table[0][1], source)
     problems: list[Problem] = []
@@ -64,7 +65,7 @@ def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
     machines = [machine for machine in found if machine is not None]
     problems += _twice(machines)
     if not table[1:]:
-        problems.append(Problem("line 2", "Expected: a machine Actual: the file ends.", "Add the machines."))
+        problems.append(Problem.of("line 2", "", "Add the machines.", expected="a machine", actual="the file ends"))
     if problems:
         raise SiteInvalidError(source, problems)
     return machines
@@ -79,16 +80,25 @@ def _columns(head: Sequence[str], source: str) -> dict[str, int]:
     places = {column: _named(given, (column,)) or _named(given, _OTHER_NAMES[column]) for column in COLUMNS}
     missing = [column for column, found in places.items() if not found]
     if missing:
-        text = (
-            f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} "
-            f"Actual: {', '.join(name.strip() for name in head)}."
+        raise SiteInvalidError(
+            source,
+            [
+                Problem.of(
+                    "line 1",
+                    f"column {', '.join(missing)} is missing",
+                    "Rename the columns.",
+                    expected=", ".join(COLUMNS),
+                    actual=", ".join(name.strip() for name in head),
+                )
+            ],
         )
-        raise SiteInvalidError(source, [Problem("line 1", text, "Rename the columns.")])
     problems = [
-        Problem(
+        Problem.of(
             "line 1",
-            f"column {column} - Expected: once Actual: {', '.join(head[place].strip() for place in found)}.",
+            f"column {column}",
             "Keep one of them.",
+            expected="once",
+            actual=", ".join(head[place].strip() for place in found),
         )
         for column, found in places.items()
         if len(found) > 1
@@ -122,11 +132,15 @@ def _machine(
     if node is None or not mac:
         return None
     if node.serial is not None and node.serial != cells["serial"]:
-        text = (
-            f"{node.name} is at unit {node.unit} of {cells['rack']} - "
-            f"Expected: serial {node.serial} as in the site file Actual: {cells['serial']}."
+        problems.append(
+            Problem.of(
+                where,
+                f"{node.name} is at unit {node.unit} of {cells['rack']}",
+                "Correct the position in the manifest, or the serial in the site file.",
+                expected=f"serial {node.serial} as in the site file",
+                actual=cells["serial"],
+            )
         )
-        problems.append(Problem(where, text, "Correct the position in the manifest, or the serial in the site file."))
         return None
     return ManifestMachine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
 
@@ -135,7 +149,9 @@ def _mac(where: str, written: str, problems: list[Problem]) -> str:
     """Return a MAC address as six pairs with colons; note a problem and return empty text if it is not valid."""
     if _MAC.fullmatch(written.lower()) is None:
         problems.append(
-            Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {written!r}.", "Correct it.")
+            Problem.of(
+                where, "bmc_mac", "Correct it.", expected="six pairs of hexadecimal digits", actual=f"{written!r}"
+            )
         )
         return ""
     digits = re.sub(r"[:.-]", "", written.lower())
@@ -143,7 +159,7 @@ def _mac(where: str, written: str, problems: list[Problem]) -> str:
     if int(digits, 16) == 0 or int(digits[:2], 16) & 1:
         what = "no address" if int(digits, 16) == 0 else "a group address"
         problems.append(
-            Problem(where, f"bmc_mac - Expected: an individual address Actual: {written!r}, {what}.", "Correct it.")
+            Problem.of(where, "bmc_mac", "Correct it.", expected="an individual address", actual=f"{written!r}, {what}")
         )
         return ""
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
@@ -154,7 +170,7 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
     digits = cells["unit"].upper().removeprefix("U")
     if _UNIT.fullmatch(digits) is None:
         problems.append(
-            Problem(where, f"unit - Expected: a rack unit such as 17 Actual: {cells['unit']!r}.", "Correct it.")
+            Problem.of(where, "unit", "Correct it.", expected="a rack unit such as 17", actual=f"{cells['unit']!r}")
         )
         return None
     if cells["rack"] not in {rack.name for rack in site.racks}:
@@ -164,10 +180,11 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
     if node is None:
         units = ", ".join(str(unit) for rack, unit in places if rack == cells["rack"]) or "none"
         problems.append(
-            Problem(
+            Problem.of(
                 where,
-                f"no node is at unit {digits} of {cells['rack']} - Expected: one of {units}.",
+                f"no node is at unit {digits} of {cells['rack']}",
                 "Correct the unit.",
+                expected=f"one of {units}",
             )
         )
     return node

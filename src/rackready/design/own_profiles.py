@@ -90,8 +90,13 @@ def _shown(path: Path, base: Path) -> str:
 
 def _misplaced(path: Path, base: Path) -> Problem:
     expected = f"FAMILY/ID.yml, FAMILY one of {', '.join(OWN_FAMILIES)}"
-    text = f"file in the folder of profiles - Expected: {expected} Actual: {path.parent.name}/{path.name}."
-    return Problem(_shown(path, base), text, "Move, rename or remove it.")
+    return Problem.of(
+        _shown(path, base),
+        "file in the folder of profiles",
+        "Move, rename or remove it.",
+        expected=expected,
+        actual=f"{path.parent.name}/{path.name}",
+    )
 
 
 def _judge(family: OwnFamily, path: Path, file: str) -> _Judged:
@@ -129,11 +134,12 @@ def _identity(stem: str, document: Any) -> Iterator[Problem]:  # noqa: ANN401 - 
     try:
         _ID.validate_python(stem)
     except ValidationError:
-        text = f"name of the file - Expected: letters, digits, - _ . in lower case Actual: {stem}."
-        yield Problem("", text, "Rename it.")
+        yield Problem.of(
+            "", "name of the file", "Rename it.", expected="letters, digits, - _ . in lower case", actual=stem
+        )
     given = document.get("id") if isinstance(document, dict) else None
     if isinstance(given, str) and given != stem:
-        yield Problem("id", f"Expected: {stem} Actual: {given}.", "Make the id equal to the stem of the file.")
+        yield Problem.of("id", "", "Make the id equal to the stem of the file.", expected=stem, actual=given)
 
 
 def _without_gpu(judged: list[_Judged]) -> Iterator[_Judged]:
@@ -148,6 +154,10 @@ def _without_gpu(judged: list[_Judged]) -> Iterator[_Judged]:
             yield _Judged("platform", one.id, one.file, None)
         elif gpu not in own and gpu not in packaged:
             known = ", ".join(sorted(packaged | own.keys()))
-            text = f"gpu profile {gpu!r} does not exist - Expected: one of {known}."
-            problem = Problem(f"{one.file}: gpu", text, "Correct the id, or add profiles/gpu/<id>.yml beside it.")
+            problem = Problem.of(
+                f"{one.file}: gpu",
+                f"gpu profile {gpu!r} does not exist",
+                "Correct the id, or add profiles/gpu/<id>.yml beside it.",
+                expected=f"one of {known}",
+            )
             yield _Judged("platform", one.id, one.file, None, None, (problem,))

@@ -95,7 +95,7 @@ def _read(path: Path) -> Site:
     if found != wanted:
         step = f"Remove {path} and run the same command again: it stores the site again."
         raise RackreadyError(
-            f"{path}: pinned site of this campaign - Expected: SHA-256 {wanted[:12]} Actual: {found[:40]}. {step}"
+            path, "pinned site of this campaign", expected=f"SHA-256 {wanted[:12]}", actual=found[:40], next_step=step
         )
     return site
 

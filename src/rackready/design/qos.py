@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.facts import NodeFacts
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Problem, RackreadyError
 from rackready.model.site import Fabric, Qos
 from rackready.model.software import SoftwareProfile
 
@@ -56,9 +56,6 @@ class PresetProblem:
     message: str
     hint: str
 
-    def __str__(self) -> str:
-        return f"fabric.qos.{self.key}: {self.message} {self.hint}"
-
 
 def preset_problems(qos: QosFacts) -> list[PresetProblem]:
     """Return every value that NVUE's lossless RoCE preset does not support.
@@ -93,7 +90,7 @@ def check_preset(qos: QosFacts) -> None:
     """Refuse values that NVUE's lossless RoCE preset does not support. Raises QosUnsupportedError with every key."""
     problems = preset_problems(qos)
     if problems:
-        raise QosUnsupportedError("\n".join(str(problem) for problem in problems))
+        raise QosUnsupportedError.of(Problem(f"fabric.qos.{item.key}", item.message, item.hint) for item in problems)
 
 
 def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:

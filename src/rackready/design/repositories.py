@@ -8,6 +8,7 @@ from typing import Any
 from rackready.design.openpgp import fingerprints
 from rackready.design.software_of import software_site
 from rackready.model.operations import Repository
+from rackready.model.problems import Message
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -60,20 +61,24 @@ def _repository(item: Repository) -> dict[str, Any]:
     }
 
 
-def key_problems(site: Site, nodes: list[str]) -> list[str]:
+def key_problems(site: Site, nodes: list[str]) -> list[Message]:
     """Return a refusal for each repository of these nodes whose key file has not the declared key alone."""
     systems = {loader.software(software_site(site, name).software.set).os for name in nodes}
     used = {item.name for system in systems for item in repositories_of(site, system)}
-    return [text for item in site.software.repositories if item.name in used and (text := _key_problem(item))]
+    found = [_key_problem(item) for item in site.software.repositories if item.name in used]
+    return [problem for problem in found if problem is not None]
 
 
-def _key_problem(item: Repository) -> str:
+def _key_problem(item: Repository) -> Message | None:
     found = keys_in(item.key)
     if found == item.fingerprint:
-        return ""
-    return (
-        f"software.repositories {item.name}: {item.key} - Expected: the key {item.fingerprint} and no other "
-        f"Actual: {found}. Compare both with what the repository's owner publishes, then correct key or fingerprint."
+        return None
+    return Message(
+        f"software.repositories {item.name}",
+        item.key,
+        expected=f"the key {item.fingerprint} and no other",
+        actual=found,
+        next_step="Compare both with what the repository's owner publishes, then correct key or fingerprint.",
     )
 
 

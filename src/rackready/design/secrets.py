@@ -17,20 +17,24 @@ def reveal(ref: SecretRef) -> str:
     if ref.env is not None:
         value = os.environ.get(ref.env, "")
         if not value:
-            message = f"secret in {ref} - Expected: a value Actual: not set. Export {ref.env} and run again."
-            raise SecretUnreadableError(message)
+            raise SecretUnreadableError(
+                f"secret in {ref}", expected="a value", actual="not set", next_step=f"Export {ref.env} and run again."
+            )
         return value
     try:
         value = ref.file.read_text(encoding="utf-8").removesuffix("\n") if ref.file is not None else ""
     except (OSError, UnicodeDecodeError) as error:
-        message = (
-            f"secret in {ref} - Expected: a readable file Actual: {error.__class__.__name__}. "
-            "Put the secret there (mode 0600) and run again."
-        )
-        raise SecretUnreadableError(message) from error
+        raise SecretUnreadableError(
+            f"secret in {ref}",
+            expected="a readable file",
+            actual=error.__class__.__name__,
+            next_step="Put the secret there (mode 0600) and run again.",
+        ) from error
     if not value:
-        message = (
-            f"secret in {ref} - Expected: a value Actual: empty file. Put the secret there (mode 0600) and run again."
+        raise SecretUnreadableError(
+            f"secret in {ref}",
+            expected="a value",
+            actual="empty file",
+            next_step="Put the secret there (mode 0600) and run again.",
         )
-        raise SecretUnreadableError(message)
     return value

@@ -36,15 +36,22 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
         return Problem(path, message, hint.format(lists_keys=lists_keys))
     shown, text = item.get("input"), item["msg"].removeprefix(_PREFIX).removesuffix(".")
     if item["type"] in _MAPPINGS:
-        return Problem(path, f"Expected: a mapping Actual: {kind_of_value(shown)}.", "Correct it.")
+        return no_mapping(path, kind_of_value(shown), "Correct it.")
     actual = (
         _CREDENTIALS.sub("***@", repr(shown))
         if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
         else kind_of_value(shown)
     )
+    if "Expected: " not in text and not isinstance(shown, dict):
+        return Problem.of(path, text, "Correct it.", expected="", actual=actual)
     said = (isinstance(shown, dict) and item["type"] in _WHOLE) or " Actual: " in text
     mark = " Actual" if "Expected: " in text else " - Actual"
     return Problem(path, f"{text}." if said else f"{text}{mark}: {actual}.", "Correct it.")
+
+
+def no_mapping(path: str, actual: str, hint: str) -> Problem:
+    """Return the problem of a value that is not a mapping."""
+    return Problem.of(path, "", hint, expected="a mapping", actual=actual)
 
 
 _PREFIX = "Value error, "

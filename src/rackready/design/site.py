@@ -21,7 +21,7 @@ from rackready.design.flaw import Flaw, Lost, lost_between
 from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import FOLDER, Own, profile_files, read_own
 from rackready.design.prune import Pruned, explicit, prune
-from rackready.design.shape_problems import kind_of_value, shape_problem
+from rackready.design.shape_problems import kind_of_value, no_mapping, shape_problem
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
@@ -53,7 +53,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     try:
         base = root or project_root()
     except FileNotFoundError as error:
-        raise RackreadyError(str(error)) from error
+        raise RackreadyError(error) from error
     paths = EnvPaths(base, env)
     source = site_file or paths.site_file
     if site_file is None:
@@ -94,8 +94,8 @@ def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
     """
     document, doubtful = read_judged(path, written_by_us=True)
     if document is not None and not isinstance(document, dict):
-        text = f"Expected: a mapping Actual: {kind_of_value(document)}."
-        raise SiteInvalidError(str(path), [Problem("", text, "Write the differences from the site file, key by key.")])
+        step = "Write the differences from the site file, key by key."
+        raise SiteInvalidError(str(path), [no_mapping("", kind_of_value(document), step)])
     problems = [*doubtful, *truth_problems(document)]
     problems += [
         Problem(where, f"{name} is given twice.", "List it once.") for where, name in _duplicate_names(document, "")
@@ -184,9 +184,7 @@ def parse_site(
             [
                 *problems,
                 *own.problems,
-                Problem(
-                    "", "Expected: a mapping Actual: something else.", "Start one from inventories/example/site.yml."
-                ),
+                no_mapping("", "something else", "Start one from inventories/example/site.yml."),
             ],
         )
     with without_gc():
@@ -239,7 +237,9 @@ class _Checked:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
                 where, name = self.where(item.loc), self._item(place)
-                self.problems.append(Problem(where, item.message, item.hint, item.about, name, item.sort, item.profile))
+                self.problems.append(
+                    Problem(where, item.message, item.hint, item.about, name, item.sort, item.profile, item.values)
+                )
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""

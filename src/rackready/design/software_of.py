@@ -48,8 +48,10 @@ def only(site: Site, wanted: str | None) -> Site:
     sets = sorted({view.site.software.set for view in views})
     if wanted not in sets:
         raise RackreadyError(
-            f"--set - Expected: one of {', '.join(sets)}, because a mirror serves one version set "
-            f"Actual: {wanted or 'none'}. Name one; run the command once for each."
+            "--set",
+            expected=f"one of {', '.join(sets)}, because a mirror serves one version set",
+            actual=wanted or "none",
+            next_step="Name one; run the command once for each.",
         )
     chosen = [view for view in views if view.site.software.set == wanted]
     names = {name for view in chosen for name in view.nodes}

@@ -27,7 +27,7 @@ def _walk(value: Any, loc: Loc) -> Iterator[Problem]:  # noqa: ANN401 - a YAML d
             yield from _walk(item, (*loc, place))
     elif isinstance(value, bool) and _FREE.isdisjoint(loc) and any(step in _numbers() for step in loc[-2:]):
         text = str(value).lower()
-        yield Problem(path_text(loc), f"Expected: a number Actual: {text}.", "Write the number.")
+        yield Problem.of(path_text(loc), "", "Write the number.", expected="a number", actual=text)
 
 
 _FREE = frozenset({"inputs", "baselines"})

@@ -56,8 +56,13 @@ def _of_mapping(node: yaml.Node, loc: Loc, seen: set[int], *, text_too: bool) ->
         here, line = (*loc, key.value), key.start_mark.line + 1
         before = lines.get((key.tag, key.value))
         if before is not None:
-            text = f"key {key.value!r} is given twice - Expected: once Actual: lines {before} and {line}."
-            yield Problem(path_text(here), text, "Remove one of the two lines.")
+            yield Problem.of(
+                path_text(here),
+                f"key {key.value!r} is given twice",
+                "Remove one of the two lines.",
+                expected="once",
+                actual=f"lines {before} and {line}",
+            )
         lines[key.tag, key.value] = line
         yield from _of_scalar(key, here, "the key ", text_too=text_too)
         yield from _walk(value, here, seen, text_too=text_too)
@@ -71,11 +76,12 @@ def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) ->
     old, new = _older(kind, node.value), _newer(kind, node.value)
     if (type(old), old) == (type(new), new) or (isinstance(old, str) and not text_too):
         return
-    yield Problem(
+    yield Problem.of(
         path_text(loc),
-        f"{what}{node.value} is {_described(old)} in YAML 1.1 and {_described(new)} in YAML 1.2 - "
-        f"Expected: a value that reads the same in both Actual: {node.value}.",
+        f"{what}{node.value} is {_described(old)} in YAML 1.1 and {_described(new)} in YAML 1.2",
         _fix(node.value, old, new),
+        expected="a value that reads the same in both",
+        actual=node.value,
     )
     node.tag = f"{_TAG}str"
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcError, BmcIdentityError
 from rackready.drivers.ssh.first_contact import shown_key
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned
 from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
@@ -107,11 +108,12 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
         found.append(KeyPlace("jump host", jump))
     known = {place.name: place for place in reversed(found)}  # a node of that name goes before the others
     if unknown := [name for name in wanted if name not in known]:
-        message = (
-            f"{', '.join(unknown)} - Expected: some of {', '.join(reversed(known))} Actual: no such host. "
-            "Correct the name."
+        raise HostKeyRefusedError(
+            ", ".join(unknown),
+            expected=f"some of {', '.join(reversed(known))}",
+            actual="no such host",
+            next_step="Correct the name.",
         )
-        raise HostKeyRefusedError(message)
     left = set(leave_out)
     return (
         [known[name] for name in dict.fromkeys(wanted)]

@@ -76,8 +76,6 @@ def launch_key(
 def _must(remote: Remote, node: str, argv: Sequence[str], *, stdin: str = "") -> Answer:
     answer = remote.run(node, argv, stdin=stdin, timeout_s=30)
     if answer.exit_code != 0:
-        message = (
-            f"{node}: preparing the MPI launch failed ({answer.failure or answer.stderr.strip() or answer.exit_code})"
-        )
-        raise UnreachableError(message)
+        why = answer.failure or answer.stderr.strip() or answer.exit_code
+        raise UnreachableError(node, f"preparing the MPI launch failed ({why})")
     return answer

@@ -55,7 +55,7 @@ class Local:
         try:
             return LocalJob(argv, stdin, {**os.environ, "PATH": _path(), **(env or {})})
         except OSError as error:
-            raise UnreachableError(f"{argv[0]}: command not found ({error.strerror})") from error
+            raise UnreachableError(argv[0], f"command not found ({error.strerror})") from error
 
 
 def _path() -> str:

@@ -34,8 +34,10 @@ class Netbox:
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise NetboxError(
-                f"{url} - Expected: an address that begins with https:// Actual: {parts.scheme or 'none'}. "
-                "The token would go unencrypted."
+                url,
+                expected="an address that begins with https://",
+                actual=parts.scheme or "none",
+                next_step="The token would go unencrypted.",
             )
         self._url, self._token = url, token
         self._api = pynetbox.api(url, token=token)
@@ -89,11 +91,12 @@ class Netbox:
             raise self._error(f"{error.__class__.__name__}: {error}") from error
 
     def _error(self, what: str) -> NetboxError:
-        text = (
-            f"NetBox {self._url} - Expected: an answer Actual: {what}. "
-            "Check address, token and its permissions, then run again."
+        return NetboxError(
+            f"NetBox {self._url}",
+            expected="an answer",
+            actual=what.replace(self._token, "***") if self._token else what,
+            next_step="Check address, token and its permissions, then run again.",
         )
-        return NetboxError(text.replace(self._token, "***") if self._token else text)
 
 
 def _body(step: NetboxStep, ids: dict[tuple[str, Key], int]) -> dict[str, Any]:

@@ -57,17 +57,19 @@ def require_engine(root: Path) -> Path:
     path = search_path(root)
     engine = shutil.which("pulumi", path=path)
     if engine is None:
-        text = (
-            "Pulumi engine - Expected: `pulumi` on the PATH or in .rackready/tools/bin Actual: none. "
-            "Run `make setup`, which installs it; `rackready doctor` shows more."
+        raise EngineError(
+            "Pulumi engine",
+            expected="`pulumi` on the PATH or in .rackready/tools/bin",
+            actual="none",
+            next_step="Run `make setup`, which installs it; `rackready doctor` shows more.",
         )
-        raise EngineError(text)
     if shutil.which(PROVIDER, path=path) is None:
-        text = (
-            f"Pulumi provider - Expected: `{PROVIDER}` beside {sys.executable} Actual: none. "
-            "Run `make setup`, which installs rackready into .venv."
+        raise EngineError(
+            "Pulumi provider",
+            expected=f"`{PROVIDER}` beside {sys.executable}",
+            actual="none",
+            next_step="Run `make setup`, which installs rackready into .venv.",
         )
-        raise EngineError(text)
     return Path(engine)
 
 
@@ -77,8 +79,9 @@ def engine_version(engine: Path) -> str:
     try:
         out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)
     except (OSError, subprocess.SubprocessError) as error:
-        text = f"Pulumi engine {engine} - Expected: it runs Actual: {error}. Run `make setup` again."
-        raise EngineError(text) from error
+        raise EngineError(
+            f"Pulumi engine {engine}", expected="it runs", actual=error, next_step="Run `make setup` again."
+        ) from error
     return out.stdout.strip().removeprefix("v")
 
 
@@ -141,11 +144,12 @@ def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campa
         workspace = auto.LocalWorkspace(**vars(options))
         return _Stack(name, workspace, StackInitMode.CREATE_OR_SELECT)
     except auto.CommandError as error:
-        text = (
-            f"Pulumi stack {name} in {paths.pulumi} - Expected: it opens Actual: {last_words(str(error))}. "
-            "Free disk space or correct the owner of that folder, then run again."
-        )
-        raise EngineError(text) from error
+        raise EngineError(
+            f"Pulumi stack {name} in {paths.pulumi}",
+            expected="it opens",
+            actual=last_words(str(error)),
+            next_step="Free disk space or correct the owner of that folder, then run again.",
+        ) from error
 
 
 _LOCKED_BY = re.compile(r"\(pid (?P<pid>\d+)\)")
@@ -158,11 +162,12 @@ def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
     """
     for match in _LOCKED_BY.finditer(str(error)):
         if _is_engine(int(match["pid"])):
-            text = (
-                f"Pulumi stack {stack.name} - Expected: not in use Actual: locked by pulumi, pid {match['pid']}. "
-                "Wait until it has ended, then run again."
-            )
-            raise StackBusyError(text) from error
+            raise StackBusyError(
+                f"Pulumi stack {stack.name}",
+                expected="not in use",
+                actual=f"locked by pulumi, pid {match['pid']}",
+                next_step="Wait until it has ended, then run again.",
+            ) from error
     stack.cancel()
 
 

@@ -20,9 +20,16 @@ from sushy import exceptions as faults
 from sushy.resources.system.system import System
 
 from rackready.design.secrets import reveal
-from rackready.drivers.redfish_http import CONNECT_S, Auth, Connector, is_tls, passes, root_cause
+from rackready.drivers.redfish_errors import (
+    BmcError,
+    BmcIdentityError,
+    BmcTlsError,
+    BmcUnreachableError,
+    explain,
+    no_json,
+)
+from rackready.drivers.redfish_http import Auth, Connector, passes
 from rackready.drivers.redfish_identity import of_chassis, of_system
-from rackready.model.problems import RackreadyError
 from rackready.model.serials import SerialKind, Serials, wanted_text
 from rackready.model.site import Bmc as BmcSite
 
@@ -33,30 +40,6 @@ _PAUSE_S = 2.0
 _GRACEFUL_OFF_S = 60.0
 _locks: dict[tuple[str, int], threading.Lock] = {}
 _locks_guard = threading.Lock()
-
-
-class BmcError(RackreadyError):
-    """A BMC did not do what was requested."""
-
-
-class BmcUnreachableError(BmcError):
-    """The BMC's address does not answer in time."""
-
-
-class BmcLoginError(BmcError):
-    """The BMC refused the user or the password."""
-
-
-class BmcTlsError(BmcError):
-    """The BMC's certificate is not trusted."""
-
-
-class BmcIdentityError(BmcError):
-    """The BMC belongs to another machine than the intended one. ``serials``: what it reports."""
-
-    def __init__(self, text: str, serials: Serials) -> None:
-        self.serials = serials
-        super().__init__(text)
 
 
 class BootTarget(StrEnum):
@@ -139,12 +122,14 @@ class Bmc:
         if not found.serials.matches(serial, kind):
             found = replace(found, serials=found.serials.also(self._other_serials()))
         if not found.serials.matches(serial, kind):
-            text = (
-                f"{self.where}: answers for another machine, nothing was done to it - "
-                f"Expected: {wanted_text(serial, kind)} Actual: {found.serials}. "
-                f"Correct serial or bmc.address of {self._node} in the site file, or the cabling of its BMC."
+            raise BmcIdentityError(
+                self.where,
+                "answers for another machine, nothing was done to it",
+                serials=found.serials,
+                expected=wanted_text(serial, kind),
+                actual=found.serials,
+                next_step=f"Correct serial or bmc.address of {self._node} in the site file, or the cabling of its BMC.",
             )
-            raise BmcIdentityError(text, found.serials)
         return found
 
     def observe(self) -> str:
@@ -185,11 +170,13 @@ class Bmc:
         """Return the document at an address of this service. Raises BmcError, also when it is no JSON object."""
         found = self._read(lambda: self._document(address))
         if not isinstance(found, dict):
-            text = (
-                f"{self.where}: {address} - Expected: a JSON object Actual: {type(found).__name__}. "
-                "Update the BMC's firmware."
+            raise BmcError(
+                self.where,
+                address,
+                expected="a JSON object",
+                actual=type(found).__name__,
+                next_step="Update the BMC's firmware.",
             )
-            raise BmcError(text)
         return found
 
     def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
@@ -198,11 +185,13 @@ class Bmc:
         try:
             return response.json()
         except ValueError as error:
-            text = (
-                f"{self.where}: {address} - Expected: a JSON document Actual: {error}. "
-                "Update the BMC's firmware, or run again."
-            )
-            raise BmcError(text) from error
+            raise BmcError(
+                self.where,
+                address,
+                expected="a JSON document",
+                actual=error,
+                next_step="Update the BMC's firmware, or run again.",
+            ) from error
 
     def offers_full_power_cycle(self) -> bool:
         """Whether the BMC can cut the machine's mains (reset type FullPowerCycle, unknown to sushy).
@@ -223,17 +212,19 @@ class Bmc:
     def post(self, address: str, body: dict[str, Any]) -> None:
         """Request an action of this service, once, also when the answer is lost. Raises BmcError."""
         if not address.startswith("/redfish/"):
-            text = (
-                f"{self.where}: action - Expected: a target below /redfish/ Actual: {address or 'none'}. "
-                "Update the BMC's firmware."
+            raise BmcError(
+                self.where,
+                "action",
+                expected="a target below /redfish/",
+                actual=address or "none",
+                next_step="Update the BMC's firmware.",
             )
-            raise BmcError(text)
         try:
             self._connect()._conn.post(address, data=body)  # noqa: SLF001 - see _document
         except faults.SushyError as error:
-            raise self._explain(error) from error
+            raise explain(self.where, self._site, error) from error
         except ValueError as error:
-            raise self._no_json(error) from error
+            raise no_json(self.where, error) from error
 
     def forget(self) -> None:
         """Drop the session: its BMC was restarted."""
@@ -253,25 +244,29 @@ class Bmc:
         kind = next((kind for kind in kinds if kind in allowed), None)
         if kind is None:
             names = ", ".join(sorted(item.value for item in allowed))
-            text = (
-                f"{self.where}: cannot be powered as asked - Expected: reset type {kinds[0].value} "
-                f"Actual: it offers {names}. Update the BMC's firmware."
+            raise BmcError(
+                self.where,
+                "cannot be powered as asked",
+                expected=f"reset type {kinds[0].value}",
+                actual=f"it offers {names}",
+                next_step="Update the BMC's firmware.",
             )
-            raise BmcError(text)
         try:
             system.reset_system(kind)
         except faults.SushyError as error:
-            raise self._explain(error) from error
+            raise explain(self.where, self._site, error) from error
 
     def _wait_power(self, wanted: str, wait_s: float) -> str:
         deadline = time.monotonic() + wait_s
         while (state := self.observe()) != wanted:
             if time.monotonic() > deadline:
-                text = (
-                    f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. "
-                    "Look at the BMC's event log and console, then run again."
+                raise _PowerWaitError(
+                    self.where,
+                    "power",
+                    expected=f"{wanted} within {wait_s:.0f} s",
+                    actual=state,
+                    next_step="Look at the BMC's event log and console, then run again.",
                 )
-                raise _PowerWaitError(text)
             time.sleep(1.0)
         return wanted
 
@@ -279,11 +274,13 @@ class Bmc:
         if self._root is None:
             ca = self._site.ca
             if ca is not None and not ca.is_file():
-                text = (
-                    f"{self.where}: CA certificate - Expected: a PEM file at {ca} Actual: none. "
-                    "Put it there, or correct bmc.ca in the site file."
+                raise BmcTlsError(
+                    self.where,
+                    "CA certificate",
+                    expected=f"a PEM file at {ca}",
+                    actual="none",
+                    next_step="Put it there, or correct bmc.ca in the site file.",
                 )
-                raise BmcTlsError(text)
             url = f"https://{self._site.address}:{self._site.port}"
             self._auth = Auth(self._site.username, reveal(self._site.password))
             self._root = sushy.Sushy(
@@ -297,11 +294,13 @@ class Bmc:
         paths = [str(path) for path in root.get_system_collection().members_identities]
         hosts = [path for path in paths if not path.rstrip("/").rsplit("/", 1)[-1].startswith("HGX_")]
         if len(hosts) != 1:
-            text = (
-                f"{self.where}: systems - Expected: one host Actual: {', '.join(paths) or 'none'}. "
-                "A multi-node chassis is not supported: give each node its own BMC."
+            raise BmcError(
+                self.where,
+                "systems",
+                expected="one host",
+                actual=", ".join(paths) or "none",
+                next_step="A multi-node chassis is not supported: give each node its own BMC.",
             )
-            raise BmcError(text)
         return root.get_system(hosts[0])
 
     def _chassis_serials(self, system: System) -> Serials:
@@ -330,58 +329,14 @@ class Bmc:
             try:
                 return ask()
             except faults.SushyError as error:
-                explained = self._explain(error)
+                explained = explain(self.where, self._site, error)
                 if attempt == _TRIES or not passes(error):
                     raise explained from error
             except ValueError as error:
                 if attempt == _TRIES:
-                    raise self._no_json(error) from error
+                    raise no_json(self.where, error) from error
             time.sleep(_PAUSE_S * attempt)
         raise AssertionError
-
-    def _no_json(self, error: ValueError) -> BmcError:
-        """Return the error for an answer that sushy cannot parse: a login page, or half a document.
-
-        sushy lets the JSON decoder's error through.
-        """
-        return BmcError(
-            f"{self.where}: Redfish - Expected: a JSON document Actual: {error}. "
-            "Update the BMC's firmware, or run again."
-        )
-
-    def _explain(self, error: faults.SushyError) -> BmcError:
-        """Return the error for the operator from one of sushy."""
-        if isinstance(error, faults.AccessError):
-            text = (
-                f"{self.where}: Redfish refused the login of user {self._site.username} - Expected: HTTP 200 "
-                f"Actual: {error.status_code}. "
-                f"Check the password in {self._site.password}."
-            )
-            return BmcLoginError(text)
-        if is_tls(error):
-            trusted = (
-                f"signed by {self._site.ca}"
-                if self._site.ca is not None
-                else "signed by an authority of the system's store"
-            )
-            text = (
-                f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} "
-                f"Actual: {root_cause(error)}. "
-                "Correct bmc.ca in the site file or the BMC's certificate."
-            )
-            return BmcTlsError(text)
-        if isinstance(error, faults.ConnectionError):
-            text = (
-                f"{self.where}: unreachable - Expected: Redfish answers within {CONNECT_S:.0f} s "
-                f"Actual: {root_cause(error)}. "
-                "Check bmc.address, its cable and the route to the out-of-band network."
-            )
-            return BmcUnreachableError(text)
-        code = f"HTTP {error.status_code}" if isinstance(error, faults.HTTPError) else type(error).__name__
-        return BmcError(
-            f"{self.where}: Redfish - Expected: success Actual: {code}: {error}. "
-            "Look at the BMC's event log, then run again."
-        )
 
 
 class _PowerWaitError(BmcError):

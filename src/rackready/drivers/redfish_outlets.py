@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from rackready.drivers.redfish import Bmc, BmcError
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcError
 from rackready.drivers.redfish_read import read
 from rackready.model.site import Bmc as BmcSite
 from rackready.model.site import Outlet
@@ -43,17 +44,21 @@ class PduOutlet:
         with self._pdu() as pdu:
             found = self._read(pdu)
         if not _is(found, "On"):
-            text = (
-                f"{self.stated.called}: power - Expected: On, as the outlet of a running node Actual: {_shown(found)}. "
-                "Find out who switched it off and why, switch it on, then run again."
+            raise BmcError(
+                self.stated.called,
+                "power",
+                expected="On, as the outlet of a running node",
+                actual=_shown(found),
+                next_step="Find out who switched it off and why, switch it on, then run again.",
             )
-            raise BmcError(text)
         if why := _fixed(found):
-            text = (
-                f"{self.stated.called}: switching - Expected: action Outlet.PowerControl with On and Off "
-                f"Actual: {why}. Allow it in the PDU."
+            raise BmcError(
+                self.stated.called,
+                "switching",
+                expected="action Outlet.PowerControl with On and Off",
+                actual=why,
+                next_step="Allow it in the PDU.",
             )
-            raise BmcError(text)
 
     def is_on(self) -> bool:
         """Whether the outlet is on and no change is pending. Raises BmcError."""
@@ -74,11 +79,13 @@ class PduOutlet:
             deadline = time.monotonic() + limit
             while not _is(found, state):
                 if time.monotonic() > deadline:
-                    text = (
-                        f"{self.stated.called}: power - Expected: {state} within {limit:.0f} s "
-                        f"Actual: {_shown(found)}. Look at the log of the PDU."
+                    raise BmcError(
+                        self.stated.called,
+                        "power",
+                        expected=f"{state} within {limit:.0f} s",
+                        actual=_shown(found),
+                        next_step="Look at the log of the PDU.",
                     )
-                    raise BmcError(text)
                 time.sleep(_POLL_S)
                 found = self._read(pdu)
 
@@ -97,12 +104,13 @@ class PduOutlet:
         ends = found.trails[trail]
         if len(ends) != 1 or found.unread:
             unread = [f"{address}: {why}" for address, why in found.unread.items()]
-            text = (
-                f"{self.stated.called}: outlet - Expected: one of that Id below PowerEquipment/RackPDUs "
-                f"Actual: {', '.join([*ends, *unread]) or 'none'}. "
-                "Correct outlet (and rack_pdu, where PDUs are chained) in the site file."
+            raise BmcError(
+                self.stated.called,
+                "outlet",
+                expected="one of that Id below PowerEquipment/RackPDUs",
+                actual=", ".join([*ends, *unread]) or "none",
+                next_step="Correct outlet (and rack_pdu, where PDUs are chained) in the site file.",
             )
-            raise BmcError(text)
         return ends[0]
 
 

@@ -20,7 +20,8 @@ from fnmatch import fnmatch
 from typing import Any
 
 from rackready.drivers import redfish_copies
-from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
 
 FORMAT = "rackready/redfish/v1"
 ROOT = "/redfish/v1/"

@@ -247,7 +247,9 @@ class Remote:
 
 
 def _unreachable(error: errors.SshError) -> UnreachableError:
-    return UnreachableError(str(error).rstrip("."))
+    unreachable = UnreachableError(str(error).rstrip("."))
+    unreachable.messages = error.messages
+    return unreachable
 
 
 def _ended(answer: Answer) -> str:

@@ -72,10 +72,12 @@ class _Reader:
         self._loader = DataLoader()
         system = loader.software(site.software.set).os
         if system not in SYSTEMS:
-            message = (
-                f"software.set - Expected: a set for {', '.join(SYSTEMS)} Actual: one for {system}. Choose another."
+            raise RackreadyError(
+                "software.set",
+                expected=f"a set for {', '.join(SYSTEMS)}",
+                actual=f"one for {system}",
+                next_step="Choose another.",
             )
-            raise RackreadyError(message)
         self._distribution, self._major, family = SYSTEMS[system]
         facts = {
             "distribution": self._distribution,
@@ -169,7 +171,8 @@ class _Reader:
             return self._loader.load_from_file(str(path), trusted_as_template=True)
         except AnsibleError as error:
             first = str(error).splitlines()[0]
-            message = f"{path} - Expected: variables or tasks in YAML Actual: {first}. Correct the file."
-            raise RackreadyError(message) from error
+            raise RackreadyError(
+                path, expected="variables or tasks in YAML", actual=first, next_step="Correct the file."
+            ) from error
         except yaml.YAMLError as error:
-            raise RackreadyError(f"{path} - Expected: YAML Actual: {error}. Correct the file.") from error
+            raise RackreadyError(path, expected="YAML", actual=error, next_step="Correct the file.") from error

@@ -233,8 +233,10 @@ def _ordered(pool: ProcessPoolExecutor, most: int, name: str, tasks: Sequence[Ta
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         raise ReportError(
-            "the report was not written - Expected: every part of it Actual: a process that made parts was killed. "
-            "Look for an out-of-memory kill (`journalctl -k -g oom`), then run `rackready report`."
+            "the report was not written",
+            expected="every part of it",
+            actual="a process that made parts was killed",
+            next_step="Look for an out-of-memory kill (`journalctl -k -g oom`), then run `rackready report`.",
         ) from error
     finally:
         for future in waiting:

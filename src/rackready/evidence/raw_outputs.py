@@ -26,7 +26,7 @@ class _DamagedError(EvidenceError):
     """A stored output is not what was written. ``actual``: what was found."""
 
     def __init__(self, what: str, expected: str, actual: str) -> None:
-        super().__init__(f"{what} - Expected: {expected} Actual: {actual}. {_AGAIN}")
+        super().__init__(what, expected=expected, actual=actual, next_step=_AGAIN)
         self.actual = actual
 
 
@@ -56,11 +56,13 @@ class RawOutputs:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 files.replace(path, zlib.compress(data, 6))
             except OSError as error:
-                why = (
-                    f"Expected: a writable folder with room Actual: {error.strerror}. "
-                    "Free disk space or correct its owner, then run again."
-                )
-                raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
+                raise EvidenceError(
+                    path.parent,
+                    "a raw output cannot be stored",
+                    expected="a writable folder with room",
+                    actual=error.strerror,
+                    next_step="Free disk space or correct its owner, then run again.",
+                ) from error
         return digest
 
     def _clear(self, digest: str, path: Path) -> None:
@@ -75,13 +77,17 @@ class RawOutputs:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""
         if not _HASH.fullmatch(digest):
             raise EvidenceError(
-                f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report."
+                f"raw output {digest!r}", expected="64 hexadecimal digits", next_step="Take the hash from the report."
             )
         data = self._content(digest)
         if data is None:
             other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
-            text = f"raw output {digest} cannot be read - Expected: a stored output Actual: none. {other} again."
-            raise EvidenceError(text)
+            raise EvidenceError(
+                f"raw output {digest} cannot be read",
+                expected="a stored output",
+                actual="none",
+                next_step=f"{other} again.",
+            )
         return data.decode()
 
     def fault(self, digest: str, *, elsewhere: bool = False) -> str:

@@ -37,8 +37,11 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise ReportError(
-            f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. "
-            "Free disk space, then run `rackready report`."
+            path,
+            "the report cannot be written",
+            expected="a writable folder",
+            actual=error.strerror,
+            next_step="Free disk space, then run `rackready report`.",
         ) from error
 
 

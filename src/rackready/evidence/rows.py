@@ -59,7 +59,7 @@ def _one(ledger: Ledger, query: sa.Select[Any], parameters: Mapping[str, Any]) -
         except LedgerError:
             continue
     raise LedgerError(
-        f"a record of evidence cannot be read - Expected: its columns Actual: {why}. Run `rackready doctor`."
+        "a record of evidence cannot be read", expected="its columns", actual=why, next_step="Run `rackready doctor`."
     )
 
 

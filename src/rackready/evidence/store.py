@@ -124,7 +124,7 @@ class EvidenceStore:
                 )
         except sa.exc.SQLAlchemyError as error:
             names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
-            raise EvidenceError(self._ledger.in_words(f"evidence {names} cannot be appended", error)) from error
+            raise EvidenceError.of([self._ledger.in_words(f"evidence {names} cannot be appended", error)]) from error
         return written
 
     def put_raw(self, text: str) -> str:
@@ -213,11 +213,13 @@ class EvidenceStore:
         try:
             return put_aside(self._ledger, found, campaign)
         except OSError as error:
-            why = (
-                f"Expected: a writable folder Actual: {error.strerror}. "
-                "Free disk space or correct its owner, then run again."
-            )
-            raise EvidenceError(f"{self._outputs.folder}: a damaged output cannot be set aside - {why}") from error
+            raise EvidenceError(
+                self._outputs.folder,
+                "a damaged output cannot be set aside",
+                expected="a writable folder",
+                actual=error.strerror,
+                next_step="Free disk space or correct its owner, then run again.",
+            ) from error
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order of first measurement. Older ones are not read.
@@ -320,8 +322,12 @@ def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> l
         else None
     )
     if there is not None:
-        text = f"evidence {there} cannot be appended - Expected: a new record Actual: its id exists"
-        raise EvidenceError(f"{text}. Measure again: it gets a new id.")
+        raise EvidenceError(
+            f"evidence {there} cannot be appended",
+            expected="a new record",
+            actual="its id exists",
+            next_step="Measure again: it gets a new id.",
+        )
     out = []
     for record in records:
         one = record if record.id > last else record.model_copy(update={"id": _id(int(last[:_DIGITS]) + 1)})

@@ -171,7 +171,10 @@ class GateTakenError(RackreadyError):
     def __init__(self, gate_id: str, first: type[Gate], second: type[Gate]) -> None:
         classes = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (first, second))
         super().__init__(
-            f"gate {gate_id} - Expected: one class with this id Actual: {classes}. Give one of them another id."
+            f"gate {gate_id}",
+            expected="one class with this id",
+            actual=classes,
+            next_step="Give one of them another id.",
         )
 
 

@@ -133,11 +133,9 @@ def read(paths: EnvPaths, node: str) -> Certificate:
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        message = f"{node}: certificate - Expected: {path} Actual: no such file. {_AGAIN}"
-        raise CertificateError(message) from error
+        raise CertificateError(node, "certificate", expected=path, actual="no such file", next_step=_AGAIN) from error
     except (OSError, ValueError) as error:
-        message = f"{node}: certificate {path} - Expected: JSON Actual: {error}. {_AGAIN}"
-        raise CertificateError(message) from error
+        raise CertificateError(node, f"certificate {path}", expected="JSON", actual=error, next_step=_AGAIN) from error
     payload = verify(envelope, signing_key(paths).public, node)
     return _parsed(node, payload)
 
@@ -146,14 +144,14 @@ def _parsed(node: str, payload: bytes) -> Certificate:
     content = json.loads(payload)
     kinds = (content.get("_type"), content.get("predicateType"))
     if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
-        message = (
-            f"{node}: certificate - Expected: an in-toto statement of {PREDICATE_TYPE} Actual: {kinds[1]}. {_AGAIN}"
+        raise CertificateError(
+            node, "certificate", expected=f"an in-toto statement of {PREDICATE_TYPE}", actual=kinds[1], next_step=_AGAIN
         )
-        raise CertificateError(message)
     named = content["subject"][0]["name"]
     if named != node:
-        message = f"{node}: certificate - Expected: one of {node} Actual: one of {named}. {_AGAIN}"
-        raise CertificateError(message)
+        raise CertificateError(
+            node, "certificate", expected=f"one of {node}", actual=f"one of {named}", next_step=_AGAIN
+        )
     return Certificate(node, content, hashlib.sha256(payload).hexdigest())
 
 
@@ -161,16 +159,19 @@ def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate
     """Return the certificate that counts for a node as it is now. Raises CertificateError with the differences."""
     certificate = read(paths, node)
     if certificate.statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
-        raise CertificateError(_drift(node, certificate.predicate["fingerprint"], fingerprint.identity()))
+        raise _drift(node, certificate.predicate["fingerprint"], fingerprint.identity())
     return certificate
 
 
-def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> str:
+def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> CertificateError:
     changed = [key for key in now if now[key] != then.get(key)]
     pairs = [f"{key} was {_short(then.get(key))}, is {_short(now[key])}" for key in changed]
-    return (
-        f"{node}: certificate - Expected: made for the node as it is now Actual: {'; '.join(pairs)}. "
-        f"It does not count any more. {_AGAIN}"
+    return CertificateError(
+        node,
+        "certificate",
+        expected="made for the node as it is now",
+        actual="; ".join(pairs),
+        next_step=f"It does not count any more. {_AGAIN}",
     )
 
 

@@ -51,25 +51,31 @@ def load_key(path: Path) -> Key:
     if not path.exists():
         _make(path)
     if path.stat().st_mode & 0o077:
-        message = (
-            f"{path}: signing key - Expected: mode 0600 Actual: {path.stat().st_mode & 0o777:04o}. "
-            "Others may have read it: remove it and certify again."
+        raise SignatureError(
+            path,
+            "signing key",
+            expected="mode 0600",
+            actual=f"{path.stat().st_mode & 511:04o}",
+            next_step="Others may have read it: remove it and certify again.",
         )
-        raise SignatureError(message)
     try:
         private = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        message = (
-            f"{path}: signing key - Expected: an Ed25519 key (PEM) Actual: {error}. "
-            "Restore it, or remove it and certify again."
-        )
-        raise SignatureError(message) from error
+        raise SignatureError(
+            path,
+            "signing key",
+            expected="an Ed25519 key (PEM)",
+            actual=error,
+            next_step="Restore it, or remove it and certify again.",
+        ) from error
     if not isinstance(private, Ed25519PrivateKey):
-        message = (
-            f"{path}: signing key - Expected: Ed25519 Actual: {type(private).__name__}. "
-            "Restore it, or remove it and certify again."
+        raise SignatureError(
+            path,
+            "signing key",
+            expected="Ed25519",
+            actual=type(private).__name__,
+            next_step="Restore it, or remove it and certify again.",
         )
-        raise SignatureError(message)
     return Key(private)
 
 
@@ -109,24 +115,31 @@ def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noq
             for item in envelope["signatures"]
         ]
     except (KeyError, TypeError, AttributeError, binascii.Error) as error:
-        message = (
-            f"{where}: certificate - Expected: a DSSE envelope Actual: damaged ({type(error).__name__} {error}). "
-            "Certify the node again."
-        )
-        raise SignatureError(message) from error
+        raise SignatureError(
+            where,
+            "certificate",
+            expected="a DSSE envelope",
+            actual=f"damaged ({type(error).__name__} {error})",
+            next_step="Certify the node again.",
+        ) from error
     if kind != PAYLOAD_TYPE:
-        message = (
-            f"{where}: certificate - Expected: payload of type {PAYLOAD_TYPE} Actual: {kind}. Certify the node again."
+        raise SignatureError(
+            where,
+            "certificate",
+            expected=f"payload of type {PAYLOAD_TYPE}",
+            actual=kind,
+            next_step="Certify the node again.",
         )
-        raise SignatureError(message)
     if any(_valid(public, signature, kind, payload) for _, signature in signatures):
         return payload
     names = ", ".join(name[:12] for name, _ in signatures) or "none"
-    message = (
-        f"{where}: certificate - Expected: signed by key {key_id(public)[:12]} "
-        f"Actual: no valid signature of it (key ids: {names}). Certify the node again."
+    raise SignatureError(
+        where,
+        "certificate",
+        expected=f"signed by key {key_id(public)[:12]}",
+        actual=f"no valid signature of it (key ids: {names})",
+        next_step="Certify the node again.",
     )
-    raise SignatureError(message)
 
 
 def _valid(public: Ed25519PublicKey, signature: bytes, kind: str, payload: bytes) -> bool:

@@ -14,7 +14,7 @@ from rackready.handover.run import RELEASE, drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError, quoted
+from rackready.model.problems import Message, RackreadyError, quoted
 from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
@@ -201,16 +201,14 @@ def wait_for_jobs(
         poll_s = min(poll_s * _POLL_GROWTH, max(poll_s, _POLL_MAX_S))
 
 
-def jobs_run(node: str, jobs: list[Job], expected: str) -> str:
-    """Return the first sentence of a refusal because of jobs: the first few named, the others counted."""
+def jobs_run(node: str, jobs: list[Job], expected: str, step: str) -> Message:
+    """Return the refusal because of jobs: the first few named, the others counted."""
     names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs[:_SHOWN])
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
-    return f"{node}: jobs run on it - Expected: {expected} Actual: {names}{more}."
+    return Message(node, "jobs run on it", expected=expected, actual=f"{names}{more}", next_step=step)
 
 
 def _refusal(node: str, jobs: list[Job], limit_s: float) -> str:
     ways = f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
-    return (
-        f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was changed, and it stays "
-        f"drained so that it empties: {ways}"
-    )
+    step = f"Nothing was changed, and it stays drained so that it empties: {ways}"
+    return str(jobs_run(node, jobs, f"none within {limit_s:.0f} s of draining it", step))

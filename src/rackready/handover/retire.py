@@ -15,7 +15,7 @@ from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError, quoted
+from rackready.model.problems import Message, RackreadyError, quoted
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -53,8 +53,9 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False) -> BeforeRetiremen
     site = site_of(ctx)
     known = [item.name for item in site.nodes()]
     if node not in known:
-        message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
-        raise RetireRefusedError(message)
+        raise RetireRefusedError(
+            node, expected=f"one of {', '.join(known)}", actual="no such node", next_step="Correct the name."
+        )
     paths = EnvPaths(ctx.root, ctx.env)
     recorded = _recorded(paths, node)
     try:
@@ -101,15 +102,20 @@ def steps(standing: BeforeRetirement, reason: str) -> list[str]:
     return [*lines, f"would be retired: {reason}"]
 
 
-def refusal(standing: BeforeRetirement, drained: str = "is drained") -> str:
-    """Return why a node may not be retired now, "" when it may. ``drained``: the words about its drain."""
+def refusal(standing: BeforeRetirement, drained: str = "is drained") -> Message | None:
+    """Return why a node may not be retired now, None when it may. ``drained``: the words about its drain."""
     if standing.jobs:
         wait = "so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
-        return f"{jobs_run(standing.node, standing.jobs, 'none')} It {drained}, {wait}"
+        return jobs_run(standing.node, standing.jobs, "none", f"It {drained}, {wait}")
     if standing.trouble and not standing.free:
-        asked = f"{standing.node}: jobs on it - Expected: known from the scheduler Actual: {quoted(standing.trouble)}"
-        return f"{asked} Nothing was changed. Run again once it answers."
-    return ""
+        return Message(
+            standing.node,
+            "jobs on it",
+            expected="known from the scheduler",
+            actual=quoted(standing.trouble),
+            next_step="Nothing was changed. Run again once it answers.",
+        )
+    return None
 
 
 def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
@@ -125,7 +131,7 @@ def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
         _drain(ctx, node, f"retired: {reason}")
         standing = look(ctx, node, pins=True)
     if refused := refusal(standing):
-        raise RetireRefusedError(refused)
+        raise RetireRefusedError.of([refused])
     return _give_up(ctx, standing, reason)
 
 

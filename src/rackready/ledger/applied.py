@@ -46,12 +46,11 @@ def read(state: Path) -> AppliedFacts:
         document = json.loads(gzip.decompress(path.read_bytes()))
         return _applied(document)
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = (
-            f"{path} - Expected: the record of an earlier deploy ({SCHEMA}) "
-            f"Actual: {error.__class__.__name__}: {error}."
-        )
         raise AppliedError(
-            f"{message} Remove it: the next deploy records everything again. Until then all is shown as added."
+            path,
+            expected=f"the record of an earlier deploy ({SCHEMA})",
+            actual=f"{error.__class__.__name__}: {error}",
+            next_step="Remove it: the next deploy records everything again. Until then all is shown as added.",
         ) from error
 
 

@@ -58,7 +58,7 @@ def append_runs(ledger: Ledger, run: str, at: float, site_digest: str, reports: 
         with ledger.write() as connection:
             connection.execute(sa.insert(_runs), rows)
     except sa.exc.SQLAlchemyError as error:
-        raise LedgerError(ledger.in_words(f"drift run {run} cannot be recorded", error)) from error
+        raise LedgerError.of([ledger.in_words(f"drift run {run} cannot be recorded", error)]) from error
 
 
 def runs_of(ledger: Ledger, target: str) -> Iterator[DriftRow]:

@@ -53,11 +53,13 @@ class ControllerLock:
         except OSError as error:
             holder = _holder(fd)
             os.close(fd)
-            text = (
-                f"{self._path}: another controller works on this site - Expected: none Actual: {holder}. "
-                "Wait for it (`rackready status`), or stop it with Ctrl-C."
-            )
-            raise ControllerBusyError(text) from error
+            raise ControllerBusyError(
+                self._path,
+                "another controller works on this site",
+                expected="none",
+                actual=holder,
+                next_step="Wait for it (`rackready status`), or stop it with Ctrl-C.",
+            ) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "what": self._what, "since": time.time()}).encode(), 0)
         return fd

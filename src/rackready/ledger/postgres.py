@@ -134,11 +134,13 @@ class Postgres:
         engine = self._pooled(_READING)
         with self._reported("cannot be read"), engine.connect() as connection:
             if not _made(connection):
-                message = (
-                    f"{self.server}: no ledger - Expected: one made by a run Actual: none. "
-                    "Nothing was deployed yet: run `rackready deploy`."
+                raise LedgerError(
+                    self.server,
+                    "no ledger",
+                    expected="one made by a run",
+                    actual="none",
+                    next_step="Nothing was deployed yet: run `rackready deploy`.",
                 )
-                raise LedgerError(message)
             self._is_ours(connection)
         return engine
 
@@ -213,23 +215,25 @@ class Postgres:
     def _is_ours(self, connection: sa.Connection) -> None:
         about = connection.execute(sa.select(_about)).one()
         if about.env != self.database.env:
-            text = (
-                f"Expected: the records of environment {self.database.env} Actual: those of {about.env}. "
-                "Give each environment a database of its own"
+            raise LedgerError(
+                self.server,
+                expected=f"the records of environment {self.database.env}",
+                actual=f"those of {about.env}",
+                next_step=f"Give each environment a database of its own: correct name in {self.database.settings}.",
             )
-            raise LedgerError(f"{self.server}: {text}: correct name in {self.database.settings}.")
         if about.version != schema.VERSION:
             older = about.version < schema.VERSION
-            text = (
-                f"Expected: tables of version {schema.VERSION} Actual: version {about.version}, made by "
-                f"{'an older' if older else 'a newer'} rackready"
-            )
             way = (
-                "Name an empty database, or keep using that rackready"
+                "Name an empty database, or keep using that rackready."
                 if older
-                else "Use that rackready on this machine, too"
+                else "Use that rackready on this machine, too."
             )
-            raise LedgerError(f"{self.server}: {text}. {way}.")
+            raise LedgerError(
+                self.server,
+                expected=f"tables of version {schema.VERSION}",
+                actual=f"version {about.version}, made by {'an older' if older else 'a newer'} rackready",
+                next_step=way,
+            )
 
     def _pooled(self, options: str) -> sa.Engine:
         """Return the engine that this process shares: a hundred nodes that wait for their boot need few connections."""
@@ -268,7 +272,7 @@ class Postgres:
         except sa.exc.SQLAlchemyError as error:
             cause = lock.said(error)
             raise LedgerError(
-                f"{self.server}: the ledger {what} - Expected: {self.writable} Actual: {cause}. {self.step(cause)}"
+                self.server, f"the ledger {what}", expected=self.writable, actual=cause, next_step=self.step(cause)
             ) from error
 
 

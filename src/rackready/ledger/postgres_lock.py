@@ -80,15 +80,19 @@ def guard(connection: sa.Connection, where: str) -> None:
         return
     holder = "" if holds is None else _who(last)
     if lease is None:
-        text = (
-            f"another controller works on this site - Expected: none Actual: {holder}. "
-            "Nothing was recorded: wait for it (`rackready status`)"
+        raise LedgerError(
+            where,
+            "another controller works on this site",
+            expected="none",
+            actual=holder,
+            next_step="Nothing was recorded: wait for it (`rackready status`).",
         )
-        raise LedgerError(f"{where}: {text}.")
-    actual = f"it is {holder}" if holder else "the connection that held it ended"
-    text = f"this controller has lost its lock - Expected: lock number {lease} Actual: {actual}"
     raise LedgerError(
-        f"{where}: {text}. Nothing more is begun. Run the same command again: it goes on from what is recorded."
+        where,
+        "this controller has lost its lock",
+        expected=f"lock number {lease}",
+        actual=f"it is {holder}" if holder else "the connection that held it ended",
+        next_step="Nothing more is begun. Run the same command again: it goes on from what is recorded.",
     )
 
 
@@ -114,12 +118,12 @@ def take(connection: sa.Connection, where: str, what: str) -> int:
     deadline = time.monotonic() + _TRIED_S
     while not connection.execute(_TAKE, _KEYS).scalar_one():
         if time.monotonic() > deadline:
-            text = (
-                "another controller works on this site - Expected: none "
-                f"Actual: {holder(connection) or 'one that just begins'}"
-            )
             raise ControllerBusyError(
-                f"{where}: {text}. Wait for it (`rackready status`), or stop it with Ctrl-C where it runs."
+                where,
+                "another controller works on this site",
+                expected="none",
+                actual=holder(connection) or "one that just begins",
+                next_step="Wait for it (`rackready status`), or stop it with Ctrl-C where it runs.",
             )
         time.sleep(_TRIED_S / 10)
     alone(connection)

@@ -45,21 +45,25 @@ class SqliteFile:
             self.make(engine, schema.metadata)
         except (OSError, sa.exc.SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            message = (
-                f"{self.home}: the ledger cannot be written - Expected: {self.writable} Actual: {cause}. "
-                f"{self.step(str(cause))}"
-            )
-            raise LedgerError(message) from error
+            raise LedgerError(
+                self.home,
+                "the ledger cannot be written",
+                expected=self.writable,
+                actual=cause,
+                next_step=self.step(str(cause)),
+            ) from error
         return engine
 
     def reader(self) -> sa.Engine:
         """Open the file read-only."""
         if not self.exists():
-            message = (
-                f"{self.home}: no ledger - Expected: one made by a run Actual: none. "
-                "Nothing was deployed from this checkout yet: run `rackready deploy`."
+            raise LedgerError(
+                self.home,
+                "no ledger",
+                expected="one made by a run",
+                actual="none",
+                next_step="Nothing was deployed from this checkout yet: run `rackready deploy`.",
             )
-            raise LedgerError(message)
         self._not_emptied()
         url = sa.URL.create("sqlite", database=f"file:{quote(str(self.home))}", query={"mode": "ro", "uri": "true"})
         return sa.create_engine(url, connect_args=_ARGS)
@@ -75,7 +79,7 @@ class SqliteFile:
             "Restore it from a backup; without one, move it away: every node then begins from the start, "
             "and quarantines and evidence are lost."
         )
-        raise LedgerError(f"{self.home}: no ledger in it - Expected: the tables of one Actual: none. {step}")
+        raise LedgerError(self.home, "no ledger in it", expected="the tables of one", actual="none", next_step=step)
 
     def close(self, engine: sa.Engine) -> None:
         """Close the file."""

@@ -14,6 +14,7 @@ from rackready.ledger import schema
 from rackready.ledger.backend import Backend, backend_of
 from rackready.ledger.error import LedgerError
 from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow
+from rackready.model.problems import Message
 from rackready.model.state import NodeState
 from rackready.paths import Database
 
@@ -98,12 +99,11 @@ class Ledger:
 
     def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> LedgerEntry:
         """Commit the intent of an effect, with what was observed before. Return the entry with its fencing token."""
-        epoch = self.epoch(node)
         values: dict[str, Any] = {
             "node": node,
             "operation": operation,
             "desired": desired,
-            "epoch": epoch,
+            "epoch": self.epoch(node),
             "status": "intent",
             "observed": observed,
             "result": {},
@@ -130,11 +130,13 @@ class Ledger:
                 .values(status=status, result=result, ended=time.time())
             )
         if changed.rowcount != 1:
-            message = (
-                f"ledger: operation {token} - Expected: an open intent Actual: ended already. "
-                "Another controller acted: run `rackready status`."
+            raise LedgerError(
+                "ledger",
+                f"operation {token}",
+                expected="an open intent",
+                actual="ended already",
+                next_step="Another controller acted: run `rackready status`.",
             )
-            raise LedgerError(message)
 
     def latest(self, node: str, operation: str, desired: str | None = None) -> LedgerEntry | None:
         """Return the newest entry of an operation in the node's present epoch (of one desired digest, when given)."""
@@ -339,7 +341,7 @@ class Ledger:
         try:
             self._backend.make(self._engine, metadata)
         except sa.exc.SQLAlchemyError as error:
-            raise LedgerError(self.in_words("the database cannot be written", error)) from error
+            raise LedgerError.of([self.in_words("the database cannot be written", error)]) from error
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
@@ -351,12 +353,12 @@ class Ledger:
             self._backend.guard(connection)
             yield connection
 
-    def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> str:
+    def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> Message:
         """Return the message about an error of the database, with the next step."""
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         said = " ".join(str(cause).split()).removesuffix(".")
         expected = self._backend.readable if reading else self._backend.writable
-        return f"{what} - Expected: {expected} Actual: {said}. {self._backend.step(said, reading=reading)}"
+        return Message("", what, expected, said, self._backend.step(said, reading=reading))
 
     @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
@@ -364,7 +366,7 @@ class Ledger:
             with self.write() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
-            raise LedgerError(self.in_words("the ledger cannot be written", error)) from error
+            raise LedgerError.of([self.in_words("the ledger cannot be written", error)]) from error
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -373,7 +375,7 @@ class Ledger:
             with self._engine.connect() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
-            raise LedgerError(self.in_words("the ledger cannot be read", error, reading=True)) from error
+            raise LedgerError.of([self.in_words("the ledger cannot be read", error, reading=True)]) from error
 
     def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         with self.read() as connection:

@@ -17,13 +17,24 @@ def visible(text: str) -> str:
     return text if text.isprintable() else _LOOKED_AT.sub(_seen, text)
 
 
+class UnreadableError(ValueError):
+    """A person's words cannot be read. ``expected``: what is expected of them."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(f"Expected: {expected}")
+        self.expected = expected
+
+
 def readable(text: str) -> str:
-    """Return a person's words. Raises ValueError when they have invisible characters, or neither letter nor digit."""
+    """Return a person's words.
+
+    Raises UnreadableError when they have invisible characters, or neither letter nor digit.
+    """
     for letter in text:
         if letter not in "\t\n\r" and unseen(letter):
-            raise ValueError("Expected: visible characters")
+            raise UnreadableError("visible characters")
     if text and not any(letter.isalnum() and letter not in _FILLERS for letter in text):
-        raise ValueError("Expected: words, with a letter or a digit")
+        raise UnreadableError("words, with a letter or a digit")
     return text
 
 

@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from rackready.model.host_list import host_list, spans
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One problem for the operator in fields, which are texts or values that have one.
+
+    Its text is ``where: what - Expected: x Actual: y. Next step.``.
+    """
+
+    where: object = ""
+    """File, option, node or command."""
+    what: object = ""
+    expected: object = ""
+    actual: object = ""
+    next_step: object = ""
+
+    def __str__(self) -> str:
+        head = ": ".join(text for text in map(str, (self.where, self.what)) if text)
+        values = (("Expected", str(self.expected)), ("Actual", str(self.actual)))
+        found = " ".join(f"{label}: {value}" for label, value in values if value)
+        text = " - ".join(words for words in (head, found) if words)
+        if found or self.next_step:
+            text = f"{text.removesuffix('.')}."
+        return f"{text} {self.next_step}".rstrip()
+
+    def then(self, more: str) -> Message:
+        """Return the message with a further sentence at its end."""
+        return replace(self, next_step=f"{self.next_step} {more}".lstrip())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,9 +62,32 @@ class Problem:
     profile: tuple[str, str] | None = field(default=None, compare=False)
     """Family and id of a profile that does not exist, where that is the problem."""
 
+    values: Message | None = field(default=None, compare=False)
+    """What is wrong, the expected and the actual value, of which the message is made, if it has them."""
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        what: object,
+        hint: str = "",
+        *,
+        expected: object,
+        actual: object = "",
+        next_step: object = "",
+        **others: Any,
+    ) -> Self:
+        """Return a problem with its values. ``next_step``: for problems of a plan, whose message ends with it."""
+        values = Message("", what, expected, actual, next_step)
+        return cls(path, str(values), hint, values=values, **others)
+
     def document(self) -> dict[str, str]:
         """Return the problem as plain data, for JSON output."""
         return {"path": self.path, "message": self.message, "hint": self.hint}
+
+    def then(self, more: str) -> Problem:
+        """Return the problem with a further sentence at its end."""
+        return replace(self, hint=f"{self.hint} {more}".lstrip())
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -84,13 +135,43 @@ def quoted(message: str) -> str:
 
 
 class RackreadyError(Exception):
-    """An error whose text is for the operator: where, Expected, Actual, next step.
+    """An error for the operator. ``messages``: its problems in fields, from which its text is made.
+
+    A lone text without further fields is what is wrong.
 
     ``code``: kind of the error in JSON, from the name of its class: ``site-invalid`` of SiteInvalidError. A private
     class has the code of the class above it.
     """
 
     code: ClassVar[str] = "refused"
+
+    messages: tuple[Message | Problem, ...]
+
+    def __init__(
+        self,
+        where: object = "",
+        what: object = "",
+        *,
+        expected: object = "",
+        actual: object = "",
+        next_step: object = "",
+    ) -> None:
+        message = Message(where, what, expected, actual, next_step)
+        alone = not any(map(str, (what, expected, actual, next_step)))
+        self.messages = (Message(what=where) if alone else message,)
+        super().__init__(str(message))
+
+    @classmethod
+    def of(cls, messages: Iterable[Message | Problem], *, head: str = "", tail: str = "") -> Self:
+        """Return an error with several problems, or with those of another error.
+
+        ``head`` and ``tail``: lines of its text before and after the problems.
+        """
+        listed = tuple(messages)
+        indent = "  " if head else ""
+        error = cls("\n".join([*filter(None, [head]), *(f"{indent}{item}" for item in listed), *filter(None, [tail])]))
+        error.messages = listed
+        return error
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -116,3 +197,4 @@ class SiteInvalidError(RackreadyError):
         lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was changed."]
         lines += [f"  {line}" for line in folded(self.problems)]
         super().__init__("\n".join(lines))
+        self.messages = tuple(self.problems)

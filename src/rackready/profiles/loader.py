@@ -33,8 +33,9 @@ class UnknownProfileError(RackreadyError):
     def __init__(self, family: str, wanted: str, known: list[str]) -> None:
         self.known = known
         super().__init__(
-            f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(known)}. "
-            f"Add profiles/{family}/{wanted}.yml or correct the id."
+            f"{family} profile {wanted!r} does not exist",
+            expected=f"one of {', '.join(known)}",
+            next_step=f"Add profiles/{family}/{wanted}.yml or correct the id.",
         )
 
 
@@ -127,8 +128,9 @@ def _load(family: str, wanted: str, kind: type[_P]) -> _P:
         profile = _read(where, file, kind)
     stem = getattr(profile, "id", None)
     if stem != wanted:
-        message = f"{where}: id - Expected: {wanted} Actual: {stem}. Make the id equal to the file's stem."
-        raise RackreadyError(message)
+        raise RackreadyError(
+            where, "id", expected=wanted, actual=stem, next_step="Make the id equal to the file's stem."
+        )
     return profile
 
 
@@ -137,7 +139,9 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # text that is not UTF-8 is a ValueError
         said = " ".join(str(error).split())
-        raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error
+        raise ProfileInvalidError(
+            where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
+        ) from error
     return _parse(where, text, kind)
 
 
@@ -166,7 +170,9 @@ def _parse(where: str, text: str, kind: type[_P]) -> _P:
             )
         else:
             said = " ".join(str(error).split())
-        raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error
+        raise ProfileInvalidError(
+            where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
+        ) from error
 
 
 @Scoped

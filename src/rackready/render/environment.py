@@ -21,8 +21,12 @@ def template_root() -> Path:
     for folder in (here.parents[1] / "templates", here.parents[3] / "templates"):
         if folder.is_dir():
             return folder
-    message = f"templates/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again."
-    raise TemplateMissingError(message)
+    raise TemplateMissingError(
+        "templates/",
+        expected=f"beside the package {here.parents[1]}",
+        actual="not there",
+        next_step="Install rackready again.",
+    )
 
 
 @cache

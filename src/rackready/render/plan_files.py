@@ -59,7 +59,7 @@ def _started(write: Callable[[], set[str]], cables: int) -> Callable[[], set[str
         try:
             names, error = here.recv()
         except EOFError:
-            names, error = set(), RackreadyError(f"cables/ - Expected: a page a rack Actual: {_ENDED}")
+            names, error = set(), RackreadyError("cables/", expected="a page a rack", actual=_ENDED, next_step=_AGAIN)
         process.join()
         if error is not None:
             raise error
@@ -68,7 +68,8 @@ def _started(write: Callable[[], set[str]], cables: int) -> Callable[[], set[str
     return wait
 
 
-_ENDED = "the process that writes them ended before it was done. Free memory and run the plan again."
+_ENDED = "the process that writes them ended before it was done"
+_AGAIN = "Free memory and run the plan again."
 
 
 def _in_child(write: Callable[[], set[str]], answer: Connection) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rackready.drivers.hostkey_accept import HOST_KEY
-from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
+from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
+from rackready.drivers.redfish_errors import BmcError
 from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.pins import fingerprint
 from rackready.drivers.ssh.target import KeyLogin, SshTarget, jump_at
@@ -43,9 +44,10 @@ class MachineState:
 class MachineIncompleteError(RackreadyError):
     """The machine was changed and is not usable; ``state`` is its last known state."""
 
-    def __init__(self, state: MachineState, reason: str) -> None:
+    def __init__(self, state: MachineState, error: RackreadyError) -> None:
+        super().__init__(error)
+        self.messages = error.messages
         self.state = state
-        super().__init__(reason)
 
 
 def made_by_us(ledger: Ledger, node: str) -> bool:
@@ -100,7 +102,7 @@ class StackMachine:
                 self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed
             )
         except RackreadyError as error:
-            raise MachineIncompleteError(state, str(error)) from error
+            raise MachineIncompleteError(state, error) from error
         if installs:
             pin = self._ledger.begin(
                 self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs}
@@ -174,11 +176,13 @@ class StackMachine:
             settle_s=_SETTLE_S,
         )
         if result.outcome == "unknown":
-            text = (
-                f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: another power state. "
-                "Look at the BMC, bring the node to On or Off by hand, then run again."
+            raise BmcError(
+                bmc.where,
+                "an interrupted power-on",
+                expected="On or Off",
+                actual="another power state",
+                next_step="Look at the BMC, bring the node to On or Off by hand, then run again.",
             )
-            raise BmcError(text)
         return True
 
     def _act(self, bmc: Bmc) -> dict[str, Any]:

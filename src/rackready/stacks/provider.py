@@ -70,10 +70,11 @@ def wrapped(value: Any) -> PropertyValue:  # noqa: ANN401 - JSON
 class IncompleteError(RackreadyError):
     """A resource exists and is not usable: the engine records it and tries again at the next update."""
 
-    def __init__(self, resource_id: str, properties: dict[str, PropertyValue], reason: str) -> None:
+    def __init__(self, resource_id: str, properties: dict[str, PropertyValue], error: RackreadyError) -> None:
         self.resource_id = resource_id
         self.properties = properties
-        super().__init__(reason)
+        super().__init__(error)
+        self.messages = error.messages
 
 
 class MetalProvider(api.Provider):
@@ -148,18 +149,20 @@ class MetalProvider(api.Provider):
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, run)
         except MachineIncompleteError as error:
-            raise IncompleteError(args.node, _outputs(inputs or {}, error.state), str(error)) from error
+            raise IncompleteError(args.node, _outputs(inputs or {}, error.state), error) from error
 
     def _machine(self, args: NodeArgs, ledger: Ledger) -> StackMachine:
         campaign = os.environ.get("RACKREADY_CAMPAIGN", "")
 
         def proceed() -> None:
             if self._stop.is_set():
-                text = (
-                    f"{args.node}: stopped by the operator - Expected: SSH answers Actual: not waited for. "
-                    "Run the same command again: it continues here."
+                raise RackreadyError(
+                    args.node,
+                    "stopped by the operator",
+                    expected="SSH answers",
+                    actual="not waited for",
+                    next_step="Run the same command again: it continues here.",
                 )
-                raise RackreadyError(text)
 
         def say(text: str) -> None:
             if campaign:

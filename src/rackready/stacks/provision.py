@@ -51,11 +51,13 @@ def _checked(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, Node
         return _run(ctx, nodes, action)
     except OSError as error:
         where = EnvPaths(ctx.root, ctx.env).state
-        text = (
-            f"{where}: provisioning cannot write its files - Expected: a writable folder "
-            f"Actual: {error.strerror or error}. Free disk space, then run again."
-        )
-        raise RackreadyError(text) from error
+        raise RackreadyError(
+            where,
+            "provisioning cannot write its files",
+            expected="a writable folder",
+            actual=error.strerror or error,
+            next_step="Free disk space, then run again.",
+        ) from error
 
 
 def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:

@@ -25,8 +25,10 @@ def inject(state: State, name: str, /, **params: Any) -> None:
     fault = FAULTS.get(name)
     if fault is None:
         raise FaultError(
-            f"Fault '{name}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{name}'. "
-            "Name a fault from the list."
+            f"Fault '{name}'",
+            expected=f"one of {', '.join(sorted(FAULTS))}",
+            actual=f"'{name}'",
+            next_step="Name a fault from the list.",
         )
     chosen = {**fault.params, **_typed(fault, params)}
     fault.apply(state, **chosen)
@@ -51,11 +53,17 @@ def _typed(fault: Fault, params: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         takes = ", ".join(sorted(fault.params)) or "no parameters"
         raise FaultError(
-            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out unknown parameters."
+            f"Fault '{fault.name}'",
+            expected=takes,
+            actual=", ".join(unknown),
+            next_step="Leave out unknown parameters.",
         )
     try:
         return {key: type(fault.params[key])(value) for key, value in given.items()}
     except ValueError as error:
         raise FaultError(
-            f"Fault '{fault.name}' - Expected: a value of the parameter's type Actual: {error}. Give a number."
+            f"Fault '{fault.name}'",
+            expected="a value of the parameter's type",
+            actual=error,
+            next_step="Give a number.",
         ) from error

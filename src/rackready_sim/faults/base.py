@@ -42,8 +42,10 @@ def part(state: State, kind: str, index: int, key: str = "index") -> State:
     if found is None:
         known = ", ".join(str(item[key]) for item in state.get(kind, [])) or "none"
         raise FaultError(
-            f"{state.get('node', 'node')} {kind} - Expected: one of {known} Actual: {index}. "
-            "Name a part that the node has."
+            f"{state.get('node', 'node')} {kind}",
+            expected=f"one of {known}",
+            actual=index,
+            next_step="Name a part that the node has.",
         )
     return found
 

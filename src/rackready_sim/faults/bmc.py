@@ -12,8 +12,10 @@ def _bmc(state: State) -> State:
     found: State | None = state.get("bmc")
     if found is None:
         raise FaultError(
-            f"{state.get('node', 'node')} bmc - Expected: a BMC that lists its parts Actual: none. "
-            "Run `rackready sim up` again."
+            f"{state.get('node', 'node')} bmc",
+            expected="a BMC that lists its parts",
+            actual="none",
+            next_step="Run `rackready sim up` again.",
         )
     return found
 
@@ -113,8 +115,10 @@ def _bios_changed(state: State, setting: str, value: str) -> None:
     bios = _bmc(state)["bios"]
     if setting not in bios:
         raise FaultError(
-            f"{state.get('node')} bios - Expected: one of {', '.join(sorted(bios))} Actual: {setting}. "
-            "Name a setting that the BIOS has."
+            f"{state.get('node')} bios",
+            expected=f"one of {', '.join(sorted(bios))}",
+            actual=setting,
+            next_step="Name a setting that the BIOS has.",
         )
     bios[setting] = value
 
@@ -135,7 +139,9 @@ def _rollup(state: State) -> None:
 def _part_lost(state: State, kind: str, index: int) -> None:
     """Remove the part from the next boot on."""
     if kind not in {"dimms", "drives"}:
-        raise FaultError(f"{state.get('node')} part - Expected: dimms or drives Actual: {kind}. Name one of them.")
+        raise FaultError(
+            f"{state.get('node')} part", expected="dimms or drives", actual=kind, next_step="Name one of them."
+        )
     _one(state, kind, index)["missing_from_boot"] = state.get("boot_count", 0) + 1
 
 

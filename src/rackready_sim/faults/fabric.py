@@ -61,7 +61,9 @@ def _no_cnp(state: State, nic: int) -> None:
 
 def _swapped(state: State, nic: int, other: int) -> None:
     if nic == other:
-        raise FaultError(f"cables-swapped - Expected: two rails Actual: {nic} twice. Name another rail with --other.")
+        raise FaultError(
+            "cables-swapped", expected="two rails", actual=f"{nic} twice", next_step="Name another rail with --other."
+        )
     one, two = part(state, "nics", nic, "rail"), part(state, "nics", other, "rail")
     one["crossed"], two["crossed"] = other, nic
 
@@ -95,11 +97,16 @@ def _nvls_off(state: State) -> None:
 
 def _port(state: State, port: str) -> State:
     if "ports" not in state:
-        raise FaultError(f"{state.get('node', 'machine')} ports - Expected: a switch Actual: a node. Name a switch.")
+        raise FaultError(
+            f"{state.get('node', 'machine')} ports", expected="a switch", actual="a node", next_step="Name a switch."
+        )
     found: State | None = state["ports"].get(port)
     if found is None:
         raise FaultError(
-            f"{state['switch']} ports - Expected: a port of {state['model']} Actual: {port}. Name one such as swp1."
+            f"{state['switch']} ports",
+            expected=f"a port of {state['model']}",
+            actual=port,
+            next_step="Name one such as swp1.",
         )
     return found
 
@@ -118,7 +125,9 @@ def _port_pfc(state: State, port: str) -> None:
 
 def _ecn_off(state: State) -> None:
     if "ports" not in state:
-        raise FaultError(f"{state.get('node', 'machine')} ECN - Expected: a switch Actual: a node. Name a switch.")
+        raise FaultError(
+            f"{state.get('node', 'machine')} ECN", expected="a switch", actual="a node", next_step="Name a switch."
+        )
     state["ecn_off"] = True
 
 

@@ -20,8 +20,10 @@ def _member(state: State, kind: str, index: int) -> State:
     found: list[State] = state["host"][kind]
     if not 0 <= index < len(found):
         raise FaultError(
-            f"{state.get('node', 'node')} {kind} - Expected: 0 to {len(found) - 1} Actual: {index}. "
-            "Name a part that the node has."
+            f"{state.get('node', 'node')} {kind}",
+            expected=f"0 to {len(found) - 1}",
+            actual=index,
+            next_step="Name a part that the node has.",
         )
     return found[index]
 

@@ -39,8 +39,10 @@ def _compile(source: str, flags: list[str], libraries: list[str]) -> bytes:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise CompilerError(
-            "Simulated packages - Expected: a C compiler Actual: neither gcc nor cc is on the PATH. "
-            "Run `apt-get install gcc libc6-dev`."
+            "Simulated packages",
+            expected="a C compiler",
+            actual="neither gcc nor cc is on the PATH",
+            next_step="Run `apt-get install gcc libc6-dev`.",
         )
     with tempfile.TemporaryDirectory(prefix="rr-cc-") as folder:
         out = Path(folder) / "out"
@@ -48,7 +50,9 @@ def _compile(source: str, flags: list[str], libraries: list[str]) -> bytes:
         done = subprocess.run(argv, check=False, capture_output=True, text=True)
         if done.returncode:
             raise CompilerError(
-                f"{source} - Expected: it compiles Actual: {done.stderr.strip()[:2000]}. "
-                "Check that libc6-dev is installed."
+                source,
+                expected="it compiles",
+                actual=done.stderr.strip()[:2000],
+                next_step="Check that libc6-dev is installed.",
             )
         return out.read_bytes()

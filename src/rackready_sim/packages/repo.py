@@ -167,12 +167,17 @@ def _gpg(home: str, *arguments: str) -> bytes:
         done = subprocess.run(argv, check=False, capture_output=True)
     except FileNotFoundError as error:
         raise MirrorBuildError(
-            "Simulated mirror - Expected: the program gpg Actual: it is not installed. Run `apt-get install gnupg`."
+            "Simulated mirror",
+            expected="the program gpg",
+            actual="it is not installed",
+            next_step="Run `apt-get install gnupg`.",
         ) from error
     if done.returncode:
         text = done.stderr.decode(errors="replace").strip()
         raise MirrorBuildError(
-            f"Simulated mirror - Expected: gpg signs the repository Actual: exit {done.returncode}: {text}. "
-            "Check the gnupg installation."
+            "Simulated mirror",
+            expected="gpg signs the repository",
+            actual=f"exit {done.returncode}: {text}",
+            next_step="Check the gnupg installation.",
         )
     return done.stdout

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
-from rackready.drivers import redfish
+from rackready.drivers import redfish_errors
 from rackready.drivers.remote import Answer
 from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import interrupted
@@ -141,9 +141,9 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(
 @pytest.mark.parametrize(
     ("said", "asked"),
     [
-        ([redfish.BmcUnreachableError("away"), redfish.BmcError("503"), "On"], 3),
-        ([redfish.BmcLoginError("refused"), redfish.BmcUnreachableError("away"), "On"], 3),
-        ([redfish.BmcLoginError("refused"), redfish.BmcLoginError("refused"), "On"], 2),
+        ([redfish_errors.BmcUnreachableError("away"), redfish_errors.BmcError("503"), "On"], 3),
+        ([redfish_errors.BmcLoginError("refused"), redfish_errors.BmcUnreachableError("away"), "On"], 3),
+        ([redfish_errors.BmcLoginError("refused"), redfish_errors.BmcLoginError("refused"), "On"], 2),
     ],
     ids=["a BMC that boots", "one login refused", "two logins refused"],
 )
@@ -166,7 +166,7 @@ def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(
     if asked == len(said):
         assert module._ask_until_answered(bmc, ask) == "On"
     else:
-        with pytest.raises(redfish.BmcLoginError):
+        with pytest.raises(redfish_errors.BmcLoginError):
             module._ask_until_answered(bmc, ask)
     assert len(count) == asked
-    assert (module._LOGIN_S in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)
+    assert (module._LOGIN_S in rests) is any(isinstance(item, redfish_errors.BmcLoginError) for item in said)

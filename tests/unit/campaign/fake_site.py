@@ -130,7 +130,7 @@ def main() -> int:
         paths,
         request,
         command="rackready deploy --env x",
-        reporter=Reporter(say, lambda event, nodes: show(event, nodes, mode), stopped=say),
+        reporter=Reporter(say, lambda event, nodes: show(event, nodes, mode), stopped=lambda error: say(str(error))),
     )
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:

@@ -140,7 +140,7 @@ def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(
 
 def words(kind: str, *options: str, check: bool = False) -> str:
     request = CampaignRequest("c", "prod", "/", kind, (kind,), ("node01",), 8, 8, 100, "d", check)
-    return controller.stop_words(request, " ".join(["rackready", kind, "--env", "prod", *options]))
+    return str(controller.stop_error(request, " ".join(["rackready", kind, "--env", "prod", *options])))
 
 
 def test_a_stop_names_the_very_command_that_goes_on() -> None:

@@ -193,7 +193,7 @@ def test_numbers_that_are_not_finite_are_refused(project: Path) -> None:
     done = rackready(project, "plan", "--env", "lab", "--slack-m", "inf", "--spares-pct", "inf")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "--slack-m inf: Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf: "
+        "--slack-m inf - Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf - "
         "Expected: a finite number Actual: inf. Correct it.\n"
     )
 

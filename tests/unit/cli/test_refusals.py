@@ -14,34 +14,56 @@ from jsonschema import validate
 import rackready
 from rackready.cli import campaign_run, main
 from rackready.cli.output import Format
-from rackready.model.problems import RackreadyError
-from rackready.model.refusal import Refusal, part
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.model.problems import Message, RackreadyError, StoppedError
+from rackready.model.refusal import Refusal, refusal
 
 CODES = Path(__file__).with_name("refusal_codes.txt")
 
 
 @pytest.mark.parametrize(
-    ("text", "fields"),
+    ("error", "text", "fields"),
     [
         (
+            RackreadyError("node07", "power", expected="on", actual="off", next_step="Run `x`. Then wait."),
             "node07: power - Expected: on Actual: off. Run `x`. Then wait.",
             ("node07", "power", "on", "off", "Run `x`. Then wait."),
         ),
-        ("--kv int4: Expected: bf16 Actual: int4. Choose.", ("--kv int4", None, "bf16", "int4", "Choose.")),
-        ("Expected: free Actual: held by pid 4", (None, None, "free", "held by pid 4", None)),
         (
+            RackreadyError("--kv int4", expected="bf16", actual=4, next_step="Choose."),
+            "--kv int4 - Expected: bf16 Actual: 4. Choose.",
+            ("--kv int4", None, "bf16", "4", "Choose."),
+        ),
+        (
+            RackreadyError(expected="free", actual="held by pid 4"),
+            "Expected: free Actual: held by pid 4.",
+            (None, None, "free", "held by pid 4", None),
+        ),
+        (
+            RackreadyError("x", expected="10.0.0.1", next_step="`rackready plan` shows it."),
             "x - Expected: 10.0.0.1. `rackready plan` shows it.",
             ("x", None, "10.0.0.1", None, "`rackready plan` shows it."),
         ),
         (
+            RackreadyError("a - b: c", "d. E", expected="f Actual: g", actual="h. I - Expected: j", next_step="K."),
+            "a - b: c: d. E - Expected: f Actual: g Actual: h. I - Expected: j. K.",
+            ("a - b: c", "d. E", "f Actual: g", "h. I - Expected: j", "K."),
+        ),
+        (
+            RackreadyError(what="No such option: --x", next_step="See `rackready --help`."),
             "No such option: --x. See `rackready --help`.",
             (None, "No such option: --x", None, None, "See `rackready --help`."),
         ),
+        (RackreadyError("not a clone"), "not a clone", (None, "not a clone", None, None, None)),
     ],
 )
-def test_a_message_is_split_into_its_fields(text: str, fields: tuple[str | None, ...]) -> None:
-    found = part(text)
+def test_text_and_document_of_an_error_come_from_its_fields(
+    error: RackreadyError, text: str, fields: tuple[str | None, ...]
+) -> None:
+    found = refusal(error)
+    assert (found.error, str(error)) == (text, text)
     assert (found.where, found.what, found.expected, found.actual, found.next_step) == fields
+    assert refusal(SchedulerError.of(error.messages)).problems == found.problems, "another error keeps the fields"
 
 
 @pytest.mark.parametrize(
@@ -82,15 +104,16 @@ def test_a_site_file_with_several_problems_gives_each_its_fields(
     assert len(found) == len(document["problems"]) > 2
 
 
-def test_several_lines_of_one_refusal_are_several_problems(
+def test_every_problem_of_a_refusal_has_its_fields(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(_arguments: list[str]) -> typer.Typer:
-        raise RackreadyError("a - Expected: 1 Actual: 2. Correct it.\nb - Expected: 3 Actual: 4. Correct it.")
+        raise RackreadyError.of([Message("a", "", 1, 2, "Correct it."), Message("b", "", 3, 4, "Correct it.")])
 
     monkeypatch.setattr(main, "build", build)
     assert main.run(["status", "--output", "json"]).code == 2
     document = json.loads(capsys.readouterr().out)
+    assert document["error"] == "a - Expected: 1 Actual: 2. Correct it.\nb - Expected: 3 Actual: 4. Correct it."
     assert [item["where"] for item in document["problems"]] == ["a", "b"]
     assert (document["where"], document["expected"], document["actual"]) == ("a", "1", "2")
 
@@ -144,11 +167,12 @@ def test_without_an_environment_the_next_step_is_named(
 
 
 def test_a_stopped_campaign_prints_its_document(capsys: pytest.CaptureFixture[str]) -> None:
+    error = StoppedError(what="stopped", next_step="Nothing is lost: `make deploy ENV=sim` goes on where it stopped.")
     text = "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
-    campaign_run._stopped(Format.JSON, text)
+    campaign_run._stopped(Format.JSON, error)
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert (document["code"], document["what"], said.err) == ("stopped", "stopped", f"{text}\n")
     assert document["next_step"] == "Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
-    campaign_run._stopped(Format.TEXT, text)
+    campaign_run._stopped(Format.TEXT, error)
     assert capsys.readouterr() == ("", f"{text}\n")

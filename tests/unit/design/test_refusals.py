@@ -210,7 +210,7 @@ def test_heads_that_cannot_be_grouped() -> None:
         read_config({**MODEL, "num_key_value_heads": 5}, "config.json")
     text = str(refused.value)
     assert text.startswith(
-        "config.json: shape - 17 heads cannot share 5 key and value heads evenly. "
+        "config.json: shape - 17 heads cannot share 5 key and value heads evenly - "
         "Expected: the shape of one model Actual: "
     )
     assert text.endswith(" Correct the file.")

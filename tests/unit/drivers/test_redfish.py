@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 
 from rackready.drivers import redfish
-from rackready.drivers.redfish import (
-    Bmc,
-    BmcError,
-    BmcIdentityError,
-    BmcLoginError,
-    BmcTlsError,
-    BmcUnreachableError,
-    BootTarget,
-    PowerAction,
-)
+from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
+from rackready.drivers.redfish_errors import BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
 from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
 from tests.stacks.fake_rack import FakeNode, FakeRack

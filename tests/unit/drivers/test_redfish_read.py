@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackready.drivers.redfish import BmcError, BmcLoginError
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError
 from rackready.drivers.redfish_read import ROOT, Get, Walk, cleaned
 
 World = dict[str, dict[str, Any]]

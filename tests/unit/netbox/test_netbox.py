@@ -149,7 +149,7 @@ def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> 
     held["assigned_object_id"] = port["id"]
     wanted = items(planned())
     known = Netbox(url, TOKEN).known("lab")
-    assert taken(wanted, known) == [
+    assert [str(item) for item in taken(wanted, known)] == [
         (
             "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. "
             "Release it in NetBox, or plan another address."

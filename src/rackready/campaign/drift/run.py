@@ -77,8 +77,10 @@ def drift_run(
     paths = EnvPaths(ctx.root, ctx.env)
     if not Ledger.exists(paths.database):
         raise RackreadyError(
-            f"drift --env {ctx.env} - Expected: nodes that rackready deployed Actual: no record of any. "
-            f"Run `rackready deploy --env {ctx.env}` first."
+            f"drift --env {ctx.env}",
+            expected="nodes that rackready deployed",
+            actual="no record of any",
+            next_step=f"Run `rackready deploy --env {ctx.env}` first.",
         )
     begun = time.time()
     with (

@@ -20,6 +20,7 @@ class StockError(RackreadyError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         super().__init__("\n".join(map(str, problems)))
+        self.messages = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,16 +107,25 @@ class Catalogue:
             where = f"cable_stock.{name}"
             if name not in known:
                 listed = ", ".join(sorted(known))
-                text = f"Expected: one of {listed} Actual: {name}. Correct the series, or add it to profiles/parts."
-                problems.append(Problem(where, text))
+                problems.append(
+                    Problem.of(
+                        where,
+                        "",
+                        expected=f"one of {listed}",
+                        actual=name,
+                        next_step="Correct the series, or add it to profiles/parts.",
+                    )
+                )
                 continue
             have = ", ".join(f"{length:g}" for length in known[name].lengths)
             wrong = [length for length in lengths if length not in known[name].lengths]
             problems += [
-                Problem(
+                Problem.of(
                     where,
-                    f"Expected: lengths of {have} m Actual: {length:g} m. "
-                    "Correct it, or add its part number to profiles/parts.",
+                    "",
+                    expected=f"lengths of {have} m",
+                    actual=f"{length:g} m",
+                    next_step="Correct it, or add its part number to profiles/parts.",
                 )
                 for length in wrong
             ]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 
 from rackready.design.cabling.types import UNIT_M, CabledDevice, CablePlace, FloorPlan, HallPlan
+from rackready.model.problems import RackreadyError
 
 DEFAULT_PITCH_M = 0.6
 """Width of a rack with an unknown hall, m: 600 mm, as ``Hall.rack_pitch_m``. Used only for cables inside a rack."""
@@ -32,8 +33,8 @@ HIGHEST_UNIT = 60
 """Highest unit of any rack (``Rack.height_u``): the limit for units if the place of the rack is not known."""
 
 
-class LengthError(ValueError):
-    """No length can be computed; the text has the place, the expected value and the next step."""
+class LengthError(RackreadyError):
+    """No length can be computed."""
 
 
 def height(unit: int) -> float:
@@ -65,8 +66,10 @@ class Ruler:
         top = place.height_u if place else HIGHEST_UNIT
         if not 1 <= device.unit <= top:
             raise LengthError(
-                f"{device.name} - Expected: a unit of rack {device.rack}, 1 to {top} Actual: {device.unit}. "
-                "Correct its unit, or the rack's height_u."
+                device.name,
+                expected=f"a unit of rack {device.rack}, 1 to {top}",
+                actual=device.unit,
+                next_step="Correct its unit, or the rack's height_u.",
             )
         found = self._height[device] = height(device.unit)
         return found
@@ -88,15 +91,20 @@ class Ruler:
         level = way + aside + slack
         if not math.isfinite(100 * (level + ha.tray_height_m + hb.tray_height_m)):
             raise LengthError(
-                f"racks {a} and {b} - Expected: a measurable distance Actual: {level:g} m. "
-                "Correct the pitches of the hall, and the slack."
+                f"racks {a} and {b}",
+                expected="a measurable distance",
+                actual=f"{level:g} m",
+                next_step="Correct the pitches of the hall, and the slack.",
             )
         return level, ha.tray_height_m, hb.tray_height_m
 
     def _slack(self) -> float:
         if self._floor.slack_m < 0:
             raise LengthError(
-                f"slack - Expected: 0 m or more Actual: {self._floor.slack_m:g} m. Correct the slack of cables."
+                "slack",
+                expected="0 m or more",
+                actual=f"{self._floor.slack_m:g} m",
+                next_step="Correct the slack of cables.",
             )
         return self._floor.slack_m
 
@@ -104,13 +112,17 @@ class Ruler:
         place = self._floor.places.get(rack)
         if place is None:
             raise LengthError(
-                f"rack {rack} - Expected: hall, row and position Actual: not given. "
-                "Add them, so that lengths can be computed."
+                f"rack {rack}",
+                expected="hall, row and position",
+                actual="not given",
+                next_step="Add them, so that lengths can be computed.",
             )
         if place.row < 0 or place.position < 0:
             raise LengthError(
-                f"rack {rack} - Expected: row and position of 0 or more Actual: {place.row} and {place.position}. "
-                "Correct them."
+                f"rack {rack}",
+                expected="row and position of 0 or more",
+                actual=f"{place.row} and {place.position}",
+                next_step="Correct them.",
             )
         return place
 
@@ -118,14 +130,18 @@ class Ruler:
         hall = self._floor.halls.get(place.hall)
         if hall is None:
             raise LengthError(
-                f"rack {rack} - Expected: a hall of the site Actual: {place.hall}. "
-                "Add the hall with its pitches, or correct the rack's hall."
+                f"rack {rack}",
+                expected="a hall of the site",
+                actual=place.hall,
+                next_step="Add the hall with its pitches, or correct the rack's hall.",
             )
         wrong = [name for name in ("rack_pitch_m", "row_pitch_m", "tray_height_m") if getattr(hall, name) <= 0]
         if wrong:
             raise LengthError(
-                f"hall {hall.name} - Expected: more than 0 m Actual: {wrong[0]} {getattr(hall, wrong[0]):g}. "
-                "Measure it and correct the hall."
+                f"hall {hall.name}",
+                expected="more than 0 m",
+                actual=f"{wrong[0]} {getattr(hall, wrong[0]):g}",
+                next_step="Measure it and correct the hall.",
             )
         return hall
 
@@ -135,13 +151,17 @@ class Ruler:
         if way is None:
             one, other = sorted((first, second))
             raise LengthError(
-                f"halls {one} and {other} - Expected: the cable path between them in m Actual: not given. "
-                "Measure it from entry to entry, and add it to ways_m."
+                f"halls {one} and {other}",
+                expected="the cable path between them in m",
+                actual="not given",
+                next_step="Measure it from entry to entry, and add it to ways_m.",
             )
         if way <= 0:
             raise LengthError(
-                f"halls {first} and {second} - Expected: a cable path of more than 0 m Actual: {way:g} m. "
-                "Measure it from entry to entry."
+                f"halls {first} and {second}",
+                expected="a cable path of more than 0 m",
+                actual=f"{way:g} m",
+                next_step="Measure it from entry to entry.",
             )
         return way
 

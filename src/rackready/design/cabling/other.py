@@ -153,22 +153,31 @@ class OtherWiring:
                 yield from self._peers(fabric, of, pair)
 
     def _no_ports(self, fabric: OtherFabric, model: str, rate: int) -> Problem:
-        text = f"ports of {model} - Expected: some of {rate} Gb/s Actual: none. Use another model, or set rate."
-        return Problem(self._where(fabric), text)
+        return Problem.of(
+            self._where(fabric),
+            f"ports of {model}",
+            expected=f"some of {rate} Gb/s",
+            actual="none",
+            next_step="Use another model, or set rate.",
+        )
 
     def _too_small(self, fabric: OtherFabric, of: LeafPorts) -> Problem:
         if not of.ports.sockets[0].form:
-            text = (
-                f"cage of {fabric.leaf} - Expected: known Actual: not published. "
-                "Add it to the profile, with its source."
+            return Problem.of(
+                self._where(fabric),
+                f"cage of {fabric.leaf}",
+                expected="known",
+                actual="not published",
+                next_step="Add it to the profile, with its source.",
             )
-            return Problem(self._where(fabric), text)
         room = len(of.ports.sockets) - of.top
-        text = (
-            f"racks_per_leaf - Expected: at most {max(0, room)}, because {fabric.leaf} has {room} ports for racks "
-            f"Actual: {fabric.racks_per_leaf}. Lower it, or use a larger leaf."
+        return Problem.of(
+            self._where(fabric),
+            "racks_per_leaf",
+            expected=f"at most {max(0, room)}, because {fabric.leaf} has {room} ports for racks",
+            actual=fabric.racks_per_leaf,
+            next_step="Lower it, or use a larger leaf.",
         )
-        return Problem(self._where(fabric), text)
 
     def _where(self, fabric: OtherFabric) -> str:
         return f"other_fabrics[{self._site.other_fabrics.index(fabric)}] ({fabric.name})"

@@ -124,9 +124,12 @@ class _Maker:
         self._leave_out()
         out.problems += self._strange
         out.problems += [
-            Problem(
+            Problem.of(
                 name,
-                f"place - Expected: rack and unit Actual: not given; {count} cables end there. Add its rack and unit.",
+                "place",
+                expected="rack and unit",
+                actual=f"not given; {count} cables end there",
+                next_step="Add its rack and unit.",
             )
             for name, count in sorted(self._unplaced.items())
         ]
@@ -156,10 +159,12 @@ class _Maker:
             self._out.notes.append(f"{text} Add halls, and the hall, row and position of racks.")
         elif lost:
             self._out.problems += [
-                Problem(
+                Problem.of(
                     rack,
-                    f"hall, row and position - Expected: given Actual: not given; {count} cables leave it. "
-                    "Add them to the rack.",
+                    "hall, row and position",
+                    expected="given",
+                    actual=f"not given; {count} cables leave it",
+                    next_step="Add them to the rack.",
                 )
                 for rack, count in sorted(lost.items())
             ]
@@ -179,15 +184,26 @@ class _Maker:
     def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, CabledDevice] | None:
         ports, place = switch_ports(self._models[name], rate), self._places.get(name)
         if ports is None:
-            text = (
-                f"ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. "
-                "Use another model."
-            )
-            self._strange[Problem(name, text)] = None
+            self._strange[
+                Problem.of(
+                    name,
+                    f"ports of {rate} Gb/s",
+                    expected="at least one",
+                    actual=f"{self._models[name]} has none",
+                    next_step="Use another model.",
+                )
+            ] = None
             return None
         if not ports.sockets[0].form:
-            text = "cage - Expected: known Actual: not published. Add it to the profile, with its source."
-            self._strange[Problem(f"switch model {self._models[name]}", text)] = None
+            self._strange[
+                Problem.of(
+                    f"switch model {self._models[name]}",
+                    "cage",
+                    expected="known",
+                    actual="not published",
+                    next_step="Add it to the profile, with its source.",
+                )
+            ] = None
             return None
         return (ports, self._racked.device(name, *place)) if place else None
 
@@ -225,13 +241,21 @@ class _Maker:
             else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
         )
         if socket is None:
-            text = f"rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."
-            self._strange[Problem(name, text)] = None
+            self._strange[
+                Problem.of(
+                    name, f"rail {rail}", expected=f"a NIC of {platform}", actual="none", next_step="Correct the link."
+                )
+            ] = None
         elif not socket.form:
-            text = (
-                f"cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."
-            )
-            self._strange[Problem(f"platform {platform}", text)] = None
+            self._strange[
+                Problem.of(
+                    f"platform {platform}",
+                    f"cage of rail {rail}",
+                    expected="known",
+                    actual="not published",
+                    next_step="Add it to the profile, with its source.",
+                )
+            ] = None
         else:
             self._sockets[platform, rail, plane, lanes] = socket
             return device.cages.get(socket.cage) or self._cage(device, socket), socket
@@ -310,6 +334,13 @@ class _Maker:
             if found and socket:
                 slower = rate != speed and found.lanes * rate // speed
                 return socket, SwitchPorts(found.sockets, slower or found.lanes, found.layer)
-        text = f"port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."
-        self._strange[Problem(switch, text)] = None
+        self._strange[
+            Problem.of(
+                switch,
+                f"port {port}",
+                expected=f"a port of {self._models[switch]}",
+                actual="none",
+                next_step="Correct the link.",
+            )
+        ] = None
         return None

@@ -136,24 +136,23 @@ class _Work:
         """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating."""
         if self._unserved:
             they = "them" if len(self._unserved) > 1 else "it"
-            text = f"heat goes into liquid, but no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
-            yield Problem(
+            yield Problem.of(
                 where(self._unserved),
-                text,
+                f"heat goes into liquid, but no CDU serves {they}",
                 f"Add {they} to serves of a CDU, or set cooling of kind air.",
+                expected=f"a CDU that serves {they}",
+                actual="none",
             )
         told = set(self.over_alive)
         yield from (self._over(name, self._load[name], "") for name in self.over_alive)
         for case in cases:
             if case.dark and case.accepted is None:
-                text = (
-                    f"its loss leaves {where(case.dark)} without liquid cooling - "
-                    "Expected: another CDU that serves them Actual: none."
-                )
-                yield Problem(
+                yield Problem.of(
                     f"cdu {case.element}",
-                    text,
+                    f"its loss leaves {where(case.dark)} without liquid cooling",
                     "Add them to serves of a second CDU, or accept the loss with a reason (loss_accepted).",
+                    expected="another CDU that serves them",
+                    actual="none",
                 )
             for item in case.overloads:
                 if item.node not in told:
@@ -164,14 +163,12 @@ class _Work:
         usable = self._cdus[name].usable_w or 0.0
         racks = self._cdus[name].racks
         some = least(partial=any(self.heat[rack].partial for rack in racks))
-        text = (
-            f"its heat load exceeds its rating{when} - Expected: at most {usable / 1000:.1f} kW "
-            f"Actual: {some}{load / 1000:.1f} kW, from {where(racks)}."
-        )
-        return Problem(
+        return Problem.of(
             f"cdu {name}",
-            text,
+            f"its heat load exceeds its rating{when}",
             f"Move {some}{(load - usable) / 1000:.1f} kW to another CDU, or serve fewer racks.",
+            expected=f"at most {usable / 1000:.1f} kW",
+            actual=f"{some}{load / 1000:.1f} kW, from {where(racks)}",
         )
 
     def rows(self) -> Iterator[tuple[str, str, float, bool, str]]:

@@ -34,10 +34,11 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
             if parent not in known:
                 where = f"facility.power[{index}].fed_by[{number}]"
                 out.append(
-                    Problem(
+                    Problem.of(
                         where,
-                        f"power node {parent!r} does not exist - Expected: a name in facility.power.",
+                        f"power node {parent!r} does not exist",
                         "Correct it or declare it.",
+                        expected="a name in facility.power",
                     )
                 )
         out += _feeders(node, f"facility.power[{index}].fed_by")
@@ -48,10 +49,11 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
     except CycleError as error:
         circle = " <- ".join(error.args[1])
         out.append(
-            Problem(
+            Problem.of(
                 "facility.power",
-                f"power runs in a circle: {circle} - Expected: each node fed from upstream.",
+                f"power runs in a circle: {circle}",
                 "Remove one of these from fed_by.",
+                expected="each node fed from upstream",
             )
         )
     return out
@@ -61,16 +63,19 @@ def _feeders(node: PowerNode, where: str) -> Iterable[Problem]:
     """Yield feeders that are listed twice, each of which would carry a share, and feeders of a source."""
     for number, parent in enumerate(node.fed_by):
         if parent in node.fed_by[:number]:
-            yield Problem(
+            yield Problem.of(
                 f"{where}[{number}]",
-                f"power node {parent} is listed twice in fed_by of {node.name} - Expected: once.",
+                f"power node {parent} is listed twice in fed_by of {node.name}",
                 "Remove one of the two.",
+                expected="once",
             )
     if node.fed_by and node.kind in SOURCES:
-        yield Problem(
+        yield Problem.of(
             where,
-            f"{node.name} is a {node.kind} - Expected: no fed_by Actual: {', '.join(node.fed_by)}.",
+            f"{node.name} is a {node.kind}",
             "Remove it, or correct the kind.",
+            expected="no fed_by",
+            actual=", ".join(node.fed_by),
         )
 
 

@@ -200,16 +200,18 @@ def _totals(
 
 def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
     """Return feeds whose source is not a known power node."""
-    out = []
-    for rack in racks:
-        for feed in rack.feeds:
-            if feed.source not in known:
-                text = (
-                    f"feed {feed.name} comes from {feed.source!r} - Expected: a name in facility.power "
-                    "Actual: not declared."
-                )
-                out.append(Problem(f"rack {rack.name}", text, "Correct it or declare the power node."))
-    return out
+    return [
+        Problem.of(
+            f"rack {rack.name}",
+            f"feed {feed.name} comes from {feed.source!r}",
+            "Correct it or declare the power node.",
+            expected="a name in facility.power",
+            actual="not declared",
+        )
+        for rack in racks
+        for feed in rack.feeds
+        if feed.source not in known
+    ]
 
 
 def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:

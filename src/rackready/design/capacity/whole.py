@@ -93,11 +93,13 @@ class Whole:
             else "without cooling and losses (facility.pue is not set)"
         )
         who = f"{listed([node.name for node in sources])} {'carries' if len(sources) == 1 else 'carry'}"
-        text = (
-            f"the site draws more than {who}{when} - Expected: at most {most} "
-            f"Actual: {least(partial=self.partial)}{have} {what}."
+        return Problem.of(
+            "facility.power",
+            f"the site draws more than {who}{when}",
+            "Agree a higher rating with the utility, or plan fewer racks.",
+            expected=f"at most {most}",
+            actual=f"{least(partial=self.partial)}{have} {what}",
         )
-        return Problem("facility.power", text, "Agree a higher rating with the utility, or plan fewer racks.")
 
 
 def unsurvived(cases: Sequence[LossCase]) -> Iterator[LossCase]:

@@ -67,14 +67,18 @@ def given(parts: Parts, base: Given) -> Given:
     product = parts.machine.get("product_name")
     if base.like is not None and product and not fits(base.like, parts):
         raise RackreadyError(
-            f"profile learn --like {base.like.id} - Expected: a profile of {product} Actual: of {base.like.product}. "
-            "Leave it out, or name a profile of this product."
+            f"profile learn --like {base.like.id}",
+            expected=f"a profile of {product}",
+            actual=f"of {base.like.product}",
+            next_step="Leave it out, or name a profile of this product.",
         )
     gpu = _gpu_profile(parts)
     if base.like is not None and gpu is not None and base.like.gpu != gpu.id:
         raise RackreadyError(
-            f"profile learn --like {base.like.id} - Expected: a profile with GPU {gpu.id} "
-            f"Actual: with {base.like.gpu}. Leave it out, or name a profile of this product with this GPU."
+            f"profile learn --like {base.like.id}",
+            expected=f"a profile with GPU {gpu.id}",
+            actual=f"with {base.like.gpu}",
+            next_step="Leave it out, or name a profile of this product with this GPU.",
         )
     own = same_model(parts, loader.own("platform"))
     with scope.aside():

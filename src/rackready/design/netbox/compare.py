@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.netbox.items import Item, Key
+from rackready.model.problems import Message
 
 Known = dict[str, dict[Key, dict[str, Any]]]
 """Kind -> key -> the object as the API returned it."""
@@ -73,7 +74,7 @@ def host(address: str) -> str:
     return address.partition("/")[0]
 
 
-def taken(wanted: Sequence[Item], known: Known) -> list[str]:
+def taken(wanted: Sequence[Item], known: Known) -> list[Message]:
     """Return problems for addresses that NetBox assigns to a device outside the plan.
 
     Taking such an address away would delete data of others.
@@ -95,8 +96,12 @@ def taken(wanted: Sequence[Item], known: Known) -> list[str]:
             )
             ours = " ".join(item.refs["assigned_object_id"][1])
             out.append(
-                f"address {item.key[0]} - Expected: free, or assigned to {ours} Actual: assigned to {whose}. "
-                "Release it in NetBox, or plan another address."
+                Message(
+                    f"address {item.key[0]}",
+                    expected=f"free, or assigned to {ours}",
+                    actual=f"assigned to {whose}",
+                    next_step="Release it in NetBox, or plan another address.",
+                )
             )
     return out
 

@@ -81,8 +81,11 @@ def _each_once(site: str, racks: Iterable[Row]) -> None:
     twice = sorted(name for name, count in counted.items() if count > 1)
     if twice:
         raise RackreadyError(
-            f"site {site} in NetBox: rack {', '.join(twice)} - Expected: one rack of that name Actual: several. "
-            "Rename them there, location by location."
+            f"site {site} in NetBox",
+            f"rack {', '.join(twice)}",
+            expected="one rack of that name",
+            actual="several",
+            next_step="Rename them there, location by location.",
         )
 
 

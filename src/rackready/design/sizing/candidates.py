@@ -13,11 +13,14 @@ from rackready.design.sizing.serving_speed import SpeedBound, decode, prefill
 from rackready.design.sizing.training_memory import TrainingJob, TrainingMemory, training_memory
 from rackready.design.sizing.training_speed import NOT_KNOWN, training_time
 from rackready.model.llm import Llm
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, Problem, RackreadyError
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.profiles import loader
 
 _T = TypeVar("_T")
+Reasons = tuple[Message | Problem, ...]
+"""Why a layout is not possible."""
+
 MIB = 2**20
 _STAGES = (1, 2, 4, 8, 16)
 MOST_STEP_TOKENS = 16 * 2**20
@@ -95,8 +98,11 @@ def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProf
         if not any(name in {platform.id, gpu.id} for platform, gpu in found):
             known = ", ".join(sorted({platform.id for platform, _ in found} | {gpu.id for _, gpu in found}))
             raise RackreadyError(
-                f"--on {name}: no server or GPU profile has that id - Expected: one of {known} Actual: {name}. "
-                "Correct it."
+                f"--on {name}",
+                "no server or GPU profile has that id",
+                expected=f"one of {known}",
+                actual=name,
+                next_step="Correct it.",
             )
     return [pair for pair in found if not wanted or {pair[0].id, pair[1].id} & set(wanted)]
 
@@ -107,7 +113,7 @@ def layouts(
     gpu: GpuProfile,
     fixed: Layout,
     gpus: int = 0,
-    refused: list[str] | None = None,
+    refused: list[Reasons] | None = None,
 ) -> Iterator[Layout]:
     """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server, then pipeline stages.
 
@@ -128,7 +134,7 @@ def layouts(
                 if fixed.tp and fixed.pp:
                     raise
                 if refused is not None:
-                    refused.append(str(error))
+                    refused.append(error.messages)
                 continue
             yield layout
 
@@ -138,8 +144,10 @@ def _even(layout: Layout, gpus: int) -> None:
     if gpus and (layout.dp == 0 or gpus % (layout.tp * layout.pp)):
         size = layout.tp * layout.pp
         raise RackreadyError(
-            f"--gpus {gpus}: Expected: a multiple of tp x pp = {layout.tp} x {layout.pp} = {size} Actual: {gpus}. "
-            f"Use {max(1, gpus // size) * size}, or other degrees."
+            f"--gpus {gpus}",
+            expected=f"a multiple of tp x pp = {layout.tp} x {layout.pp} = {size}",
+            actual=gpus,
+            next_step=f"Use {max(1, gpus // size) * size}, or other degrees.",
         )
 
 
@@ -152,7 +160,7 @@ def serve_on(
     rate are used only if no other fits: their bound is incomplete.
     """
     tried: tuple[Layout, ServingMemory] | None = None
-    refused: list[str] = []
+    refused: list[Reasons] = []
     fitting: list[Serving] = []
     slow: list[Serving] = []
     for layout in layouts(model, platform, gpu, fixed, refused=refused):
@@ -237,7 +245,7 @@ def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, wha
     """
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
-    refused: list[str] = []
+    refused: list[Reasons] = []
     fitting: list[tuple[tuple[float, ...], Training]] = []
     for layout in layouts(model, platform, gpu, fixed, gpus, refused):
         memory = training_memory(model, layout, job)
@@ -276,20 +284,20 @@ def _ways(job: TrainingJob, layout: Layout) -> Iterator[TrainingJob]:
 
 
 def _some(
-    tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]
+    tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[Reasons]
 ) -> tuple[Layout, _T]:
     """Return the last layout tried. Raises RackreadyError with the reasons if no layout was possible."""
     if tried is None:
         everywhere = (
-            [line for line in refused[0].splitlines() if all(line in text.splitlines() for text in refused)]
-            if refused
-            else []
+            [reason for reason in refused[0] if all(reason in reasons for reasons in refused)] if refused else []
         )
         if everywhere:
-            raise RackreadyError("\n".join(everywhere))
+            raise RackreadyError.of(everywhere)
         raise RackreadyError(
-            f"{platform.id}: no layout of {model.name} is possible on it - "
-            f"Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
-            "Set --tp and --pp, or another --gpus."
+            platform.id,
+            f"no layout of {model.name} is possible on it",
+            expected=f"degrees that divide {model.heads} heads and the GPUs",
+            actual="none",
+            next_step="Set --tp and --pp, or another --gpus.",
         )
     return tried

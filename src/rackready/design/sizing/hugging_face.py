@@ -52,7 +52,7 @@ class Reader:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise RackreadyError(
-                    f"{self.source}: {key} - Expected: a whole number Actual: {value!r}. Correct the file."
+                    self.source, key, expected="a whole number", actual=f"{value!r}", next_step="Correct the file."
                 )
             return value
         return None
@@ -62,9 +62,11 @@ class Reader:
         value = self.number(name)
         if value is None:
             raise RackreadyError(
-                f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
-                f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. "
-                "Describe the model with --params and its shape instead."
+                self.source,
+                f"{_NAMES[name][0]} is missing",
+                expected="the config.json of a decoder-only model",
+                actual=f"keys {', '.join(sorted(self.raw)[:8]) or 'none'}",
+                next_step="Describe the model with --params and its shape instead.",
             )
         return self._above_zero(name, value)
 
@@ -77,7 +79,7 @@ class Reader:
         if value == 0:
             key = next(key for key in _NAMES.get(name, (name,)) if self.raw.get(key) is not None)
             raise RackreadyError(
-                f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file."
+                self.source, key, expected="a whole number above 0", actual="0", next_step="Correct the file."
             )
         return value
 
@@ -93,7 +95,7 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
     """
     if not isinstance(raw, dict):
         raise RackreadyError(
-            f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Use a model's config.json."
+            source, expected="one JSON object", actual=type(raw).__name__, next_step="Use a model's config.json."
         )
     reader = Reader(source, raw, weights)
     if isinstance(raw.get("text_config"), dict):
@@ -111,8 +113,11 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
         said = first["msg"].removeprefix("Value error, ")
         where = ".".join(str(part) for part in first["loc"]) or "shape"
         raise RackreadyError(
-            f"{source}: {where} - {said}. Expected: the shape of one model Actual: {first['input']!r}. "
-            "Correct the file."
+            source,
+            f"{where} - {said}",
+            expected="the shape of one model",
+            actual=f"{first['input']!r}",
+            next_step="Correct the file.",
         ) from error
 
 
@@ -171,8 +176,11 @@ def _latent(reader: Reader) -> Latent | None:
     missing = [key for key, value in parts.items() if value is None]
     if missing:
         raise RackreadyError(
-            f"{reader.source}: {', '.join(missing)} is missing - Expected: the keys that latent attention needs beside "
-            "kv_lora_rank Actual: none. Correct the file."
+            reader.source,
+            f"{', '.join(missing)} is missing",
+            expected="the keys that latent attention needs beside kv_lora_rank",
+            actual="none",
+            next_step="Correct the file.",
         )
     return Latent(
         kv_rank=rank,
@@ -193,8 +201,11 @@ def _experts(reader: Reader) -> Experts | None:
     active = reader.number("num_experts_per_tok")
     if active is None:
         raise RackreadyError(
-            f"{reader.source}: num_experts_per_tok is missing - Expected: how many of {count} experts a token "
-            "uses Actual: none. Correct the file."
+            reader.source,
+            "num_experts_per_tok is missing",
+            expected=f"how many of {count} experts a token uses",
+            actual="none",
+            next_step="Correct the file.",
         )
     width = reader.number("moe_intermediate_size") or reader.required("intermediate")
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
@@ -243,10 +254,11 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
         group = raw.get("group_size")
         return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
     raise RackreadyError(
-        f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or "
-        "compressed-tensors of 4 or 8 bits "
-        f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. "
-        "Set the number format with --weights."
+        reader.source,
+        "quantization_config",
+        expected="awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits",
+        actual=f"{method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}",
+        next_step="Set the number format with --weights.",
     )
 
 
@@ -254,7 +266,10 @@ def _object(reader: Reader, what: str, value: object) -> dict[str, Any]:
     """Return a part of quantization_config that must be an object. Raises RackreadyError."""
     if not isinstance(value, dict):
         raise RackreadyError(
-            f"{reader.source}: quantization_config.config_groups - Expected: {what} as an object "
-            f"Actual: {type(value).__name__}. Correct the file."
+            reader.source,
+            "quantization_config.config_groups",
+            expected=f"{what} as an object",
+            actual=type(value).__name__,
+            next_step="Correct the file.",
         )
     return value

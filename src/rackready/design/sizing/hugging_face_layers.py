@@ -43,8 +43,11 @@ def without_experts(config: Numbers) -> int:
     first = config.number("first_k_dense_replace") or 0
     if first > layers:
         raise RackreadyError(
-            f"{config.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {first}. "
-            "Correct the file."
+            config.source,
+            "first_k_dense_replace",
+            expected=f"at most {layers} layers",
+            actual=first,
+            next_step="Correct the file.",
         )
     step = config.positive("interleave_moe_layer_step") or config.positive("decoder_sparse_step") or 1
     every = config.positive("moe_layer_freq") or 1
@@ -64,7 +67,10 @@ def _listed(config: Numbers, key: str, layers: int) -> frozenset[int] | None:
     )
     if wrong or len(set(value)) < len(value):
         raise RackreadyError(
-            f"{config.source}: {key} - Expected: a list of layers, each once, from 0 to {layers - 1} "
-            f"Actual: {value!r}. Correct the file."
+            config.source,
+            key,
+            expected=f"a list of layers, each once, from 0 to {layers - 1}",
+            actual=f"{value!r}",
+            next_step="Correct the file.",
         )
     return frozenset(value)

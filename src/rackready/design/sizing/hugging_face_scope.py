@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 
 _ENCODERS = frozenset(
     {
@@ -56,26 +56,36 @@ def refuse_unsized(raw: dict[str, Any], source: str) -> None:
     """Raise RackreadyError, with every reason, for a model outside the formulas of plain decoders."""
     problems = _encoder(raw, source) + _mixed(raw, source)
     if problems:
-        raise RackreadyError("\n".join(problems))
+        raise RackreadyError.of(problems)
 
 
-def _encoder(raw: dict[str, Any], source: str) -> list[str]:
+def _encoder(raw: dict[str, Any], source: str) -> list[Message]:
     family = str(raw.get("model_type", ""))
     if family not in _ENCODERS and raw.get("is_encoder_decoder") is not True:
         return []
     return [
         (
-            f"{source}: model_type - Expected: a decoder-only model Actual: {family or 'is_encoder_decoder'}. "
-            "Use the config.json of a decoder-only model."
+            Message(
+                source,
+                "model_type",
+                expected="a decoder-only model",
+                actual=family or "is_encoder_decoder",
+                next_step="Use the config.json of a decoder-only model.",
+            )
         )
     ]
 
 
-def _mixed(raw: dict[str, Any], source: str) -> list[str]:
+def _mixed(raw: dict[str, Any], source: str) -> list[Message]:
     said = [key for key in sorted(raw) if raw[key] is not None and (key in _MIXED or key.endswith("_layer_period"))]
     problems = [
-        f"{source}: {key} - Expected: layers of one kind Actual: {raw[key]!r}. "
-        "rackready cannot size such a model. Choose another one."
+        Message(
+            source,
+            key,
+            expected="layers of one kind",
+            actual=f"{raw[key]!r}",
+            next_step="rackready cannot size such a model. Choose another one.",
+        )
         for key in said
     ]
     kinds = raw.get("layer_types")
@@ -83,7 +93,12 @@ def _mixed(raw: dict[str, Any], source: str) -> list[str]:
     if other:
         expected = ", ".join(sorted(_ATTENTION))
         problems.append(
-            f"{source}: layer_types - Expected: {expected} Actual: {', '.join(other)}. "
-            "rackready cannot size such a model. Choose another one."
+            Message(
+                source,
+                "layer_types",
+                expected=expected,
+                actual=", ".join(other),
+                next_step="rackready cannot size such a model. Choose another one.",
+            )
         )
     return problems

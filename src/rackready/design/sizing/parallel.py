@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.model.llm import Llm
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,51 +29,65 @@ class Layout:
 
 def check(model: Llm, layout: Layout) -> None:
     """Raise RackreadyError, with every reason, if the model cannot be split that way."""
-    reasons = [text for text in (_heads(model, layout), _layers(model, layout), _experts(model, layout)) if text]
+    found = (_heads(model, layout), _layers(model, layout), _experts(model, layout))
+    reasons = [message for message in found if message is not None]
     if reasons:
-        raise RackreadyError("\n".join(reasons))
+        raise RackreadyError.of(reasons)
 
 
-def _heads(model: Llm, layout: Layout) -> str:
+def _heads(model: Llm, layout: Layout) -> Message | None:
     if model.heads % layout.tp == 0 and (layout.tp % model.kv_heads == 0 or model.kv_heads % layout.tp == 0):
-        return ""
+        return None
     ways = ", ".join(
         str(tp)
         for tp in range(1, model.heads + 1)
         if model.heads % tp == 0 and (tp % model.kv_heads == 0 or model.kv_heads % tp == 0)
     )
-    return (
-        f"--tp {layout.tp}: {model.heads} heads and {model.kv_heads} key and value heads cannot be split over "
-        f"{layout.tp} GPUs - "
-        f"Expected: one of {ways} Actual: {layout.tp}. Choose one of them."
+    return Message(
+        f"--tp {layout.tp}",
+        f"{model.heads} heads and {model.kv_heads} key and value heads cannot be split over {layout.tp} GPUs",
+        expected=f"one of {ways}",
+        actual=layout.tp,
+        next_step="Choose one of them.",
     )
 
 
-def _layers(model: Llm, layout: Layout) -> str:
+def _layers(model: Llm, layout: Layout) -> Message | None:
     if layout.pp <= model.layers:
-        return ""
-    return (
-        f"--pp {layout.pp}: the model has fewer layers than pipeline stages - Expected: at most {model.layers} "
-        f"Actual: {layout.pp}. Lower it."
+        return None
+    return Message(
+        f"--pp {layout.pp}",
+        "the model has fewer layers than pipeline stages",
+        expected=f"at most {model.layers}",
+        actual=layout.pp,
+        next_step="Lower it.",
     )
 
 
-def _experts(model: Llm, layout: Layout) -> str:
+def _experts(model: Llm, layout: Layout) -> Message | None:
     if layout.ep == 1:
-        return ""
+        return None
     if model.experts is None:
-        return f"--ep {layout.ep}: {model.name} has no experts - Expected: 1 Actual: {layout.ep}. Remove it."
+        return Message(
+            f"--ep {layout.ep}", f"{model.name} has no experts", expected="1", actual=layout.ep, next_step="Remove it."
+        )
     if model.experts.count % layout.ep:
-        return (
-            f"--ep {layout.ep}: experts cannot be split evenly - Expected: a divisor of {model.experts.count} "
-            f"Actual: {layout.ep}. Choose one."
+        return Message(
+            f"--ep {layout.ep}",
+            "experts cannot be split evenly",
+            expected=f"a divisor of {model.experts.count}",
+            actual=layout.ep,
+            next_step="Choose one.",
         )
     if layout.dp % layout.ep:
-        return (
-            f"--ep {layout.ep}: expert-parallel ranks are data-parallel ranks - "
-            f"Expected: a divisor of --dp {layout.dp} Actual: {layout.ep}. Choose one."
+        return Message(
+            f"--ep {layout.ep}",
+            "expert-parallel ranks are data-parallel ranks",
+            expected=f"a divisor of --dp {layout.dp}",
+            actual=layout.ep,
+            next_step="Choose one.",
         )
-    return ""
+    return None
 
 
 def stage_layers(model: Llm, layout: Layout) -> int:

@@ -32,10 +32,12 @@ def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_node
     if not nodes:
         return FabricPlan(
             problems=(
-                Problem(
+                Problem.of(
                     "topology",
-                    "nodes with a NIC - Expected: at least one Actual: none. "
-                    "Add nodes to the racks, or remove topology.",
+                    "nodes with a NIC",
+                    expected="at least one",
+                    actual="none",
+                    next_step="Add nodes to the racks, or remove topology.",
                 ),
             )
         )
@@ -100,9 +102,12 @@ def _unused_settings(topology: Topology, tiers: int) -> list[Problem]:
     )
     given |= {"core": topology.core.model} if topology.core is not None else {}
     return [
-        Problem(
+        Problem.of(
             f"topology.{key}",
-            f"two tiers are enough for these nodes - Expected: no {key} Actual: {value}. Remove it, or set tiers: 3.",
+            "two tiers are enough for these nodes",
+            expected=f"no {key}",
+            actual=value,
+            next_step="Remove it, or set tiers: 3.",
         )
         for key, value in given.items()
     ]
@@ -155,21 +160,27 @@ def _rails_of_planes(topology: Topology, rails: list[int]) -> list[list[int]]:
 
 def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[EndpointNode]) -> list[Problem]:
     out = [
-        Problem(
+        Problem.of(
             "topology.reserved",
-            f"{device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. Correct the rail.",
+            f"{device.name}: rail",
+            expected=f"one of {', '.join(map(str, rails))}",
+            actual=rail,
+            next_step="Correct the rail.",
         )
         for device in devices
         for rail in device.rails
         if rail not in rails
     ]
     if topology.planes_by == "rail" and len(rails) % topology.planes:
-        text = (
-            f"{len(rails)} rails over {topology.planes} planes - "
-            f"Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
-            "Use another number of planes, or planes_by: port."
+        out.append(
+            Problem.of(
+                "topology.planes",
+                f"{len(rails)} rails over {topology.planes} planes",
+                expected=f"a number that divides {len(rails)}",
+                actual=topology.planes,
+                next_step="Use another number of planes, or planes_by: port.",
+            )
         )
-        out.append(Problem("topology.planes", text))
     return out
 
 
@@ -178,11 +189,15 @@ def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, li
     rates = sorted({node.rate for node in nodes})
     if len(rates) > 1:
         listed = ", ".join(str(rate) for rate in rates)
-        text = (
-            f"rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. "
-            "Describe a separate fabric for each rate."
-        )
-        return (0, 0, 0), [Problem("topology", text)]
+        return (0, 0, 0), [
+            Problem.of(
+                "topology",
+                "rates of compute NICs (Gb/s)",
+                expected="one rate in one fabric",
+                actual=listed,
+                next_step="Describe a separate fabric for each rate.",
+            )
+        ]
     tiers = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
     found = {name: radix_of(f"topology.{name}", tier, rates[0], topology.link) for name, tier in tiers.items()}
     values = [value for value, _ in found.values()]

@@ -86,10 +86,11 @@ def laid_problem(
     counts = [("spine", before.spines, after.spines), ("core", before.cores, after.cores)]
     changed = ", ".join(f"{tier} {old} to {new}" for tier, old, new in counts if old != new)
     why = f" ({changed} in every plane)" if changed else ""
-    text = (
-        f"from {before.units} to {after.units} units{why} - Expected: no cable moved "
-        f"Actual: {moved} of {len(lie)} trunks. "
-        f"Options: at most {most} units; a separate fabric for the others; "
-        f"laid_for_su: {after.units}, once you decide to move these cables."
+    return Problem.of(
+        "topology.laid_for_su",
+        f"from {before.units} to {after.units} units{why}",
+        expected="no cable moved",
+        actual=f"{moved} of {len(lie)} trunks",
+        next_step=f"Options: at most {most} units; a separate fabric for the others; laid_for_su: "
+        f"{after.units}, once you decide to move these cables.",
     )
-    return Problem("topology.laid_for_su", text)

@@ -54,17 +54,26 @@ def _next(taken: dict[int, str], slot: int) -> int:
 def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[Problem]:
     what = f"{name}: slot {slot} of unit {unit.number}"
     if unit.number < 1:
-        return [Problem(_AT, f"{name}: unit - Expected: 1 or more Actual: {unit.number}. Number units from 1.")]
+        return [
+            Problem.of(_AT, f"{name}: unit", expected="1 or more", actual=unit.number, next_step="Number units from 1.")
+        ]
     if not 1 <= slot <= unit.size:
-        text = (
-            f"{what} - Expected: 1 to {unit.size} Actual: {slot}. Move the node to the next unit, or raise "
-            "topology.su_nodes."
-        )
-        return [Problem(_AT, text)]
+        return [
+            Problem.of(
+                _AT,
+                what,
+                expected=f"1 to {unit.size}",
+                actual=slot,
+                next_step="Move the node to the next unit, or raise topology.su_nodes.",
+            )
+        ]
     before = taken.setdefault(slot, name)
     if before != name:
-        text = f"{what} - Expected: free Actual: taken by {before}. Give one of them another slot."
-        return [Problem(_AT, text)]
+        return [
+            Problem.of(
+                _AT, what, expected="free", actual=f"taken by {before}", next_step="Give one of them another slot."
+            )
+        ]
     return []
 
 
@@ -73,8 +82,11 @@ def _named_twice(nodes: Sequence[EndpointNode]) -> list[Problem]:
     out = []
     for node in nodes:
         if node.name in seen:
-            text = f"{node.name} - Expected: given once Actual: given twice. Rename one of the two."
-            out.append(Problem(_AT, text))
+            out.append(
+                Problem.of(
+                    _AT, node.name, expected="given once", actual="given twice", next_step="Rename one of the two."
+                )
+            )
         seen.add(node.name)
     return out
 
@@ -88,8 +100,15 @@ def _reserve(reserved: Sequence[ReservedSlot], su_nodes: int, taken: dict[int, d
         double = sorted({rail for rail in rails if rails.count(rail) > 1})
         if double:
             listed = ", ".join(str(rail) for rail in double)
-            text = f"rail {listed} - Expected: given once Actual: given twice. A slot has one port on each leaf."
-            problems.append(Problem(f"topology.reserved[{number}].devices", text))
+            problems.append(
+                Problem.of(
+                    f"topology.reserved[{number}].devices",
+                    f"rail {listed}",
+                    expected="given once",
+                    actual="given twice",
+                    next_step="A slot has one port on each leaf.",
+                )
+            )
     return problems
 
 

@@ -78,31 +78,39 @@ def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int,
     """Return (ports of one switch at that rate in Gb/s, problem or None)."""
     known = loader.known("switch")
     if tier.model not in known:
-        text = (
-            f"{tier.model} - Expected: one of {', '.join(known)} Actual: {tier.model}. "
-            f"Add profiles/switch/{tier.model}.yml or correct the id."
+        return 0, Problem.of(
+            f"{where}.model",
+            tier.model,
+            expected=f"one of {', '.join(known)}",
+            actual=tier.model,
+            next_step=f"Add profiles/switch/{tier.model}.yml or correct the id.",
         )
-        return 0, Problem(f"{where}.model", text)
     profile = loader.switch(tier.model)
     if profile.layer != _LAYER[link]:
-        text = (
-            f"{tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. "
-            "Correct the model or topology.link."
+        return 0, Problem.of(
+            f"{where}.model",
+            tier.model,
+            expected=f"an {_LAYER[link]} switch",
+            actual=profile.layer,
+            next_step="Correct the model or topology.link.",
         )
-        return 0, Problem(f"{where}.model", text)
     ways = breakout_of(profile, rate)
     if ways is None:
         can = ", ".join(str(profile.rate // split) for split in sorted({1, *profile.breakout}))
-        text = (
-            f"{tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. "
-            "Use another model, or NICs of its rate."
+        return 0, Problem.of(
+            f"{where}.model",
+            f"{tier.model}: links of {rate} Gb/s",
+            expected=f"one of {can} Gb/s",
+            actual=rate,
+            next_step="Use another model, or NICs of its rate.",
         )
-        return 0, Problem(f"{where}.model", text)
     have = len(port_names(profile, ways))
     if tier.radix is not None and tier.radix > have:
-        text = (
-            f"ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}. "
-            "Remove radix, or use a larger model."
+        return 0, Problem.of(
+            f"{where}.radix",
+            f"ports of {tier.model} at {rate} Gb/s",
+            expected=f"at most {have}",
+            actual=tier.radix,
+            next_step="Remove radix, or use a larger model.",
         )
-        return 0, Problem(f"{where}.radix", text)
     return tier.radix or have, None

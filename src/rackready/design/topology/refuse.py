@@ -27,35 +27,36 @@ def too_large(topology: Topology, demand: Demand, nodes: int) -> Problem:
     kind = "non-blocking tiers" if demand.ratio == demand.spine_ratio == "1:1" else f"tiers at {demand.ratio}"
     radix = demand.radix[0] if len(set(demand.radix)) == 1 else "/".join(str(value) for value in demand.radix)
     places = limit * demand.su_nodes
-    text = (
-        f"{nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a "
-        "plane, "
-        f"more than {tiers} {kind} at radix {radix} carry - "
-        f"Expected: at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes) "
-        f"Actual: {nodes * demand.rails} ({demand.units} units). Options: "
-        f"{'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
+    return Problem.of(
+        "topology",
+        f"{nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} "
+        f"endpoints a plane, more than {tiers} {kind} at radix {radix} carry",
+        expected=f"at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes)",
+        actual=f"{nodes * demand.rails} ({demand.units} units)",
+        next_step=f"Options: {'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}.",
     )
-    return Problem("topology", text)
 
 
 def _narrow_leaf(demand: Demand) -> Problem:
     down = ports_down(demand.radix[0], demand.ratio)
-    text = (
-        f"ports down for all links of one node - Expected: at least {demand.rails} "
-        f"Actual: {down} (radix {demand.radix[0]}). "
-        "Use a larger radix, or kind: rail_optimized."
+    return Problem.of(
+        "topology.leaf",
+        "ports down for all links of one node",
+        expected=f"at least {demand.rails}",
+        actual=f"{down} (radix {demand.radix[0]})",
+        next_step="Use a larger radix, or kind: rail_optimized.",
     )
-    return Problem("topology.leaf", text)
 
 
 def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> Problem:
     ports = demand.radix[1] if tiers == _TIERS[0] else ports_down(demand.radix[1], demand.spine_ratio)
-    text = (
-        f"a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
-        f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. "
-        "Make units smaller, or use a larger radix."
+    return Problem.of(
+        "topology.su_nodes",
+        f"a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine",
+        expected=f"at most {ports} leafs (ports down of a spine)",
+        actual=leafs,
+        next_step="Make units smaller, or use a larger radix.",
     )
-    return Problem("topology.su_nodes", text)
 
 
 def ways_out(topology: Topology, demand: Demand, nodes: int) -> Iterator[str]:

@@ -166,10 +166,12 @@ def _uris(out: str) -> Iterator[re.Match[str]]:
         if line.startswith("'"):
             match = _URI.match(line)
             if match is None:
-                message = (
-                    f"software.upstreams - Expected: a package with SHA-256 Actual: {line}. Ask its owner for one."
+                raise MirrorError(
+                    "software.upstreams",
+                    expected="a package with SHA-256",
+                    actual=line,
+                    next_step="Ask its owner for one.",
                 )
-                raise MirrorError(message)
             yield match
 
 
@@ -200,8 +202,12 @@ def hashes(folder: Path) -> dict[str, tuple[str, int]]:
     rows = re.findall(r"^ ([0-9a-f]{64}) +(\d+) (\S+)$", release.partition("\nSHA256:")[2], re.MULTILINE)
     found = {name: (digest, int(size)) for digest, size, name in rows}
     if not set(INDEXES) <= set(found):
-        message = f"{folder}/Release - Expected: the hashes of {' and '.join(INDEXES)} Actual: none. Build it again."
-        raise MirrorError(message)
+        raise MirrorError(
+            f"{folder}/Release",
+            expected=f"the hashes of {' and '.join(INDEXES)}",
+            actual="none",
+            next_step="Build it again.",
+        )
     for stanza in (folder / "Packages").read_text(encoding="utf-8").split("\n\n"):
         fields = dict(re.findall(r"^(Filename|SHA256|Size): (\S+)$", stanza, re.MULTILINE))
         if fields:
@@ -215,8 +221,12 @@ def check_signatures(folder: Path, key: Path) -> None:
     keys.signed_by(key, folder / "InRelease")
     text = (folder / "InRelease").read_text(encoding="utf-8")
     if (folder / "Release").read_text(encoding="utf-8").strip() not in text:
-        message = f"{folder}/InRelease - Expected: the content of Release Actual: another. Build the mirror again."
-        raise MirrorError(message)
+        raise MirrorError(
+            f"{folder}/InRelease",
+            expected="the content of Release",
+            actual="another",
+            next_step="Build the mirror again.",
+        )
 
 
 def check_installs(folder: Path, wanted: Wanted, scratch: Path) -> None:

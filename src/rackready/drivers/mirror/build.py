@@ -91,7 +91,7 @@ def _check_place(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()):
         verify.read_manifest(out)
     elif out.exists() and not out.is_dir():
-        raise MirrorError(f"{out} - Expected: a folder Actual: a file. Correct --out.")
+        raise MirrorError(out, expected="a folder", actual="a file", next_step="Correct --out.")
 
 
 class _Build:
@@ -132,11 +132,12 @@ class _Build:
             if not matches(path, item):
                 found = f"{path.stat().st_size} bytes of other content" if path.exists() else "no file"
                 path.unlink(missing_ok=True)
-                message = (
-                    f"{item.fetched_as} - Expected: {item.size} bytes, {item.algorithm} {item.digest} Actual: {found}. "
-                    "Run again; ask the upstream's owner if it stays so."
+                raise MirrorError(
+                    item.fetched_as,
+                    expected=f"{item.size} bytes, {item.algorithm} {item.digest}",
+                    actual=found,
+                    next_step="Run again; ask the upstream's owner if it stays so.",
                 )
-                raise MirrorError(message)
 
     def _manifest(self, fingerprint: str) -> dict[str, Any]:
         """Return the manifest. It has no times: an unchanged mirror has an unchanged manifest."""

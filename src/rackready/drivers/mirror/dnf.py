@@ -47,11 +47,13 @@ class DnfRoot:
 
     def __init__(self, root: Path, wanted: Wanted) -> None:
         if os.geteuid() != 0:
-            message = (
-                f"dnf - Expected: root, because dnf resolves for no other user Actual: user {os.geteuid()}. "
-                "Run the command as root or in `unshare --map-root-user`. The controller's packages are not changed."
+            raise MirrorError(
+                "dnf",
+                expected="root, because dnf resolves for no other user",
+                actual=f"user {os.geteuid()}",
+                next_step="Run the command as root or in `unshare --map-root-user`. The controller's packages are "
+                "not changed.",
             )
-            raise MirrorError(message)
         self.root, self.wanted = root, wanted
         for name in ("repos", "vars", "install/cache", "keys"):
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -84,11 +86,12 @@ class DnfBackend:
 
     def __init__(self, wanted: Wanted, work: Path) -> None:
         if wanted.installed is not None:
-            message = (
-                "--installed - Expected: a site whose nodes have apt Actual: "
-                f"{wanted.system}, whose packages are resolved against an empty system. Leave the option out."
+            raise MirrorError(
+                "--installed",
+                expected="a site whose nodes have apt",
+                actual=f"{wanted.system}, whose packages are resolved against an empty system",
+                next_step="Leave the option out.",
             )
-            raise MirrorError(message)
         self.wanted = wanted
         self.root = DnfRoot(work / "dnf", wanted)
         self.archives = work / "dnf/archives"
@@ -188,7 +191,7 @@ class DnfBackend:
             if re.fullmatch(rf"{re.escape(upstream.name)}-[0-9a-f]{{16}}", path.parent.parent.name)
         ]
         if not found:
-            raise MirrorError(f"upstream {upstream.name} - Expected: metadata Actual: none. Run again.")
+            raise MirrorError(f"upstream {upstream.name}", expected="metadata", actual="none", next_step="Run again.")
         return max(found, key=lambda path: (path / "repomd.xml").stat().st_mtime)
 
 
@@ -213,11 +216,12 @@ def listed(out: str, known: dict[tuple[str, str, str, str], Item]) -> list[Item]
     counted = re.search(r"^Install +(\d+) Packages?$", out, re.MULTILINE)
     if counted is None or int(counted[1]) != len(found):
         wanted = counted[1] if counted else "a number of"
-        message = (
-            f"dnf - Expected: {wanted} packages of the upstreams' indexes Actual: {len(found)}. "
-            f"Report this with the output of dnf: {last(out)}"
+        raise MirrorError(
+            "dnf",
+            expected=f"{wanted} packages of the upstreams' indexes",
+            actual=len(found),
+            next_step=f"Report this with the output of dnf: {last(out)}",
         )
-        raise MirrorError(message)
     return found
 
 

@@ -61,7 +61,7 @@ def _sweep() -> None:
 def fingerprints(key: Path) -> list[str]:
     """Return the fingerprints of the primary keys in a file. Raises MirrorError when it has none."""
     if not key.is_file():
-        raise MirrorError(f"{key} - Expected: an OpenPGP public key Actual: no file. Put the key there.")
+        raise MirrorError(key, expected="an OpenPGP public key", actual="no file", next_step="Put the key there.")
     with home() as place:
         done = run(place.argv("--show-keys", "--with-colons", str(key)))
     found, primary = [], False
@@ -73,8 +73,9 @@ def fingerprints(key: Path) -> list[str]:
             found.append(fields[_FINGERPRINT_FIELD].upper())
             primary = False
     if not found:
-        message = f"{key} - Expected: an OpenPGP public key Actual: {last(done.out)}. Export it with gpg --export."
-        raise MirrorError(message)
+        raise MirrorError(
+            key, expected="an OpenPGP public key", actual=last(done.out), next_step="Export it with gpg --export."
+        )
     return found
 
 
@@ -82,12 +83,14 @@ def check_upstream(upstream: Upstream) -> None:
     """Raise MirrorError unless the key file of an upstream has the key with the declared fingerprint."""
     found = fingerprints(upstream.key)
     if upstream.fingerprint not in found:
-        message = (
-            f"software.upstreams {upstream.name}: {upstream.key} - Expected: the key {upstream.fingerprint} "
-            f"Actual: {', '.join(found)}. Nothing was fetched. Compare both with what the key's owner publishes, then "
-            "correct key or fingerprint."
+        raise MirrorError(
+            f"software.upstreams {upstream.name}",
+            upstream.key,
+            expected=f"the key {upstream.fingerprint}",
+            actual=", ".join(found),
+            next_step="Nothing was fetched. Compare both with what the key's owner publishes, then correct key "
+            "or fingerprint.",
         )
-        raise MirrorError(message)
 
 
 def write_upstream(upstream: Upstream, target: Path, *, armored: bool = False) -> None:
@@ -110,13 +113,13 @@ def signer(secret: Path, site: str) -> Iterator[tuple[Home, str]]:
             replace(secret, must(place.argv("--armor", "--export-secret-keys"), "the signing key").encode())
         elif secret.stat().st_mode & 0o077 and secret.stat().st_uid == os.geteuid():
             mode = secret.stat().st_mode & 0o777
-            raise MirrorError(f"{secret} - Expected: mode 0600 Actual: {mode:04o}. Run: chmod 600 {secret}.")
+            raise MirrorError(secret, expected="mode 0600", actual=f"{mode:04o}", next_step=f"Run: chmod 600 {secret}.")
         else:
             must(place.argv("--import", str(secret)), f"the secret key in {secret}")
         listing = must(place.argv("--list-secret-keys", "--with-colons"), "a secret key")
         found = re.search(r"^fpr:(?:[^:]*:){8}([0-9A-F]+):", listing, re.MULTILINE)
         if found is None:
-            raise MirrorError(f"{secret} - Expected: an OpenPGP secret key Actual: none. Export it with gpg.")
+            raise MirrorError(secret, expected="an OpenPGP secret key", actual="none", next_step="Export it with gpg.")
         yield place, found[1]
 
 
@@ -142,11 +145,12 @@ def signed_by(key: Path, signature: Path, signed: Path | None = None) -> str:
     if done.returncode != 0 or found is None:
         name = signed or signature
         shown = ", ".join(fingerprints(key))
-        message = (
-            f"{name} - Expected: a good signature by {shown} ({key}) Actual: {_why(done.out)}. "
-            "Do not use this mirror. Build it again, or copy it again from where it was built."
+        raise MirrorError(
+            name,
+            expected=f"a good signature by {shown} ({key})",
+            actual=_why(done.out),
+            next_step="Do not use this mirror. Build it again, or copy it again from where it was built.",
         )
-        raise MirrorError(message)
     return found[1].split()[-1]
 
 

@@ -11,6 +11,7 @@ from rackready.design.facts import driver_set
 from rackready.drivers.mirror.parts import Need, Wanted
 from rackready.drivers.mirror.tools import MirrorError
 from rackready.drivers.role_packages import Asked, asked_for
+from rackready.model.problems import Message
 from rackready.model.site import Site, SlurmHandover
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
@@ -58,27 +59,54 @@ def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, s
 
 
 def _check(site: Site, installed: Path | None, *, build: bool) -> None:
-    problems = []
+    problems: list[Message] = []
     if build and not site.software.upstreams:
         problems.append(
-            "software.upstreams - Expected: the repositories to copy from Actual: none. Declare each with name, url, "
-            "suite, key and fingerprint."
+            Message(
+                "software.upstreams",
+                expected="the repositories to copy from",
+                actual="none",
+                next_step="Declare each with name, url, suite, key and fingerprint.",
+            )
         )
     software = loader.software(site.software.set)
     for name in sorted({node.platform for rack in site.racks for node in rack.nodes}):
         platform = loader.platform(name)
         problems += [
-            f"software.set {software.id} - Expected: {key}, for platform {name} Actual: none. Choose a set with it."
+            Message(
+                f"software.set {software.id}",
+                expected=f"{key}, for platform {name}",
+                actual="none",
+                next_step="Choose a set with it.",
+            )
             for key in fabric_software(software, driver_set(site), platform).lacks
         ]
         if platform.host is not None and _ARM in platform.host.cpu_model:
-            problems.append(f"platform {name} - Expected: an x86-64 server Actual: one with Arm. Mirror it by hand.")
+            problems.append(
+                Message(
+                    f"platform {name}",
+                    expected="an x86-64 server",
+                    actual="one with Arm",
+                    next_step="Mirror it by hand.",
+                )
+            )
     if not any(rack.nodes for rack in site.racks):
-        problems.append("racks - Expected: nodes Actual: none. Add the site's nodes: they decide the packages.")
+        problems.append(
+            Message(
+                "racks", expected="nodes", actual="none", next_step="Add the site's nodes: they decide the packages."
+            )
+        )
     if installed is not None and not installed.is_file():
-        problems.append(f"--installed {installed} - Expected: dpkg's status file of a node Actual: no file. Copy it.")
+        problems.append(
+            Message(
+                f"--installed {installed}",
+                expected="dpkg's status file of a node",
+                actual="no file",
+                next_step="Copy it.",
+            )
+        )
     if problems:
-        raise MirrorError("\n".join(problems))
+        raise MirrorError.of(problems)
 
 
 def images(site: Site) -> list[Image]:

@@ -46,17 +46,24 @@ class AptRefusals:
         signature = next((words for mark, words in _SIGNATURE.items() if mark in text), "")
         if signature:
             return MirrorError(
-                f"{where} - Expected: an index signed by its declared key Actual: {signature}: {_first(lines)}. "
-                "Nothing was built. Compare key and fingerprint with what the owner publishes."
+                where,
+                expected="an index signed by its declared key",
+                actual=f"{signature}: {_first(lines)}",
+                next_step="Nothing was built. Compare key and fingerprint with what the owner publishes.",
             )
         if any(mark in text for mark in _DAMAGED):
             return MirrorError(
-                f"{where} - Expected: lists as its signed index describes Actual: {_first(lines)}. Nothing was built. "
-                "The upstream may be changing: run again in some minutes."
+                where,
+                expected="lists as its signed index describes",
+                actual=_first(lines),
+                next_step="Nothing was built. The upstream may be changing: run again in some minutes.",
             )
         return MirrorError(
-            f"{where} - Expected: an answer Actual: {_first(lines) or last(out)}. Nothing was built. "
-            "Check its url and suite in the site file (software.upstreams), and the way there: name, route, proxy."
+            where,
+            expected="an answer",
+            actual=_first(lines) or last(out),
+            next_step="Nothing was built. Check its url and suite in the site file (software.upstreams), and the "
+            "way there: name, route, proxy.",
         )
 
     def of_install(self, out: str, need: Need) -> MirrorError:
@@ -67,13 +74,18 @@ class AptRefusals:
         if absent:
             shown = ", ".join(absent[:_SHOWN]) + (f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else "")
             return MirrorError(
-                f"{where} - Expected: the packages of {platforms} Actual: no {shown}. "
-                "Declare the upstream that has them, or choose a version set whose packages it carries (software.set)."
+                where,
+                expected=f"the packages of {platforms}",
+                actual=f"no {shown}",
+                next_step="Declare the upstream that has them, or choose a version set whose packages it carries "
+                "(software.set).",
             )
         words = out.partition("unmet dependencies:")[2] or out.partition("Problem")[2].lstrip("0123456789 :") or out
         return MirrorError(
-            f"{where} - Expected: the packages of {platforms} install together Actual: {last(words)}. "
-            "Declare the upstream that has what is missing (software.upstreams), then run again."
+            where,
+            expected=f"the packages of {platforms} install together",
+            actual=last(words),
+            next_step="Declare the upstream that has what is missing (software.upstreams), then run again.",
         )
 
     def of_fetch(self, out: str) -> MirrorError:
@@ -83,12 +95,16 @@ class AptRefusals:
         if any(mark in out for mark in _DAMAGED):
             failed = next((line for line in lines if "Failed to fetch" in line), _first(lines))
             return MirrorError(
-                f"{where} - Expected: packages as the signed index describes Actual: {failed.removeprefix('E: ')}. "
-                "Nothing was built, and the file is not kept. Ask the upstream's owner if it stays so."
+                where,
+                expected="packages as the signed index describes",
+                actual=failed.removeprefix("E: "),
+                next_step="Nothing was built, and the file is not kept. Ask the upstream's owner if it stays so.",
             )
         return MirrorError(
-            f"{where} - Expected: every package Actual: {_first(lines) or last(out)}. What was fetched is kept: "
-            "run again to continue."
+            where,
+            expected="every package",
+            actual=_first(lines) or last(out),
+            next_step="What was fetched is kept: run again to continue.",
         )
 
     def _where(self, text: str) -> str:
@@ -146,14 +162,18 @@ class DnfRefusals(AptRefusals):
         """Return why module streams were not enabled."""
         where = self._place or "software.upstreams"
         return MirrorError(
-            f"{where} - Expected: the module streams {', '.join(streams)} Actual: {last(out)}. "
-            "Declare the upstream that has them, with its modules.yaml."
+            where,
+            expected=f"the module streams {', '.join(streams)}",
+            actual=last(out),
+            next_step="Declare the upstream that has them, with its modules.yaml.",
         )
 
     def of_signature(self, file: str, out: str) -> MirrorError:
         """Return why a package was refused."""
         return MirrorError(
-            f"{file} - Expected: a package that a declared key signed Actual: {last(out.replace(chr(10), ' '))}. "
-            "Nothing was built, and the file is not kept. Compare the keys in software.upstreams with what the "
-            "packages' owner publishes."
+            file,
+            expected="a package that a declared key signed",
+            actual=last(out.replace(chr(10), " ")),
+            next_step="Nothing was built, and the file is not kept. Compare the keys in software.upstreams with "
+            "what the packages' owner publishes.",
         )

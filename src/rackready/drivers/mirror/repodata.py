@@ -28,7 +28,9 @@ def metadata(folder: Path) -> dict[str, tuple[str, int]]:
     for data in _root(folder).iter(f"{_REPO}data"):
         place, checksum, size = (data.find(f"{_REPO}{name}") for name in ("location", "checksum", "size"))
         if place is None or checksum is None or size is None:
-            raise MirrorError(f"{folder}/repomd.xml - Expected: place, hash and size Actual: none. Build it again.")
+            raise MirrorError(
+                f"{folder}/repomd.xml", expected="place, hash and size", actual="none", next_step="Build it again."
+            )
         found[place.get("href", "")] = (checksum.text or "", int(size.text or 0))
     return found
 
@@ -65,7 +67,9 @@ def _item(element: ET.Element) -> Item:
 def _of(element: ET.Element, name: str) -> ET.Element:
     found = element.find(f"{_COMMON}{name}")
     if found is None:
-        raise MirrorError(f"primary.xml - Expected: {name} of every package Actual: none. Ask the upstream's owner.")
+        raise MirrorError(
+            "primary.xml", expected=f"{name} of every package", actual="none", next_step="Ask the upstream's owner."
+        )
     return found
 
 
@@ -114,8 +118,9 @@ def _root(folder: Path) -> ET.Element:
     try:
         return ET.parse(folder / "repomd.xml").getroot()  # noqa: S314 - its signature or transport was checked
     except (OSError, ET.ParseError) as error:
-        message = f"{folder}/repomd.xml - Expected: the index of an rpm repository Actual: {error}. Build it again."
-        raise MirrorError(message) from error
+        raise MirrorError(
+            f"{folder}/repomd.xml", expected="the index of an rpm repository", actual=error, next_step="Build it again."
+        ) from error
 
 
 def _file(folder: Path, kind: str) -> Path:
@@ -123,13 +128,17 @@ def _file(folder: Path, kind: str) -> Path:
         place = data.find(f"{_REPO}location")
         if data.get("type") == kind and place is not None:
             return folder / place.get("href", "").rpartition("/")[2]
-    raise MirrorError(f"{folder}/repomd.xml - Expected: metadata {kind} Actual: none. Ask the upstream's owner.")
+    raise MirrorError(
+        f"{folder}/repomd.xml", expected=f"metadata {kind}", actual="none", next_step="Ask the upstream's owner."
+    )
 
 
 def _open(path: Path) -> IO[bytes]:
     """Return a metadata file, uncompressed. Raises MirrorError."""
     if not path.is_file():
-        raise MirrorError(f"{path} - Expected: metadata that the index names Actual: no file. Build the mirror again.")
+        raise MirrorError(
+            path, expected="metadata that the index names", actual="no file", next_step="Build the mirror again."
+        )
     if path.suffix == ".zst":
         return _zstd(path)
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -139,8 +148,10 @@ def _open(path: Path) -> IO[bytes]:
 
 def _zstd(path: Path) -> IO[bytes]:
     if shutil.which("zstd") is None:
-        raise MirrorError(f"{path} - Expected: the program zstd Actual: not installed. Install the package zstd.")
+        raise MirrorError(
+            path, expected="the program zstd", actual="not installed", next_step="Install the package zstd."
+        )
     child = subprocess.Popen(["zstd", "-dcq", str(path)], stdout=subprocess.PIPE)
     if child.stdout is None:
-        raise MirrorError(f"{path} - Expected: output of zstd Actual: none. Run again.")
+        raise MirrorError(path, expected="output of zstd", actual="none", next_step="Run again.")
     return child.stdout

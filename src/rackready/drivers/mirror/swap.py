@@ -25,8 +25,12 @@ def locked(work: Path, out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            message = f"{out} - Expected: one run at a time Actual: another run builds this mirror. Wait for its end."
-            raise MirrorError(message) from error
+            raise MirrorError(
+                out,
+                expected="one run at a time",
+                actual="another run builds this mirror",
+                next_step="Wait for its end.",
+            ) from error
         yield
 
 

@@ -42,11 +42,12 @@ def require(names: Iterable[str]) -> None:
     missing = [name for name in names if shutil.which(name) is None]
     if missing:
         packages = ", ".join(dict.fromkeys(_BROUGHT_BY[name] for name in missing))
-        message = (
-            f"controller - Expected: the programs {', '.join(missing)} Actual: not installed. "
-            f"Install the packages that bring them: {packages}."
+        raise MirrorError(
+            "controller",
+            expected=f"the programs {', '.join(missing)}",
+            actual="not installed",
+            next_step=f"Install the packages that bring them: {packages}.",
         )
-        raise MirrorError(message)
 
 
 def run(
@@ -92,11 +93,12 @@ def must(argv: Sequence[str], what: str, *, cwd: Path | None = None, out: Path |
     """Run a tool and return its output. Raises MirrorError when it fails; ``what`` completes "Expected:"."""
     done = run(argv, cwd=cwd, out=out)
     if done.returncode != 0:
-        message = (
-            f"{argv[0]} - Expected: {what} Actual: exit code {done.returncode}: {last(done.out)}. "
-            "Fix the cause that it names, then run again."
+        raise MirrorError(
+            argv[0],
+            expected=what,
+            actual=f"exit code {done.returncode}: {last(done.out)}",
+            next_step="Fix the cause that it names, then run again.",
         )
-        raise MirrorError(message)
     return done.out
 
 

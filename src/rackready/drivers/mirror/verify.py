@@ -30,13 +30,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         found = None
     except (ValueError, OSError) as error:
-        message = f"{folder}/{MANIFEST} - Expected: a manifest Actual: {error}. Build or copy the mirror again."
-        raise MirrorError(message) from error
+        raise MirrorError(
+            f"{folder}/{MANIFEST}", expected="a manifest", actual=error, next_step="Build or copy the mirror again."
+        ) from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        message = (
-            f"{folder} - Expected: a mirror that `rackready mirror` made Actual: no {MANIFEST} of one. Correct --out."
+        raise MirrorError(
+            folder,
+            expected="a mirror that `rackready mirror` made",
+            actual=f"no {MANIFEST} of one",
+            next_step="Correct --out.",
         )
-        raise MirrorError(message)
     return found
 
 
@@ -62,8 +65,11 @@ def verify_files(folder: Path, wanted: Wanted, key: Path | None = None) -> int:
             f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         )
         raise MirrorError(
-            f"{folder} - Expected: every file as the signed index describes Actual: {shown}. Do not use this mirror. "
-            "Run `rackready mirror` where it was built (it fetches only what is damaged), or copy it again."
+            folder,
+            expected="every file as the signed index describes",
+            actual=shown,
+            next_step="Do not use this mirror. Run `rackready mirror` where it was built (it fetches only what "
+            "is damaged), or copy it again.",
         )
     return len(found)
 
@@ -71,7 +77,7 @@ def verify_files(folder: Path, wanted: Wanted, key: Path | None = None) -> int:
 def _there(folder: Path, name: str) -> Path:
     path = folder / name
     if not path.is_file():
-        raise MirrorError(f"{path} - Expected: a file Actual: none. Build or copy the mirror again.")
+        raise MirrorError(path, expected="a file", actual="none", next_step="Build or copy the mirror again.")
     return path
 
 

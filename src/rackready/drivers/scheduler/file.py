@@ -71,11 +71,13 @@ class FileAdapter(SchedulerAdapter):
             reason = drained.get(node, "")
             if reason and not reason.startswith(PREFIX):
                 expected = f"a reason that begins with '{PREFIX}'"
-                message = (
-                    f"{node}: drained in {self._path} - Expected: {expected} Actual: {reason!r}. "
-                    "Remove that line when it is settled, then run again."
+                raise NotOursError(
+                    node,
+                    f"drained in {self._path}",
+                    expected=expected,
+                    actual=f"{reason!r}",
+                    next_step="Remove that line when it is settled, then run again.",
                 )
-                raise NotOursError(message)
             if node in ready and node not in drained:
                 return False
             drained.pop(node, None)
@@ -94,11 +96,13 @@ class FileAdapter(SchedulerAdapter):
                 if _text(ready, drained) != before:
                     files.replace(self._path, _text(ready, drained).encode(), mode=0o644)
         except OSError as error:
-            message = (
-                f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. "
-                "Correct handover.path or its permissions."
-            )
-            raise SchedulerError(message) from error
+            raise SchedulerError(
+                self._path,
+                "the list of ready nodes",
+                expected="writable",
+                actual=error.strerror,
+                next_step="Correct handover.path or its permissions.",
+            ) from error
 
     def _read(self) -> tuple[set[str], dict[str, str]]:
         """Return the ready nodes, and the others with their reason. Raises SchedulerError."""
@@ -106,11 +110,13 @@ class FileAdapter(SchedulerAdapter):
             text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
             actual = (error.strerror if isinstance(error, OSError) else "") or str(error)
-            message = (
-                f"{self._path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. "
-                "Correct handover.path or its permissions."
-            )
-            raise SchedulerError(message) from error
+            raise SchedulerError(
+                self._path,
+                "the list of ready nodes",
+                expected="a readable text file",
+                actual=actual,
+                next_step="Correct handover.path or its permissions.",
+            ) from error
         ready, drained = set(), {}
         for line in text.splitlines():
             name, _, reason = line.removeprefix("# ").partition(": ")

@@ -35,8 +35,10 @@ def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s:
     if defects:
         raise defects[0]
     silence = SchedulerError(
-        f"the scheduler - Expected: an answer within {limit_s:g} s Actual: none. "
-        "Check that its controller runs and can be reached."
+        "the scheduler",
+        expected=f"an answer within {limit_s:g} s",
+        actual="none",
+        next_step="Check that its controller runs and can be reached.",
     )
     return {node: answers.get(node, silence) for node in nodes}
 

@@ -61,22 +61,27 @@ def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
     plug_in = named(SCHEDULERS, handover.scheduler, handover.scheduler in ADAPTERS)
     if plug_in is None:
         known = ", ".join(names(SCHEDULERS)) or "none is installed"
-        text = f"no plug-in serves scheduler {handover.scheduler!r} - Expected: one of those installed Actual: {known}."
-        yield Problem("handover.scheduler", text, "Install the package that brings it, or correct the name.")
+        yield Problem.of(
+            "handover.scheduler",
+            f"no plug-in serves scheduler {handover.scheduler!r}",
+            "Install the package that brings it, or correct the name.",
+            expected="one of those installed",
+            actual=known,
+        )
         return
     try:
         plug_in.load(Scheduler).settings.model_validate(handover.settings)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_input=False):  # the input may be a secret
             where = ".".join(["handover.settings", *map(str, item["loc"])])
-            yield Problem(where, f"{plug_in} - Expected: its settings Actual: {item['msg']}.", "Correct it.")
+            yield Problem.of(where, plug_in, "Correct it.", expected="its settings", actual=item["msg"])
 
 
 def _connected(handover: PlugInHandover, paths: EnvPaths, *, reads: bool) -> SchedulerAdapter:
-    problems = [str(problem) for problem in settings_problems(handover)]
+    problems = list(settings_problems(handover))
     plug_in = named(SCHEDULERS, handover.scheduler)
     if problems or plug_in is None:
-        raise SchedulerError("; ".join(problems))
+        raise SchedulerError.of(problems)
     scheduler = plug_in.load(Scheduler)
     connect = (scheduler.read if reads else None) or scheduler.connect
     return _adapter(plug_in, connect, scheduler.settings.model_validate(handover.settings), paths)

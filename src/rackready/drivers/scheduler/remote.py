@@ -37,7 +37,8 @@ def read_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     target = slurm_target(handover, paths.known_hosts)
     if not pinned(paths.known_hosts, target.host):
         actual = "none, and this command writes none"
-        raise SchedulerError(str(errors.not_pinned(target.where, paths.known_hosts, target.accept_name, actual)))
+        refused = errors.not_pinned(target.where, paths.known_hosts, target.accept_name, actual)
+        raise SchedulerError.of(refused.messages)
     return _connected(target)
 
 
@@ -85,4 +86,4 @@ def _as_scheduler_errors() -> Iterator[None]:
     try:
         yield
     except errors.SshError as error:
-        raise SchedulerError(str(error)) from error
+        raise SchedulerError.of(error.messages) from error

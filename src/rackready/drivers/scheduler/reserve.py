@@ -28,12 +28,13 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
     held = {node: now.reason for node in nodes if (now := slurm.show(node)).drained}
     theirs = [node for node, reason in held.items() if not slurm.show(node).ours]
     if theirs:
-        message = (
-            f"{', '.join(theirs)}: drained in Slurm by somebody else - "
-            "Expected: a reason that begins with 'rackready:' "
-            f"Actual: {held[theirs[0]]!r}. Nothing was started there: rackready never undoes somebody else's drain."
+        raise NotOursError(
+            ", ".join(theirs),
+            "drained in Slurm by somebody else",
+            expected="a reason that begins with 'rackready:'",
+            actual=f"{held[theirs[0]]!r}",
+            next_step="Nothing was started there: rackready never undoes somebody else's drain.",
         )
-        raise NotOursError(message)
     slurm.reserve(name, list(nodes), _USER)
     try:
         for node in held:

@@ -59,17 +59,21 @@ class SlurmAdapter(SchedulerAdapter):
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         text = " ".join((err or out).split())
         if code != 0 and f"Node {node} not found" not in text:  # not the shell's "scontrol: command not found"
-            message = (
-                f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. "
-                "Check that slurmctld runs there."
+            raise SchedulerError(
+                node,
+                f"`scontrol show node` on {self._where}",
+                expected="the node's state",
+                actual=text,
+                next_step="Check that slurmctld runs there.",
             )
-            raise SchedulerError(message)
         if code != 0:
-            message = (
-                f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf "
-                f"Actual: {text}. Add it, then run again."
+            raise UnknownNodeError(
+                node,
+                f"unknown to Slurm on {self._where}",
+                expected="a NodeName line for it in slurm.conf",
+                actual=text,
+                next_step="Add it, then run again.",
             )
-            raise UnknownNodeError(message)
         return parse_node(out)
 
     def drain(self, node: str, reason: str) -> bool:
@@ -88,13 +92,13 @@ class SlurmAdapter(SchedulerAdapter):
             return False
         if (now.drained or now.reason) and not now.ours and not (now.by == "slurm" and not now.drained):
             who = now.by or "somebody"
-            message = (
-                f"{node}: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' "
-                f"Actual: {now.reason or 'no reason'!r}. "
-                "rackready never undoes somebody else's drain: when it is settled, `scontrol update "
-                f"NodeName={node} State=RESUME`."
+            raise NotOursError(
+                node,
+                f"drained in Slurm by {who}",
+                expected="a reason that begins with 'rackready:'",
+                actual=f"{now.reason or 'no reason'!r}. rackready never undoes somebody else's drain: when it is "
+                f"settled, `scontrol update NodeName={node} State=RESUME`",
             )
-            raise NotOursError(message)
         return self._resume(node)
 
     def jobs(self, node: str) -> list[Job]:
@@ -107,20 +111,23 @@ class SlurmAdapter(SchedulerAdapter):
         )
         if code != 0:
             actual = " ".join((err or out).split())
-            message = (
-                f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. "
-                "Check that slurmctld runs there."
+            raise JobsUnknownError(
+                node,
+                f"`squeue --nodelist` on {self._where}",
+                expected="the node's jobs",
+                actual=actual,
+                next_step="Check that slurmctld runs there.",
             )
-            raise JobsUnknownError(message)
         found = parse_jobs(out)
         if not found and state_words(state := self.show(node).state) & _BUSY:
-            message = (
-                f"{node}: jobs on {self._where} - Expected: squeue and scontrol agree "
-                f"Actual: squeue shows no job, scontrol reports {state}. "
-                "Run again when no job starts or ends; if it stays so, let the user of handover see all "
-                "jobs (PrivateData in slurm.conf)."
+            raise JobsUnknownError(
+                node,
+                f"jobs on {self._where}",
+                expected="squeue and scontrol agree",
+                actual=f"squeue shows no job, scontrol reports {state}",
+                next_step="Run again when no job starts or ends; if it stays so, let the user of handover see all "
+                "jobs (PrivateData in slurm.conf).",
             )
-            raise JobsUnknownError(message)
         return found
 
     def jobs_of(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
@@ -169,11 +176,13 @@ class SlurmAdapter(SchedulerAdapter):
         while (now := self.show(node)).drained or now.down:
             if time.monotonic() > deadline:
                 expected = f"neither drained nor down within {self._patience_s:.0f} s"
-                message = (
-                    f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}. "
-                    "Look at slurmd on the node: `journalctl -u slurmd`."
+                raise SchedulerError(
+                    node,
+                    "resumed in Slurm",
+                    expected=expected,
+                    actual=now.state,
+                    next_step="Look at slurmd on the node: `journalctl -u slurmd`.",
                 )
-                raise SchedulerError(message)
             time.sleep(1.0)
 
     def _must(self, command: str, where: str) -> None:
@@ -181,8 +190,11 @@ class SlurmAdapter(SchedulerAdapter):
         if code != 0:
             actual = " ".join((err or out).split())
             raise SchedulerError(
-                f"{where}: `{command}` on {self._where} - Expected: accepted Actual: {actual}. "
-                "It needs a Slurm operator's rights."
+                where,
+                f"`{command}` on {self._where}",
+                expected="accepted",
+                actual=actual,
+                next_step="It needs a Slurm operator's rights.",
             )
 
     def close(self) -> None:
@@ -214,11 +226,13 @@ class SlurmAdapter(SchedulerAdapter):
             if time.monotonic() > deadline:
                 why = f", {now.reason}" if now.reason else ""
                 expected = f"IDLE within {self._patience_s:.0f} s"
-                message = (
-                    f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}{why}. "
-                    "Look at slurmd on the node: `journalctl -u slurmd`."
+                raise SchedulerError(
+                    node,
+                    "resumed in Slurm",
+                    expected=expected,
+                    actual=f"{now.state}{why}",
+                    next_step="Look at slurmd on the node: `journalctl -u slurmd`.",
                 )
-                raise SchedulerError(message)
             time.sleep(1.0)
         return True
 

@@ -18,11 +18,12 @@ def parse_node(line: str) -> SchedulerNode:
     name, state = _field(line, "NodeName"), _field(line, "State")
     if not name or not state:
         shown = " ".join(line.split())[:200] or "nothing"
-        message = (
-            f"`scontrol show node` - Expected: NodeName=... State=... Actual: {shown}. Run it on the controller; "
-            "its release may print another format."
+        raise SchedulerError(
+            "`scontrol show node`",
+            expected="NodeName=... State=...",
+            actual=shown,
+            next_step="Run it on the controller; its release may print another format.",
         )
-        raise SchedulerError(message)
     words = state_words(state)
     reason, by = _reason(line)
     return SchedulerNode(name, state, not words & _STOPS, "DRAIN" in words, bool(words & _DOWN), reason, by)
@@ -77,7 +78,7 @@ def _no_hosts(text: str) -> SchedulerError:
         "a host list such as node[01-04]",
         "Run it on the controller; its release may print another format.",
     )
-    return SchedulerError(f"`squeue` - Expected: {expected} Actual: {text[:200]!r}. {step}")
+    return SchedulerError("`squeue`", expected=expected, actual=f"{text[:200]!r}", next_step=step)
 
 
 def parse_jobs(text: str) -> list[Job]:
@@ -86,11 +87,12 @@ def parse_jobs(text: str) -> list[Job]:
     for line in text.splitlines():
         fields = line.split("|", 4)
         if len(fields) != len(JOB_FORMAT.split("|")):
-            message = (
-                f"`squeue` - Expected: lines of {JOB_FORMAT} Actual: {line[:200]!r}. Run it on the controller; "
-                "its release may print another format."
+            raise SchedulerError(
+                "`squeue`",
+                expected=f"lines of {JOB_FORMAT}",
+                actual=f"{line[:200]!r}",
+                next_step="Run it on the controller; its release may print another format.",
             )
-            raise SchedulerError(message)
         job, user, partition, state, name = fields
         if state not in _NOT_STARTED:
             found.append(Job(job, user, partition, name))

@@ -13,7 +13,7 @@ class SshError(RackreadyError):
 
     def __init__(self, where: str, what: str, expected: str, actual: str, step: str) -> None:
         self.actual = actual
-        super().__init__(f"{where}: {what} - Expected: {expected} Actual: {actual}. {step}")
+        super().__init__(where, what, expected=expected, actual=actual, next_step=step)
 
 
 class SshTimeoutError(SshError):

@@ -61,11 +61,13 @@ def apply_config(
         ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act
     )
     if effect.outcome == "unknown":
-        message = (
-            f"{config.name}: an earlier change may still be under way - "
-            f"Expected: confirmed or reverted Actual: unknown. Wait {REVERT_AFTER_S} s and run again."
+        raise SwitchUncertainError(
+            config.name,
+            "an earlier change may still be under way",
+            expected="confirmed or reverted",
+            actual="unknown",
+            next_step=f"Wait {REVERT_AFTER_S} s and run again.",
         )
-        raise SwitchUncertainError(message)
     if effect.outcome == "already":
         driver.save()
         _must_verify(config, driver, settle_s)
@@ -154,10 +156,10 @@ def _finish(driver: SwitchDriver, config: SwitchConfig, *, same: bool) -> str:
 def _refuse_busy(driver: SwitchDriver) -> None:
     for revision in driver.revisions():
         if revision.state == "confirm" or (revision.state == "pending" and not driver.only_holds(revision.id, [])):
-            raise SwitchBusyError(_busy(driver.name, revision))
+            raise _busy(driver.name, revision)
 
 
-def _busy(name: str, revision: Revision) -> str:
+def _busy(name: str, revision: Revision) -> SwitchBusyError:
     what = "waits for confirmation" if revision.state == "confirm" else "is pending"
     who = f" of user {revision.user}" if revision.user else ""
     then = (
@@ -165,9 +167,11 @@ def _busy(name: str, revision: Revision) -> str:
         if revision.state == "confirm"
         else f"applied, or dropped with `nv config delete {revision.id}`"
     )
-    return (
-        f"{name}: revision {revision.id}{who} {what} - Expected: no other change in progress. "
-        f"Nothing was changed; run again once it is {then}."
+    return SwitchBusyError(
+        name,
+        f"revision {revision.id}{who} {what}",
+        expected="no other change in progress",
+        next_step=f"Nothing was changed; run again once it is {then}.",
     )
 
 
@@ -181,7 +185,7 @@ def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> li
 def _must_verify(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> None:
     findings = _findings(config, driver, settle_s)
     if findings:
-        raise SwitchError("; ".join(str(finding) for finding in findings), findings)
+        raise SwitchError("; ".join(str(finding) for finding in findings), findings=findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,4 +242,4 @@ class _Work:
         text = "; ".join(str(finding) for finding in findings)
         self.ledger.failed(token, f"rolled back: {text}")
         message = f"{self.config.name}: the change was applied, did not verify and was rolled back. {text}"
-        raise SwitchRevertedError(message, findings)
+        raise SwitchRevertedError(message, findings=findings)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rackready.design.switches import SwitchConfig
 from rackready.model.outcome import Finding
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 
 
 class SwitchError(RackreadyError):
@@ -18,9 +18,15 @@ class SwitchError(RackreadyError):
     ``findings``: what differs, where it was read back; the text has the same in words.
     """
 
-    def __init__(self, text: str, findings: Iterable[Finding] = ()) -> None:
-        super().__init__(text)
+    def __init__(
+        self, where: object = "", what: object = "", *, findings: Iterable[Finding] = (), **fields: object
+    ) -> None:
+        super().__init__(where, what, **fields)
         self.findings = tuple(findings)
+        if self.findings:
+            self.messages = tuple(
+                Message(item.where, item.what, item.expected, item.actual, item.next_step) for item in self.findings
+            )
 
 
 class SwitchBusyError(SwitchError):

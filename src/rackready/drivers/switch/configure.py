@@ -75,7 +75,7 @@ def open_session(paths: EnvPaths, switch: Switch) -> tuple[NetmikoSession, str]:
     try:
         note = pin_at_first_contact(target)
     except SshError as error:
-        raise SwitchSilentError(str(error)) from error
+        raise SwitchSilentError.of(error.messages) from error
     return _session(target, platform), note
 
 

@@ -110,11 +110,13 @@ class CumulusNvue(SwitchDriver):
             code, output = self.session.run(command)
             if code != 0 or "Error:" in output:
                 self.discard()
-                message = (
-                    f"{self.name}: `{command}` refused - Expected: accepted Actual: {_shown(output)}. "
-                    "Nothing was applied; the release may be too old for it."
+                raise SwitchError(
+                    self.name,
+                    f"`{command}` refused",
+                    expected="accepted",
+                    actual=_shown(output),
+                    next_step="Nothing was applied; the release may be too old for it.",
                 )
-                raise SwitchError(message)
 
     def _patched(self, settings: list[str]) -> bool:
         """Load settings as one document, in the time of one command, and return whether the switch accepted it.
@@ -168,11 +170,13 @@ class CumulusNvue(SwitchDriver):
         text = f"{system.get('product-release', '')} {system.get('build', '')} {system.get('version', '')}"
         match = re.search(r"(\d+)\.(\d+)", text)
         if match is None:
-            message = (
-                f"{self.name}: `nv show system` - Expected: a release of Cumulus Linux 5 Actual: {_shown(text)}. "
-                "Correct the switch's os in the site file."
+            raise SwitchError(
+                self.name,
+                "`nv show system`",
+                expected="a release of Cumulus Linux 5",
+                actual=_shown(text),
+                next_step="Correct the switch's os in the site file.",
             )
-            raise SwitchError(message)
         return int(match[1]), int(match[2])
 
     def _json(self, command: str) -> Any:  # noqa: ANN401 - NVUE's own JSON
@@ -181,11 +185,13 @@ class CumulusNvue(SwitchDriver):
     def _ask(self, command: str, *, timeout_s: float = 60.0) -> str:
         code, output = self.session.run(command, timeout_s=timeout_s)
         if code != 0:
-            message = (
-                f"{self.name}: `{command}` - Expected: success Actual: exit {code}, {_shown(output)}. "
-                "Log in to the switch and run it to see more."
+            raise SwitchError(
+                self.name,
+                f"`{command}`",
+                expected="success",
+                actual=f"exit {code}, {_shown(output)}",
+                next_step="Log in to the switch and run it to see more.",
             )
-            raise SwitchError(message)
         return output
 
 

@@ -126,11 +126,13 @@ def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - N
         return json.loads(output[start:]) if start >= 0 else json.loads(output or "{}")
     except json.JSONDecodeError as error:
         shown = " ".join(output.split())[:200] or "nothing"
-        message = (
-            f"{where}: `{command}` - Expected: JSON Actual: {shown}. Log in and run it; "
-            "the NVUE service may be down (`systemctl status nvued`)."
-        )
-        raise SwitchError(message) from error
+        raise SwitchError(
+            where,
+            f"`{command}`",
+            expected="JSON",
+            actual=shown,
+            next_step="Log in and run it; the NVUE service may be down (`systemctl status nvued`).",
+        ) from error
 
 
 def parse_revisions(document: dict[str, Any]) -> list[Revision]:

@@ -29,11 +29,12 @@ def driver_for(switch: str, os: str) -> Entry:
         return _of(found)
     if os not in DRIVERS:
         systems = sorted({*DRIVERS, *names(SWITCHES)})
-        message = (
-            f"{switch}: switch operating system {os!r} is not known - Expected: one of {', '.join(systems)}. "
-            "Correct switches[].os in the site file."
+        raise SwitchError(
+            switch,
+            f"switch operating system {os!r} is not known",
+            expected=f"one of {', '.join(systems)}",
+            next_step="Correct switches[].os in the site file.",
         )
-        raise SwitchError(message)
     return DRIVERS[os]
 
 

@@ -36,9 +36,9 @@ class NetmikoSession:
         try:
             self._connection = open_terminal(target, platform)
         except errors.SshTimeoutError as error:
-            raise SwitchSilentError(str(error)) from error
+            raise SwitchSilentError.of(error.messages) from error
         except errors.SshError as error:
-            raise SwitchUnreachableError(str(error)) from error
+            raise SwitchUnreachableError.of(error.messages) from error
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
         """Run one command; return its exit code and output. Raises SwitchUnreachableError when its end was not seen."""
@@ -54,7 +54,7 @@ class NetmikoSession:
             )
         except (NetmikoBaseException, paramiko.SSHException, OSError, EOFError) as error:
             unfinished = errors.unfinished(self._where, command, timeout_s, errors.reason(error), _AGAIN)
-            raise SwitchUnreachableError(str(unfinished)) from error
+            raise SwitchUnreachableError.of(unfinished.messages) from error
         code, output = split_output(self._where, command, str(raw))
         log_command(self._where, command, code, time.monotonic() - begun)
         return code, output
@@ -70,7 +70,7 @@ class NetmikoSession:
                 raise errors.unfinished(self._where, command, timeout_s, "the connection is closed", _AGAIN)
             done = Shell(client, self._where, _AGAIN).run(command, timeout_s=timeout_s, stdin=text, combine=True)
         except errors.SshError as error:
-            raise SwitchUnreachableError(str(error)) from error
+            raise SwitchUnreachableError.of(error.messages) from error
         return done.exit_code, done.stdout
 
     def close(self) -> None:
@@ -89,9 +89,11 @@ def split_output(where: str, command: str, raw: str) -> tuple[int, str]:
     match = _DONE.search(raw.replace("\r\n", "\n").replace("\r", "\n"))
     if match is None:
         shown = " ".join(raw.split())[-200:] or "nothing"
-        message = (
-            f"{where}: `{command}` - Expected: its output and exit code Actual: {shown}. "
-            "The login shell must be bash; check the user's shell."
+        raise SwitchUnreachableError(
+            where,
+            f"`{command}`",
+            expected="its output and exit code",
+            actual=shown,
+            next_step="The login shell must be bash; check the user's shell.",
         )
-        raise SwitchUnreachableError(message)
     return int(match["code"]), _COLOUR.sub("", match["output"])

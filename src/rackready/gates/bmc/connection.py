@@ -64,7 +64,7 @@ class Bmcs:
         def proceed() -> None:
             check_stop()
             if time.monotonic() - begun > timeout_s:
-                raise _LateError(f"{node}: the BMC did not answer everything within {timeout_s:.0f} s")
+                raise _LateError(node, f"the BMC did not answer everything within {timeout_s:.0f} s")
 
         try:
             text = self._do(node, site, argv, proceed)
@@ -82,8 +82,11 @@ class Bmcs:
         if verb == "CYCLE" and self._cycler is not None:
             return json.dumps(self._cycler.cycle(node, site, *rest, proceed=proceed), sort_keys=True)
         raise RackreadyError(
-            f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: "
-            f"{verb}. Report a bug."
+            node,
+            "a request to the BMC",
+            expected="GET, or CYCLE where power may be cycled",
+            actual=verb,
+            next_step="Report a bug.",
         )
 
 

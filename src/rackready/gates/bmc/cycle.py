@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rackready.drivers.redfish import Bmc, BmcError, BmcLoginError, BmcUnreachableError, PowerAction
+from rackready.drivers.redfish import Bmc, PowerAction
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcUnreachableError
 from rackready.gates.bmc.mains import Feeds, Mains
 from rackready.gates.bmc.watch import watch
 from rackready.ledger.effect import Observation, run_effect
@@ -88,7 +89,7 @@ class Cycler:
         Raises RackreadyError. The cycle then stays open in the ledger, unless it was undone.
         """
         if kind not in KINDS:
-            raise RackreadyError(f"{node}: power cycle - Expected: one of {', '.join(KINDS)} Actual: {kind}.")
+            raise RackreadyError(node, "power cycle", expected=f"one of {', '.join(KINDS)}", actual=kind)
         self._require_allowed(node)
         begun = time.monotonic()
         with Bmc(node, site) as bmc:
@@ -125,8 +126,11 @@ class Cycler:
         serial = self.serial(node)
         if serial is None:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: its serial in the site file Actual: none. Add "
-                "it, then run the gate again; nothing was done to the node."
+                node,
+                "power cycle",
+                expected="its serial in the site file",
+                actual="none",
+                next_step="Add it, then run the gate again; nothing was done to the node.",
             )
         return serial
 
@@ -134,8 +138,11 @@ class Cycler:
         why = self.refuse(node)
         if why:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {quoted(why)}. "
-                "Nothing was done to it: drain it first."
+                node,
+                "power cycle",
+                expected="a node on which no jobs run or may start",
+                actual=quoted(why),
+                next_step="Nothing was done to it: drain it first.",
             )
 
     def _close_interrupted(self, node: str, bmc: Bmc, serial: str) -> bool:
@@ -242,15 +249,21 @@ class Cycler:
         try:
             _switch_on_again(bmc, mains)
         except Exception as worse:  # noqa: BLE001 - whatever it is, the operator must know that the node may be dark
-            return RackreadyError(
-                f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run "
-                "the gate again: it tries to undo it."
+            return _also(
+                error,
+                f"It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate again: it "
+                "tries to undo it.",
             )
         self.ledger.failed(token, f"undone: {error}")
-        return RackreadyError(
-            f"{error} Undone: "
-            f"{'its outlets and the node are' if switched else 'no outlet was switched, the node is'} on again."
-        )
+        what = "its outlets and the node are" if switched else "no outlet was switched, the node is"
+        return _also(error, f"Undone: {what} on again.")
+
+
+def _also(error: Exception, more: str) -> RackreadyError:
+    """Return the error with a further sentence."""
+    if not isinstance(error, RackreadyError):
+        return RackreadyError(what=error, next_step=more)
+    return RackreadyError.of(message.then(more) for message in error.messages)
 
 
 def _switch_on_again(bmc: Bmc, mains: Mains) -> None:
@@ -278,11 +291,13 @@ def _choose_way(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
         if bmc.offers_full_power_cycle():
             return Way("ac", "bmc")
     if kind == "ac":
-        text = (
-            "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: "
-            "neither. Choose kind auto, cold or warm."
+        raise BmcError(
+            bmc.where,
+            "AC power cycle",
+            expected="outlets of the node in the site file, or reset type FullPowerCycle",
+            actual="neither",
+            next_step="Choose kind auto, cold or warm.",
         )
-        raise BmcError(f"{bmc.where}: AC power cycle - {text}")
     return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
 
 
@@ -305,12 +320,14 @@ def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:
             which = f"They do not all feed {node}, or another outlet feeds it, too"
             if mains.watch is not None:
                 which = f"The others were seen to feed {node}; {mains.names[-1]} was not"
-            text = (
-                f"{bmc.where}: power cycle by {', '.join(mains.names)} - Expected: a BMC without power, "
-                f"since these are off Actual: after {_SILENT_S:.0f} s it still answers ({said}). {which}. "
-                f"Check what is plugged in there, and correct the outlets of {node} in the site file."
+            raise BmcError(
+                bmc.where,
+                f"power cycle by {', '.join(mains.names)}",
+                expected="a BMC without power, since these are off",
+                actual=f"after {_SILENT_S:.0f} s it still answers ({said})",
+                next_step=f"{which}. Check what is plugged in there, and correct the outlets of {node} in the site "
+                "file.",
             )
-            raise BmcError(text)
         time.sleep(1.0)
 
 

@@ -68,9 +68,7 @@ class Mains:
             _try(outlet, lambda one: one.wait("On"), dark)
         if dark:
             first, seen = next(iter(dark.items()))
-            raise RackreadyError(
-                f"{', '.join(dark)}: not seen on again - Expected: On Actual: {refused.get(first, seen)}"
-            )
+            raise RackreadyError(", ".join(dark), "not seen on again", expected="On", actual=refused.get(first, seen))
 
     def all_on(self) -> bool:
         """Return whether those that were told to switch off are on now. Raises RackreadyError."""
@@ -99,12 +97,13 @@ class Feeds:
         outlets = [Outlet.model_validate(item) for item in stored]
         for other, named in self.outlets.items():
             if other != node and (taken := next((outlet for outlet in outlets if outlet in named), None)) is not None:
-                text = (
-                    f"{node}: {taken.called} - Expected: its own, as when its power was taken away "
-                    f"Actual: the site file now gives it to {other}. Nothing was switched: check what is "
-                    "plugged in there, and switch it on by hand."
+                raise RackreadyError(
+                    node,
+                    taken.called,
+                    expected="its own, as when its power was taken away",
+                    actual=f"the site file now gives it to {other}",
+                    next_step="Nothing was switched: check what is plugged in there, and switch it on by hand.",
                 )
-                raise RackreadyError(text)
         found = self._mains(node, outlets)
         found.asked = list(found.outlets)
         return found
@@ -112,12 +111,13 @@ class Feeds:
     def _mains(self, node: str, outlets: Sequence[Outlet]) -> Mains:
         missing = [outlet for outlet in outlets if outlet.pdu not in self.services]
         if missing:
-            text = (
-                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site "
-                "file Actual: none. Add it, or switch the outlet on by hand: a killed run may have left "
-                "it off."
+            raise RackreadyError(
+                node,
+                missing[0].called,
+                expected=f"device {missing[0].pdu} with a bmc in the site file",
+                actual="none",
+                next_step="Add it, or switch the outlet on by hand: a killed run may have left it off.",
             )
-            raise RackreadyError(text)
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
 
 

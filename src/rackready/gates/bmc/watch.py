@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackready.drivers.redfish import Bmc, BmcError, BmcLoginError, BmcUnreachableError
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcUnreachableError
 from rackready.drivers.redfish_read import read
 from rackready.gates.bmc.documents import Document, Told, absent, name
 from rackready.gates.bmc.inputs import fed, newer, older, supplies
@@ -51,24 +52,27 @@ class Watch:
         number differs from the outlets'.
         """
         if len(self.supplies) != len(self.outlets):
-            text = (
-                f"{self._bmc.where}: power supplies - Expected: {len(self.outlets)}, one for each outlet "
-                f"of {self.node} ({', '.join(self.outlets)}) Actual: {len(self.supplies)} "
-                f"({', '.join(self.supplies) or 'none'}). Check what is plugged in where, and correct the "
-                f"outlets of {self.node} in the site file; if a supply is missing, fit it first."
+            raise BmcError(
+                self._bmc.where,
+                "power supplies",
+                expected=f"{len(self.outlets)}, one for each outlet of {self.node} ({', '.join(self.outlets)})",
+                actual=f"{len(self.supplies)} ({', '.join(self.supplies) or 'none'})",
+                next_step=f"Check what is plugged in where, and correct the outlets of {self.node} in the site file; "
+                "if a supply is missing, fit it first.",
             )
-            raise BmcError(text)
         found = self._until(lambda looked: all(looked.values()), _INPUT_S)
         if all(found.values()):
             return True
         if all(has is None for has in found.values()):
             return False
-        text = (
-            f"{self._bmc.where}: power supplies - Expected: input at each, before an outlet of "
-            f"{self.node} goes off Actual: {_shown(found)}. {', '.join(self.outlets)} show On: find the "
-            "cord, breaker or supply that is dead, repair it, then run again."
+        raise BmcError(
+            self._bmc.where,
+            "power supplies",
+            expected=f"input at each, before an outlet of {self.node} goes off",
+            actual=_shown(found),
+            next_step=f"{', '.join(self.outlets)} show On: find the cord, breaker or supply that is dead, repair "
+            "it, then run again.",
         )
-        raise BmcError(text)
 
     def lost(self, outlet: str) -> None:
         """Wait until a supply loses its input to an outlet that is off. Raises BmcError when none or several do."""
@@ -78,15 +82,17 @@ class Watch:
                 lambda looked: any(looked[supply] is False for supply in before), _INPUT_S, by_status=True
             )
         except BmcUnreachableError as error:
-            text = (
-                f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of "
-                f"{self.node} are on Actual: {quoted(str(error))} Check which supplies of {self.node} are plugged into "
-                "this outlet, and correct its outlets in the site file."
-            )
-            raise BmcError(text) from error
+            raise BmcError(
+                self._bmc.where,
+                outlet,
+                expected=f"a BMC that answers, since other outlets of {self.node} are on",
+                actual=quoted(str(error)),
+                next_step=f"Check which supplies of {self.node} are plugged into this outlet, and correct its outlets "
+                "in the site file.",
+            ) from error
         gone = [supply for supply in before if found[supply] is False]
         if len(gone) != 1:
-            raise BmcError(self._wrong(outlet, gone, {supply: found[supply] for supply in before}))
+            raise self._wrong(outlet, gone, {supply: found[supply] for supply in before})
         self.took[outlet] = gone[0]
 
     def back(self) -> Looked:
@@ -96,19 +102,24 @@ class Watch:
         """
         return self._until(lambda looked: all(looked.values()), _BACK_S, patient=True)
 
-    def _wrong(self, outlet: str, gone: Sequence[str], found: Looked) -> str:
-        where = f"{self._bmc.where}: {outlet}"
+    def _wrong(self, outlet: str, gone: Sequence[str], found: Looked) -> BmcError:
         if gone:
-            return (
-                f"{where} - Expected: one power supply of {self.node} without input, since this outlet is "
-                f"off Actual: {', '.join(gone)}. So another of its outlets feeds none. Check what is "
-                f"plugged in where, and correct the outlets of {self.node} in the site file."
+            return BmcError(
+                self._bmc.where,
+                outlet,
+                expected=f"one power supply of {self.node} without input, since this outlet is off",
+                actual=", ".join(gone),
+                next_step="So another of its outlets feeds none. Check what is plugged in where, and correct the "
+                f"outlets of {self.node} in the site file.",
             )
-        return (
-            f"{where} - Expected: a power supply of {self.node} that loses its input within "
-            f"{_INPUT_S:.0f} s, since the site file says that this outlet feeds it Actual: "
-            f"{_shown(found)}. Check what is plugged in there (it had no power from this outlet "
-            f"meanwhile), and correct the outlets of {self.node} in the site file."
+        return BmcError(
+            self._bmc.where,
+            outlet,
+            expected=f"a power supply of {self.node} that loses its input within {_INPUT_S:.0f} s, since the site "
+            "file says that this outlet feeds it",
+            actual=_shown(found),
+            next_step="Check what is plugged in there (it had no power from this outlet meanwhile), and correct the "
+            f"outlets of {self.node} in the site file.",
         )
 
     def _until(
@@ -177,12 +188,13 @@ def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
     found = Told.of(gathered.documents, gathered.trails, gathered.unread)
     if found.unread:
         address, why = next(iter(found.unread.items()))
-        text = (
-            f"{bmc.where}: power supplies - Expected: to read whether each has input, before an outlet of {node} "
-            f"goes off Actual: {address} unread: {why}. "
-            "Update or restart the BMC, then run again."
+        raise BmcError(
+            bmc.where,
+            "power supplies",
+            expected=f"to read whether each has input, before an outlet of {node} goes off",
+            actual=f"{address} unread: {why}",
+            next_step="Update or restart the BMC, then run again.",
         )
-        raise BmcError(text)
     of_newer = [address for trail in newer(_HOST) for address in found.trails[trail]]
     return found, of_newer or list(found.trails[older(_HOST)])
 

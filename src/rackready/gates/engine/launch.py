@@ -39,14 +39,17 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
     def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
         if not isinstance(site.handover, SlurmHandover):
             raise UnreachableError(
-                "site.yml gates.launcher: srun - Expected: handover.kind slurm Actual: no Slurm. "
-                "Use the launcher openmpi."
+                "site.yml gates.launcher",
+                "srun",
+                expected="handover.kind slurm",
+                actual="no Slurm",
+                next_step="Use the launcher openmpi.",
             )
         try:
             with connect_slurm(site.handover, paths) as slurm, reserved(slurm, [head, *peers]):
                 yield ""
         except SchedulerError as error:
-            raise UnreachableError(str(error)) from error
+            raise UnreachableError.of(error.messages) from error
 
     return launch
 

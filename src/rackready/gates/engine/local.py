@@ -68,8 +68,10 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
     kinds = [kind for kind in loader.known("gpu") if loader.gpu(kind).product_name in names]
     if len(names) != 1 or not kinds:
         raise RackreadyError(
-            f"this machine: {count} GPUs ({', '.join(names) or 'none'}) - "
-            f"Expected: GPUs of one model with a profile. Otherwise {_HINT}."
+            "this machine",
+            f"{count} GPUs ({', '.join(names) or 'none'})",
+            expected="GPUs of one model with a profile",
+            next_step=f"Otherwise {_HINT}.",
         )
     servers = [
         server
@@ -82,8 +84,11 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
     if len(chosen) != 1:
         ids = ", ".join(server.id for server in chosen) or "none"
         raise RackreadyError(
-            f"this machine: {count} x {names[0]} in {board or 'an unknown board'} - Expected: one profile "
-            f"Actual: {ids}. To continue, {_HINT}."
+            "this machine",
+            f"{count} x {names[0]} in {board or 'an unknown board'}",
+            expected="one profile",
+            actual=ids,
+            next_step=f"To continue, {_HINT}.",
         )
     return platform_of(chosen[0].id, gpus)
 
@@ -98,8 +103,11 @@ def _inventory(connection: Connection) -> dict[str, Any]:
     if "error" in found or not found.get("gpus"):
         why = found.get("error", "NVML finds none")
         raise RackreadyError(
-            f"this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: {why}. "
-            "Nothing was measured; install the driver."
+            "this machine",
+            "no NVIDIA GPU can be read",
+            expected="a GPU and its driver",
+            actual=why,
+            next_step="Nothing was measured; install the driver.",
         )
     return found
 
@@ -137,8 +145,10 @@ def run_here(
     more = [entry.id for entry in entries if make_gate(entry.id, entry.inputs).scope != "node"]
     if more:
         raise RackreadyError(
-            f"gate run --local: {', '.join(more)} - Expected: gates of one node (node/...). "
-            "Run them with a site file, without --local."
+            "gate run --local",
+            ", ".join(more),
+            expected="gates of one node (node/...)",
+            next_step="Run them with a site file, without --local.",
         )
     site = site_here(place, paths.state)
     with Ledger.open(paths.database) as ledger:

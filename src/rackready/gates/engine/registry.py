@@ -60,15 +60,16 @@ def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
     """
     known = all_gates()
     if wanted not in known:
-        message = (
-            f"gate {wanted!r} does not exist - Expected: one of {', '.join(known)}. "
-            "Correct the id in the gate set or the command."
+        raise UnknownGateError(
+            f"gate {wanted!r} does not exist",
+            expected=f"one of {', '.join(known)}",
+            next_step="Correct the id in the gate set or the command.",
         )
-        raise UnknownGateError(message)
     try:
         return known[wanted](inputs)
     except ValidationError as error:
         found = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
         accepted = ", ".join(sorted(known[wanted].Inputs.model_fields)) or "none"
-        message = f"gate {wanted}: inputs - Expected: {accepted} Actual: {found}. Correct the inputs in the gate set."
-        raise GateInputsError(message) from error
+        raise GateInputsError(
+            f"gate {wanted}", "inputs", expected=accepted, actual=found, next_step="Correct the inputs in the gate set."
+        ) from error

@@ -56,11 +56,12 @@ def _needs_what_is_off(site: Site) -> Iterator[Problem]:
         gate = _built(entry.id, entry.inputs)
         nodes = [node.name for node in site.nodes() if entry.id not in site.gates.skipped(node.name, today())]
         for off in lacking(site, gate) if gate is not None and nodes else ():
-            yield Problem(
+            yield Problem.of(
                 places.get(entry.id, "gates.set"),
-                f"gate {entry.id} needs {off.name} - Expected: {off.key}: true, or a declared skip on "
-                f"{listed(nodes, _SHOWN)} Actual: {off.key}: false.",
+                f"gate {entry.id} needs {off.name}",
                 "Skip it with the reason (gates.skip).",
+                expected=f"{off.key}: true, or a declared skip on {listed(nodes, _SHOWN)}",
+                actual=f"{off.key}: false",
             )
 
 
@@ -74,10 +75,11 @@ def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:
 
 def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
     if entry.id not in all_gates():
-        yield Problem(
+        yield Problem.of(
             f"{where}.id",
-            f"gate {entry.id} does not exist - Expected: an id that `rackready gate list` shows.",
+            f"gate {entry.id} does not exist",
             "Correct it.",
+            expected="an id that `rackready gate list` shows",
         )
         return
     yield from input_problems(f"{where}.inputs.", entry.id, entry.inputs)
@@ -93,14 +95,14 @@ def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> It
         for item in error.errors(include_url=False):
             path = where + ".".join(str(part) for part in item["loc"])
             if item["type"] == "extra_forbidden":
-                yield Problem(
-                    path, f"gate {gate_id} has no such input - Expected: one of {accepted}.", "Correct or remove it."
+                yield Problem.of(
+                    path, f"gate {gate_id} has no such input", "Correct or remove it.", expected=f"one of {accepted}"
                 )
             else:
                 wanted = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
                 step = f"Correct it; `rackready gate show {gate_id}` describes the inputs."
-                yield Problem(path, f"gate {gate_id} - Expected: {wanted} Actual: {given}.", step)
+                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted, actual=given)
 
 
 def without_image(site: Site) -> list[str]:

@@ -88,11 +88,13 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
     """
     del facts
     if not program.image:
-        message = (
-            "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image "
-            "Actual: none. Name one in the gate set."
+        raise RackreadyError(
+            "site.yml gates.launcher",
+            "mpijob",
+            expected="a container image in the gate's input image",
+            actual="none",
+            next_step="Name one in the gate set.",
         )
-        raise RackreadyError(message)
     wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image)
     return ("bash", "-c", mpijob.script(wanted))
 

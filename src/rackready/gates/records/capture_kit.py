@@ -38,8 +38,11 @@ def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path)
     fit = [item for item in gates if item.id not in left_out]
     if not fit:
         raise RackreadyError(
-            f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. "
-            "Name other gates."
+            node,
+            "kit",
+            expected="a gate that one host can run alone",
+            actual=f"none of {', '.join(left_out)}",
+            next_step="Name other gates.",
         )
     runs = [(order, item.id, run) for order, item in enumerate(fit) for run in item.plan(facts, [node])]
     plan = {
@@ -83,5 +86,7 @@ def _nvml() -> str:
     """Return the library that reads GPUs: one file without dependencies (nvidia-ml-py)."""
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
-        raise RackreadyError("nvidia-ml-py - Expected: installed with rackready Actual: not found. Run: make setup")
+        raise RackreadyError(
+            "nvidia-ml-py", expected="installed with rackready", actual="not found", next_step="Run: make setup"
+        )
     return Path(found.origin).read_text(encoding="utf-8")

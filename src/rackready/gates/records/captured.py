@@ -19,7 +19,7 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -29,14 +29,14 @@ _CORRECT = "Correct it: docs/howto/gates.md shows a manifest."
 class CaptureRefusedError(RackreadyError):
     """A capture is refused; the text lists every reason."""
 
-    def __init__(self, source: Path, problems: list[str]) -> None:
-        self.problems = problems
+    def __init__(self, source: Path, problems: list[Message]) -> None:
         count = len(problems)
         lines = [
             f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was imported.",
             *(f"  {problem}" for problem in problems),
         ]
         super().__init__("\n".join(lines))
+        self.messages = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,13 @@ def read(source: Path) -> Capture:
         name, take = _opened(source)
         raw = take(name)
     except (OSError, UnfitError) as error:
-        text = f"{MANIFEST} - Expected: a folder, manifest or tar archive that has it Actual: {_why(error)}."
-        raise CaptureRefusedError(
-            source, [f"{text} Name the archive that collect.py packed, or capture again."]
-        ) from error
+        problem = Message(
+            MANIFEST,
+            expected="a folder, manifest or tar archive that has it",
+            actual=_why(error),
+            next_step="Name the archive that collect.py packed, or capture again.",
+        )
+        raise CaptureRefusedError(source, [problem]) from error
     manifest = _manifest(source, name, raw)
     files, problems = _files(manifest, take)
     if problems:
@@ -87,36 +90,40 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
     except UnicodeDecodeError as error:
         problems = [
             (
-                f"{name} - Expected: JSON in UTF-8 Actual: byte {error.object[error.start]:#04x} at offset "
-                f"{error.start}. {_AGAIN}"
+                Message(
+                    name,
+                    expected="JSON in UTF-8",
+                    actual=f"byte {error.object[error.start]:#04x} at offset {error.start}",
+                    next_step=_AGAIN,
+                )
             )
         ]
     except FormatError as error:
-        problems = [f"{name} - Expected: JSON Actual: {error}. {_CORRECT}"]
+        problems = [Message(name, expected="JSON", actual=error, next_step=_CORRECT)]
     except ValidationError as error:
         problems = [_wrong(name, item) for item in error.errors(include_url=False)]
     raise CaptureRefusedError(source, problems)
 
 
-def _wrong(name: str, item: Mapping[str, Any]) -> str:
-    """Return the text of one problem of a manifest, with its place."""
+def _wrong(name: str, item: Mapping[str, Any]) -> Message:
+    """Return one problem of a manifest, with its place."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
-    where, given = f"{name}: {path}" if path else name, item["input"]
+    given = item["input"]
     wanted = re.sub(r"^(?:(?:Input|String|List) should (?:be )?|Value error, )", "", str(item["msg"]))
     if item["type"] == "missing":
-        return f"{where} - Expected: a value Actual: none. {_CORRECT}"
+        return Message(name, path, expected="a value", actual="none", next_step=_CORRECT)
     if item["type"] == "extra_forbidden":
         wanted = "no key of that name"
     shown = (
         json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
     )
-    return f"{where} - Expected: {wanted} Actual: {shown}. {_CORRECT}"
+    return Message(name, path, expected=wanted, actual=shown, next_step=_CORRECT)
 
 
-def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[str]]:
+def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:
     files: dict[str, str] = {}
     seen: set[str] = set()
-    problems: list[str] = []
+    problems: list[Message] = []
     for number, item in enumerate(manifest.outputs):
         for field in ("file", "stderr_file", "fingerprint", "fingerprint_after"):
             name = getattr(item, field)
@@ -127,18 +134,21 @@ def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, 
             try:
                 data = take(name)
             except (OSError, UnfitError) as error:
-                problems.append(f"{where} - Expected: a file beside the manifest Actual: {_why(error)}. {_AGAIN}")
+                problems.append(
+                    Message(where, expected="a file beside the manifest", actual=_why(error), next_step=_AGAIN)
+                )
                 continue
             problems += _changed(where, data, manifest.files, name)
             files[name] = data.decode(errors="replace")
     strange = sorted(set(manifest.files or ()) - seen)
     problems += [
-        f"files: {name} - Expected: a file that an output names Actual: none names it. {_CORRECT}" for name in strange
+        Message("files", name, expected="a file that an output names", actual="none names it", next_step=_CORRECT)
+        for name in strange
     ]
     return files, problems
 
 
-def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: str) -> list[str]:
+def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: str) -> list[Message]:
     """Return the problem of a file whose digest is not the manifest's.
 
     A manifest has the digests of all files or, if it was written by hand, of none.
@@ -146,15 +156,21 @@ def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: s
     if digests is None:
         return []
     if name not in digests:
-        return [f"{where} - Expected: its SHA-256 under files, like those of others Actual: none. {_CORRECT}"]
+        return [
+            Message(where, expected="its SHA-256 under files, like those of others", actual="none", next_step=_CORRECT)
+        ]
     found = hashlib.sha256(data).hexdigest()
     return (
         []
         if found == digests[name]
         else [
             (
-                f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed in transit. "
-                f"{_AGAIN}"
+                Message(
+                    where,
+                    expected=f"SHA-256 {digests[name]}",
+                    actual=found,
+                    next_step=f"It was damaged or changed in transit. {_AGAIN}",
+                )
             )
         ]
     )
@@ -188,7 +204,14 @@ def _archive(source: Path) -> Callable[[str], bytes]:
     if len(manifests) > 1:
         raise CaptureRefusedError(
             source,
-            [f"{MANIFEST} - Expected: one capture Actual: {', '.join(manifests[:10])}. Import each of them by itself."],
+            [
+                Message(
+                    MANIFEST,
+                    expected="one capture",
+                    actual=", ".join(manifests[:10]),
+                    next_step="Import each of them by itself.",
+                )
+            ],
         )
     top = PurePosixPath(manifests[0]).parent
 

@@ -149,8 +149,10 @@ def _refuse_gaps(form: _Form, lines: Sequence[str], lacking: Sequence[int], wher
     expected = f"{form.name}'s prefix on every line, or on none"
     step = "Give the complete output of one program."
     raise RackreadyError(
-        f"{where} - Expected: {expected} Actual: {len(lacking)} lines without it, first line {first}: "
-        f"{lines[first - 1][:60]!r}. {step}"
+        where,
+        expected=expected,
+        actual=f"{len(lacking)} lines without it, first line {first}: {lines[first - 1][:60]!r}",
+        next_step=step,
     )
 
 
@@ -166,6 +168,8 @@ def _one_source(form: _Form, sources: Mapping[str, Sequence[str]], where: str, *
     step = f"Give the lines of each {kind} in a file of its own."
     what = "with a table" if form.ranks and launch else "lines"
     raise RackreadyError(
-        f"{where} - Expected: {'a table' if what != 'lines' else 'lines'} of one {kind} "
-        f"Actual: {len(named)} ({shown}). {step}"
+        where,
+        expected=f"{'a table' if what != 'lines' else 'lines'} of one {kind}",
+        actual=f"{len(named)} ({shown})",
+        next_step=step,
     )

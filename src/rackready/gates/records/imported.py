@@ -34,8 +34,8 @@ from rackready.gates.records.sanitize import tools
 from rackready.ledger.store import IMPORT, Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
-from rackready.model.printable import readable
-from rackready.model.problems import RackreadyError
+from rackready.model.printable import UnreadableError, readable
+from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -97,7 +97,7 @@ class Import:
     env: str = ""
     addresses: Sequence[str] = ()
     """NODE:HCA=ADDRESS of NICs whose address differed from the site's when the outputs were captured."""
-    problems: list[str] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     passed: Mapping[tuple[str, str], LastPass] = field(default_factory=dict)
@@ -112,7 +112,8 @@ class Import:
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
         self.problems += [
-            f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers
+            Message(f"node {name}", expected="a node of the site", actual="none of that name", next_step=_CORRECT)
+            for name in strangers
         ]
         for node in sorted({item.node for item in items} & known):
             proof = prove(self.site, self.capture, node, [item for item in items if item.node == node], self.at)
@@ -140,20 +141,23 @@ class Import:
         for record in self.store.records(gate=first.gate, node=first.node):
             about = record.inputs.get("imported")
             if isinstance(about, Mapping) and about.get("manifest_sha256") == self.capture.digest:
-                text = (
-                    f"manifest - Expected: one that was not imported yet Actual: imported at {about.get('at')} by "
-                    f"{about.get('by')}, as {record.campaign}."
+                problem = Message(
+                    "manifest",
+                    expected="one that was not imported yet",
+                    actual=f"imported at {about.get('at')} by {about.get('by')}, as {record.campaign}",
+                    next_step="Its records still count; after a repair, import new outputs.",
                 )
-                raise CaptureRefusedError(
-                    self.capture.source, [f"{text} Its records still count; after a repair, import new outputs."]
-                )
+                raise CaptureRefusedError(self.capture.source, [problem])
 
     def _addresses(self) -> None:
         """Refuse addresses of NICs that the site does not have."""
         named = sorted({item.partition(":")[0] for item in self.addresses})
         if strange := [name for name in named if name not in {node.name for node in self.site.nodes()}]:
             raise RackreadyError(
-                f"--address {strange[0]}:... - Expected: a node of the site Actual: none of that name. Correct it."
+                f"--address {strange[0]}:...",
+                expected="a node of the site",
+                actual="none of that name",
+                next_step="Correct it.",
             )
         with_addresses(site_facts(self.site, named), self.addresses)
 
@@ -188,8 +192,12 @@ class Import:
                 out += self._of_gate(gate_id, inputs.get(gate_id, {}), runs)
             else:
                 self.problems.append(
-                    f"gate {gate_id} - Expected: an id that `rackready gate list` shows Actual: none of them. "
-                    f"{_CORRECT}"
+                    Message(
+                        f"gate {gate_id}",
+                        expected="an id that `rackready gate list` shows",
+                        actual="none of them",
+                        next_step=_CORRECT,
+                    )
                 )
         return out
 
@@ -207,7 +215,9 @@ class Import:
             if run_id not in planned:
                 runs = ", ".join(planned) or f"those of {found.min_nodes} nodes"
                 self.problems.append(
-                    f"{gate_id}: run {run_id} - Expected: one of {runs} Actual: none of them. {_CORRECT}"
+                    Message(
+                        gate_id, f"run {run_id}", expected=f"one of {runs}", actual="none of them", next_step=_CORRECT
+                    )
                 )
                 continue
             item = _launched(_Item(found, planned[run_id], members), inputs, facts, nodes)
@@ -223,13 +233,23 @@ class Import:
             if nodes.get(member.key) != member.node:
                 names = ", ".join(f"{key} on {node}" for key, node in nodes.items())
                 self.problems.append(
-                    f"{where}: {member.key} on {member.node} - Expected: one of {names} Actual: none of them. "
-                    f"{_CORRECT}"
+                    Message(
+                        where,
+                        f"{member.key} on {member.node}",
+                        expected=f"one of {names}",
+                        actual="none of them",
+                        next_step=_CORRECT,
+                    )
                 )
             if member.key in seen:
                 self.problems.append(
-                    f"{where}: {member.key} - Expected: one output of each command Actual: another before it. "
-                    f"{_CORRECT}"
+                    Message(
+                        where,
+                        member.key,
+                        expected="one output of each command",
+                        actual="another before it",
+                        next_step=_CORRECT,
+                    )
                 )
             seen.add(member.key)
 
@@ -253,14 +273,24 @@ class Import:
             if fails:
                 step = f"Repair it, then `rackready repair {node} --reason '...'`."
                 self.problems.append(
-                    f"{node}: {item.gate.id} - Expected: no fail on record "
-                    f"Actual: fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC. {step}"
+                    Message(
+                        node,
+                        item.gate.id,
+                        expected="no fail on record",
+                        actual=f"fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC",
+                        next_step=step,
+                    )
                 )
             elif records and records[-1].started > begun:
                 made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
                 self.problems.append(
-                    f"{node}: {item.gate.id} - Expected: newer than the last record ({made}) "
-                    f"Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}"
+                    Message(
+                        node,
+                        item.gate.id,
+                        expected=f"newer than the last record ({made})",
+                        actual=f"{begun:%Y-%m-%d %H:%M} UTC",
+                        next_step=_NEWER,
+                    )
                 )
 
     # judging and recording -------------------------------------------------------------------------------------------
@@ -355,8 +385,10 @@ class Import:
 def check_by(by: str) -> str:
     """Return the importer's name. Raise RackreadyError if it is too short or not readable."""
     if len(by.strip()) < 2:  # noqa: PLR2004 - as the manifest asks of who captured it
-        raise RackreadyError(f"--by {by!r} - Expected: a person or a team. Every imported record shows it.")
+        raise RackreadyError(f"--by {by!r}", expected="a person or a team", next_step="Every imported record shows it.")
     try:
         return readable(by.strip())
-    except ValueError as error:
-        raise RackreadyError(f"--by - {error} Actual: {by!r}. Every imported record shows it.") from error
+    except UnreadableError as error:
+        raise RackreadyError(
+            "--by", expected=error.expected, actual=f"{by!r}", next_step="Every imported record shows it."
+        ) from error

@@ -11,6 +11,7 @@ from rackready.gates.judging.output_identity import OutputIdentity
 from rackready.gates.records.captured import Capture
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import UNREAD, CapturedOutput, Fingerprint
+from rackready.model.problems import Message
 from rackready.model.site import Site
 
 
@@ -23,7 +24,7 @@ class PartsCheck:
     ledger: Ledger
     prints: Mapping[str, Fingerprint]
 
-    def problems(self, capture: Capture) -> list[str]:
+    def problems(self, capture: Capture) -> list[Message]:
         """Return why outputs cannot be from the nodes in the manifest; empty if nothing contradicts it."""
         items = list({(item.node, item.file): item for item in capture.manifest.outputs}.values())
         identities = {
@@ -34,7 +35,7 @@ class PartsCheck:
 
     def _strange(
         self, items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdentity]
-    ) -> tuple[list[str], set[tuple[str, str]]]:
+    ) -> tuple[list[Message], set[tuple[str, str]]]:
         """Return the outputs that contradict their node's fingerprint, as problems and as (node, file)."""
         out, bad = [], set()
         both = _both(items, identities)
@@ -49,12 +50,18 @@ class PartsCheck:
                     f"{item.node} with this fingerprint."
                 )
                 out.append(
-                    f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: {expected} Actual: {actual}. {step}"
+                    Message(
+                        item.node,
+                        f"{item.gate} {item.key}, {item.file}",
+                        expected=expected,
+                        actual=actual,
+                        next_step=step,
+                    )
                 )
                 bad.add((item.node, item.file))
         return out, bad
 
-    def _elsewhere(self) -> Iterator[str]:
+    def _elsewhere(self) -> Iterator[Message]:
         """Yield the fingerprints whose GPUs another node has too, by this import or by its newest record."""
         own = {node: [gpu for gpu in stated.gpus if not gpu.startswith(UNREAD)] for node, stated in self.prints.items()}
         seen = self._recorded({gpu for gpus in own.values() for gpu in gpus})
@@ -66,8 +73,13 @@ class PartsCheck:
                     "captured since. Otherwise one of the two is wrong."
                 )
                 yield (
-                    f"{node}: fingerprint - Expected: GPUs of its own Actual: {len(both)} of {len(gpus)} (first "
-                    f"{both[0]}) are {other}'s {where}. {step}"
+                    Message(
+                        node,
+                        "fingerprint",
+                        expected="GPUs of its own",
+                        actual=f"{len(both)} of {len(gpus)} (first {both[0]}) are {other}'s {where}",
+                        next_step=step,
+                    )
                 )
             seen |= dict.fromkeys(gpus, (node, "in this import"))
 
@@ -93,7 +105,7 @@ def _both(items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdenti
 
 def _shared(
     items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdentity], bad: set[tuple[str, str]]
-) -> Iterator[str]:
+) -> Iterator[Message]:
     """Yield the files that are listed for two nodes, or that contain parts of another node's output."""
     files: dict[str, str] = {}
     parts: dict[str, tuple[str, str]] = {}
@@ -105,7 +117,9 @@ def _shared(
         if (item.node, item.file) in bad:
             continue
         if files.setdefault(item.file, item.node) != item.node:
-            yield f"{where} - Expected: a file of its own Actual: it is listed for {files[item.file]}, too. {step}"
+            yield Message(
+                where, expected="a file of its own", actual=f"it is listed for {files[item.file]}, too", next_step=step
+            )
             continue
         both = [
             part
@@ -116,6 +130,10 @@ def _shared(
             other, file = parts[both[0]]
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
             yield (
-                f"{where} - Expected: parts that no other node has Actual: {both[0]}{more}, as {file} of {other} "
-                f"has. {step}"
+                Message(
+                    where,
+                    expected="parts that no other node has",
+                    actual=f"{both[0]}{more}, as {file} of {other} has",
+                    next_step=step,
+                )
             )

@@ -13,7 +13,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured import Capture
 from rackready.gates.records.fingerprint import build, is_of, serials_of
 from rackready.model.evidence import CapturedOutput, Fingerprint
-from rackready.model.problems import quoted
+from rackready.model.problems import Message, quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
@@ -29,7 +29,7 @@ class ImportedProof:
     fingerprint: Fingerprint | None = None
     """None if the host is not proven; without a boot id if the boot is not."""
     lacks: tuple[str, ...] = ()
-    problems: list[str] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)
 
 
 def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> ImportedProof:
@@ -37,7 +37,7 @@ def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOut
     step = "Correct the clock that is wrong, or the manifest."
     proof = ImportedProof(
         problems=[
-            f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
+            Message(node, f"{item.gate} {item.key}", expected="captured before now", actual=_when(item), next_step=step)
             for item in members
             if (now - item.time).total_seconds() < item.seconds
         ]
@@ -55,7 +55,9 @@ def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOut
     return proof
 
 
-def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, problems: list[str]) -> Fingerprint | None:
+def _fingerprint(
+    site: Site, capture: Capture, node: str, name: str | None, problems: list[Message]
+) -> Fingerprint | None:
     """Return a fingerprint with the site's serial; None if it has no serial or no GPU could be read.
 
     Another machine's serial is a problem.
@@ -70,7 +72,9 @@ def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, prob
     except FormatError as error:
         step = f"Import the output of that script on {node}."
         problems.append(
-            f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {quoted(str(error))}. {step}"
+            Message(
+                node, name, expected="what ondevice/fingerprint.py prints", actual=quoted(str(error)), next_step=step
+            )
         )
         return None
     serials, own = serials_of(found), site.node(node)
@@ -78,7 +82,7 @@ def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, prob
     if serials.found and own.serial and not same:
         step = "It is from another machine: import outputs of this node, or correct its serial in the site file."
         expected = wanted_text(own.serial, own.serial_kind)
-        problems.append(f"{node}: {name} - Expected: {expected} Actual: {serials}. {step}")
+        problems.append(Message(node, name, expected=expected, actual=serials, next_step=step))
     return made if same else None
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from rackready.drivers import redfish_read
 from rackready.gates.records.captured import Capture
 from rackready.model.evidence import CapturedOutput
+from rackready.model.problems import Message
 from rackready.ondevice import host_read, under_load
 
 _SLACK_S = 300.0
@@ -71,7 +72,7 @@ class PrintedTime:
         return any(first - self.early_s <= own - offset <= last + self.late_s for offset in offsets)
 
 
-def problems(capture: Capture) -> list[str]:
+def problems(capture: Capture) -> list[Message]:
     """Return a problem for each output that contains another time than the manifest, with both times."""
     found = []
     for item in capture.manifest.outputs:
@@ -83,14 +84,16 @@ def problems(capture: Capture) -> list[str]:
     return found
 
 
-def _problem(item: CapturedOutput, made: PrintedTime) -> str:
+def _problem(item: CapturedOutput, made: PrintedTime) -> Message:
     took = f" for {item.seconds:g} s" if item.seconds else ""
     zone = "" if made.at.tzinfo is not None else ", in any time zone"
     step = "Correct the capture time in the manifest, or the wrong clock, and import it again."
-    return (
-        f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: made at the time in the manifest, "
-        f"{item.time.isoformat()}{took} "
-        f"Actual: {made.what} is {made.at.isoformat()}{zone}. {step}"
+    return Message(
+        item.node,
+        f"{item.gate} {item.key}, {item.file}",
+        expected=f"made at the time in the manifest, {item.time.isoformat()}{took}",
+        actual=f"{made.what} is {made.at.isoformat()}{zone}",
+        next_step=step,
     )
 
 

@@ -53,7 +53,7 @@ def platform_of(profile: str, gpus: int | None = None) -> PlatformProfile:
         found = _server_of(profile)
     else:
         known = f"a server ({', '.join(loader.known('platform'))}) or a GPU ({', '.join(loader.known('gpu'))})"
-        raise RackreadyError(f"profile {profile!r} does not exist - Expected: {known}. Correct the id.")
+        raise RackreadyError(f"profile {profile!r} does not exist", expected=known, next_step="Correct the id.")
     return found if gpus is None else _part(found, gpus)
 
 
@@ -62,8 +62,10 @@ def _server_of(gpu: str) -> PlatformProfile:
     servers = [server for name in loader.known("platform") if (server := loader.platform(name)).gpu == gpu]
     if not servers:
         raise RackreadyError(
-            f"profile {gpu!r}: no server profile has this GPU - Expected: one. "
-            "Add profiles/platform/<id>.yml, or name a server."
+            f"profile {gpu!r}",
+            "no server profile has this GPU",
+            expected="one",
+            next_step="Add profiles/platform/<id>.yml, or name a server.",
         )
     return min(servers, key=lambda server: (len(server.unpublished()), not server.nics, -server.gpus, server.id))
 
@@ -71,7 +73,9 @@ def _server_of(gpu: str) -> PlatformProfile:
 def _part(whole: PlatformProfile, gpus: int) -> PlatformProfile:
     if not 1 <= gpus <= whole.gpus:
         raise RackreadyError(
-            f"{gpus} GPUs of {whole.id} - Expected: 1 to {whole.gpus}. Correct --gpus, or name another profile."
+            f"{gpus} GPUs of {whole.id}",
+            expected=f"1 to {whole.gpus}",
+            next_step="Correct --gpus, or name another profile.",
         )
     nics = [nic for nic in whole.nics if nic.gpu < gpus]
     return whole.model_copy(update={"gpus": gpus, "gpu_pci": whole.gpu_pci[:gpus], "nics": nics})
@@ -93,7 +97,7 @@ def facts(platform: str | PlatformProfile, nodes: int | Sequence[str] = 1, softw
     """
     names = [f"node{index:02}" for index in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
     if len(names) > _MOST:
-        raise RackreadyError(f"{len(names)} nodes - Expected: at most {_MOST}. Judge fewer at a time.")
+        raise RackreadyError(f"{len(names)} nodes", expected=f"at most {_MOST}", next_step="Judge fewer at a time.")
     server = loader.platform(platform) if isinstance(platform, str) else platform
     known = {name: _node(name, index, server, software_id) for index, name in enumerate(names, 1)}
     return GateFacts(nodes=known, fabric=Fabric(kind="roce", rails=rails(server)), fleet=len(names))
@@ -106,8 +110,10 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
         node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     except ValidationError as error:
         raise RackreadyError(
-            f"node {name} - Expected: a host name that a site file accepts Actual: {error.errors()[0]['msg']}. "
-            "Correct it."
+            f"node {name}",
+            expected="a host name that a site file accepts",
+            actual=error.errors()[0]["msg"],
+            next_step="Correct it.",
         ) from error
     nics = tuple(
         NicFacts(

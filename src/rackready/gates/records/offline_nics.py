@@ -43,12 +43,17 @@ def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--addr
     for item, node, device, address in _split(facts, given, option, "NODE:HCA=ADDRESS"):
         if not node:
             raise RackreadyError(
-                f"{option} {item} - Expected: NODE:HCA=ADDRESS Actual: no node. Name the node before the HCA."
+                f"{option} {item}",
+                expected="NODE:HCA=ADDRESS",
+                actual="no node",
+                next_step="Name the node before the HCA.",
             )
         try:
             IPv4Address(address)
         except AddressValueError as error:
-            raise RackreadyError(f"{option} {item} - Expected: an IPv4 address Actual: {error}. Correct it.") from error
+            raise RackreadyError(
+                f"{option} {item}", expected="an IPv4 address", actual=error, next_step="Correct it."
+            ) from error
         out = _with(
             out,
             node,
@@ -70,15 +75,20 @@ def _split(facts: GateFacts, given: Sequence[str], option: str, form: str) -> li
         place, sign, value = item.partition("=")
         node, colon, name = place.rpartition(":")
         if not (sign and value and name) or (colon and not node):
-            raise RackreadyError(f"{option} {item} - Expected: {form}. Correct it.")
+            raise RackreadyError(f"{option} {item}", expected=form, next_step="Correct it.")
         if node and node not in facts.nodes:
             raise RackreadyError(
-                f"{option} {item} - Expected: one of the nodes {', '.join(facts.nodes)} Actual: {node}. Correct it."
+                f"{option} {item}",
+                expected=f"one of the nodes {', '.join(facts.nodes)}",
+                actual=node,
+                next_step="Correct it.",
             )
         if (node, name) in out:
             raise RackreadyError(
-                f"{option} {item} - Expected: one value for {place} Actual: {out[node, name][3]} before it. "
-                "Give each once."
+                f"{option} {item}",
+                expected=f"one value for {place}",
+                actual=f"{out[node, name][3]} before it",
+                next_step="Give each once.",
             )
         out[node, name] = (item, node, name, value)
     return list(out.values())
@@ -91,7 +101,9 @@ def _with(
     of_node = facts.nodes[node]
     if not any(wanted(nic) for nic in of_node.nics):
         known = ", ".join(str(nic.rail) if kind == "rail" else nic.rdma_device for nic in of_node.nics) or "none"
-        raise RackreadyError(f"{where} - Expected: one of {node}'s {kind}s, {known} Actual: none of them. Correct it.")
+        raise RackreadyError(
+            where, expected=f"one of {node}'s {kind}s, {known}", actual="none of them", next_step="Correct it."
+        )
     nics = tuple(replace(nic, **changed) if wanted(nic) else nic for nic in of_node.nics)  # type: ignore[arg-type]
     return replace(facts, nodes={**facts.nodes, node: replace(of_node, nics=nics)})
 
@@ -100,5 +112,8 @@ def _require_unique(option: str, where: str, values: Sequence[str]) -> None:
     twice = next((value for value, times in Counter(values).items() if times > 1), None)
     if twice is not None:
         raise RackreadyError(
-            f"{option} - Expected: a value of its own for every NIC Actual: {twice} twice on {where}. Correct it."
+            option,
+            expected="a value of its own for every NIC",
+            actual=f"{twice} twice on {where}",
+            next_step="Correct it.",
         )

@@ -95,7 +95,7 @@ class _Worker:
             try:
                 self._made[key] = make_gate(record.gate, inputs)
             except RackreadyError as error:
-                raise CannotJudgeError(str(error)) from error
+                raise CannotJudgeError.of(error.messages) from error
         return self._made[key]
 
     def _output(self, key: str, raw: RawOutput) -> Output:
@@ -137,7 +137,7 @@ def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run
     runs = gate.plan(facts, [name]) if gate.single_node else []
     found = next((run for run in runs if run.id == wanted), None)
     if found is None:
-        raise CannotJudgeError(f"run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none'}.")
+        raise CannotJudgeError(f"run {wanted}", expected=f"one of {', '.join(run.id for run in runs) or 'none'}")
     return found
 
 
@@ -146,7 +146,7 @@ def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
     if len(record.raw) == len(run.commands) == 1:
         return [(run.commands[0].key, record.raw[0])]
     if not all(raw.key for raw in record.raw):
-        raise CannotJudgeError("outputs - Expected: each with its command's key Actual: none, from an older version.")
+        raise CannotJudgeError("outputs", expected="each with its command's key", actual="none, from an older version")
     return [(raw.key, raw) for raw in record.raw]
 
 
@@ -172,7 +172,7 @@ class Rejudge:
     ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
         """Return a node's records with today's verdicts, and its figures for the comparison with the fleet."""
         if self._worker is None:
-            raise CannotJudgeError("judging again - Expected: begun Actual: not begun. Report a bug.")
+            raise CannotJudgeError("judging again", expected="begun", actual="not begun", next_step="Report a bug.")
         return self._worker.node(name, newest)
 
     def compare(self, site: Site, figures: Iterable[Figures]) -> dict[str, dict[str, list[FleetJudgement]]]:

@@ -189,7 +189,7 @@ def test_tied_embeddings_are_counted_once() -> None:
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ([], "config.json: Expected: one JSON object Actual: list. Use a model's config.json."),
+        ([], "config.json - Expected: one JSON object Actual: list. Use a model's config.json."),
         (
             {"architectures": ["ResNet"]},
             (
@@ -339,7 +339,7 @@ def test_refusal(raw: object, text: str) -> None:
 def test_heads_that_cannot_be_grouped_are_refused() -> None:
     with pytest.raises(
         RackreadyError,
-        match=r"^config.json: shape - 32 heads cannot share 5 key and value heads evenly\. "
+        match=r"^config.json: shape - 32 heads cannot share 5 key and value heads evenly - "
         r"Expected: the shape of one model",
     ):
         read(num_key_value_heads=5)

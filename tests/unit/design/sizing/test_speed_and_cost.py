@@ -197,7 +197,7 @@ def test_gpus_must_be_a_multiple_of_a_replica() -> None:
         candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100, 0.4)
     assert (
         str(refused.value)
-        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Use 96, or other degrees."
+        == "--gpus 100 - Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Use 96, or other degrees."
     )
 
 

@@ -1,0 +1,85 @@
+"""Errors of a BMC, and their messages for the operator."""
+
+from __future__ import annotations
+
+from sushy import exceptions as faults
+
+from rackready.drivers.redfish_http import CONNECT_S, is_tls, root_cause
+from rackready.model.problems import RackreadyError
+from rackready.model.serials import Serials
+from rackready.model.site import Bmc as BmcSite
+
+
+class BmcError(RackreadyError):
+    """A BMC did not do what was requested."""
+
+
+class BmcUnreachableError(BmcError):
+    """The BMC's address does not answer in time."""
+
+
+class BmcLoginError(BmcError):
+    """The BMC refused the user or the password."""
+
+
+class BmcTlsError(BmcError):
+    """The BMC's certificate is not trusted."""
+
+
+class BmcIdentityError(BmcError):
+    """The BMC belongs to another machine than the intended one. ``serials``: what it reports."""
+
+    def __init__(self, where: object = "", what: object = "", *, serials: Serials, **fields: object) -> None:
+        super().__init__(where, what, **fields)
+        self.serials = serials
+
+
+def no_json(where: str, error: ValueError) -> BmcError:
+    """Return the error for an answer that sushy cannot parse: a login page, or half a document.
+
+    sushy lets the JSON decoder's error through.
+    """
+    return BmcError(
+        where,
+        "Redfish",
+        expected="a JSON document",
+        actual=error,
+        next_step="Update the BMC's firmware, or run again.",
+    )
+
+
+def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
+    """Return the error for the operator from one of sushy."""
+    if isinstance(error, faults.AccessError):
+        return BmcLoginError(
+            where,
+            f"Redfish refused the login of user {site.username}",
+            expected="HTTP 200",
+            actual=error.status_code,
+            next_step=f"Check the password in {site.password}.",
+        )
+    if is_tls(error):
+        trusted = f"signed by {site.ca}" if site.ca is not None else "signed by an authority of the system's store"
+        return BmcTlsError(
+            where,
+            "TLS",
+            expected=f"a certificate for {site.address} {trusted}",
+            actual=root_cause(error),
+            next_step="Correct bmc.ca in the site file or the BMC's certificate.",
+        )
+    if isinstance(error, faults.ConnectionError):
+        return BmcUnreachableError(
+            where,
+            "unreachable",
+            expected=f"Redfish answers within {CONNECT_S:.0f} s",
+            actual=root_cause(error),
+            next_step="Check bmc.address, its cable and the route to the out-of-band network.",
+        )
+    code = f"HTTP {error.status_code}" if isinstance(error, faults.HTTPError) else type(error).__name__
+    return BmcError(
+        where,
+        "Redfish",
+        expected="success",
+        actual=f"{code}: {error}",
+        next_step="Look at the BMC's event log, then run again.",
+    )
