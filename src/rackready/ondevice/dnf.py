@@ -329,9 +329,5 @@ def _is_locked(name: str, version: str, locks: list[str]) -> bool:
     """Return whether an entry keeps a package at this version."""
     epoch, upstream, release = parts(version)
     forms = [f"{name}-{epoch}:{upstream}-{release}"] + ([f"{name}-{upstream}-{release}"] if not epoch else [])
-    return any(fnmatchcase(form, pattern) for lock in locks for form in forms for pattern in _patterns(lock))
-
-
-def _patterns(lock: str) -> tuple[str, str]:
-    """Return an entry as it is, and without its architecture."""
-    return lock, lock.rpartition(".")[0]
+    patterns = [*locks, *(lock.rpartition(".")[0] for lock in locks)]  # an entry may end with an architecture
+    return any(fnmatchcase(form, pattern) for form in forms for pattern in patterns)
