@@ -135,15 +135,18 @@ class Faults:
         if found.outcome in CONTINUES and found.state not in ASIDE:
             return
         self.nodes += 1
-        own = [*_own(found), *_of_phase(found)]
+        phase = _failed_phase(found)
+        by_records = phase is not None and phase["phase"] in JUDGING
+        own = [*_own(found), *([] if phase is None or by_records else [_of_phase(phase)])]
         self._explained = bool(own)
         if own:
             self.worst.add(found.name, own)
         if found.whole is not None and found.whole["gates"]:
             count += sum(self._record(found.name, item) for item in found.whole["gates"])
             count += self._coverage(found.name, found.whole["coverage"])
-        if found.whole is not None:
-            count += self._result(found.name, found.whole["result"], alone=not count)
+        if phase is not None and not (by_records and count):
+            self._result(found.name, phase)
+            count += 1
         if not count:
             self._alone(found)
 
@@ -189,16 +192,10 @@ class Faults:
             )
         return 1
 
-    def _result(self, name: str, result: Mapping[str, Any] | None, *, alone: bool) -> int:
-        """Add what a phase of the campaign said of the node, and return 1, or 0 for nothing.
-
-        ``alone``: no record is against the node. What a judging phase said stands in the records otherwise.
-        """
-        if result is None or result["outcome"] in CONTINUES or (result["phase"] in JUDGING and not alone):
-            return 0
+    def _result(self, name: str, result: Mapping[str, Any]) -> None:
+        """Add the failed result of a phase."""
         key = (result["outcome"], "", _not_passed(result), "")
         self._add(key, FaultPlace(name, "", result["message"] or result["outcome"], _ON), "")
-        return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
         """Add the parts that no gate measured, and return 1, or 0 when there are none."""
@@ -296,12 +293,17 @@ def _inside(node: str, finding: Mapping[str, Any]) -> str:
     return place.inside if place.node == node else str(place)
 
 
-def _of_phase(found: NodePage) -> list[NodeFault]:
-    """Return what a phase other than the judging ones found, as a finding of the node."""
+def _failed_phase(found: NodePage) -> Mapping[str, Any] | None:
+    """Return the node's result of the campaign's last phase, None without one or when it passed.
+
+    The reasons of a judging phase are the node's records, if it has records against it.
+    """
     result = None if found.whole is None else found.whole["result"]
-    if result is None or result["outcome"] in CONTINUES or result["phase"] in JUDGING:
-        return []
-    return [NodeFault(result["outcome"], _not_passed(result), "", _ON, ())]
+    return None if result is None or result["outcome"] in CONTINUES else result
+
+
+def _of_phase(result: Mapping[str, Any]) -> NodeFault:
+    return NodeFault(result["outcome"], _not_passed(result), "", _ON, ())
 
 
 def _not_passed(result: Mapping[str, Any]) -> str:
