@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +143,24 @@ def test_lists_look_alike_on_the_site_and_elsewhere(page: Path) -> None:
 def test_the_first_page_of_a_folder_lists_the_others(folder: str) -> None:
     listed = {link for link in links(DOCS / folder / "README.md") if "/" not in link}
     assert {path.name for path in (DOCS / folder).glob("*.md")} - {"README.md"} == listed
+
+
+UNSEEN = re.compile(r"\]\[|^ {0,3}\[[^]^]+\]: |<a [^>]*href|<img |!\[", re.MULTILINE)
+"""Links by reference, links and images in HTML, and images."""
+
+
+@pytest.mark.parametrize("page", PAGES, **ADDRESS)
+def test_links_have_the_one_form_that_these_tests_follow(page: Path) -> None:
+    assert UNSEEN.findall(prose(page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("text", ["[a][b]", "[b]: gates.md", '<a href="gates.md">a</a>', "![a](b.png)"])
+def test_a_link_of_another_form_is_found(text: str) -> None:
+    assert UNSEEN.search(text)
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="make docs installs mkdocs")
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
