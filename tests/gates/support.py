@@ -15,7 +15,7 @@ from rackready.gates.base import GateFacts, Output, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.gates.records.sanitize import clean
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.ondevice import rdma_counters
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -128,6 +128,20 @@ def outputs(run: Run, captured: Mapping[str, Said]) -> dict[str, Output]:
         )
         for key, one in captured.items()
     }
+
+
+Told = tuple[str, str, str, str]
+"""A finding without its words: code, place, expected and actual value. docs/reference/findings.md has the words."""
+
+
+def told(finding: Finding) -> Told:
+    """Return what a program reads of a finding."""
+    return finding.code, finding.where, finding.expected, finding.actual
+
+
+def tells(verdict: Verdict) -> list[Told]:
+    """Return the findings of a verdict without their words."""
+    return [told(finding) for finding in verdict.findings]
 
 
 def check(gate_id: str, case: Case) -> None:

@@ -6,21 +6,17 @@ import pytest
 
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.merge import merged
-from rackready.model.outcome import Finding, Outcome
+from rackready.model.outcome import Outcome
 from rackready_sim.bmc_state import entry
 from tests.gates.gpu.test_smi import S, changed
 from tests.gates.gpu.test_smi import judge as of_report
 from tests.gates.gpu.test_xid import xid
 from tests.gates.redfish_world import MANAGER, healthy, world
-from tests.gates.support import Case, Said, judge
+from tests.gates.support import Case, Said, judge, tells
 from tests.gates.test_bmc_events import FAULTS, PASSED, SEL, after
 
 CHANNEL = "<channel_repair_pending>No</channel_repair_pending>"
 RECOVERY = "<gpu_recovery_action>None</gpu_recovery_action>"
-
-
-def told(finding: Finding) -> tuple[str, str, str, str]:
-    return finding.code, finding.where, finding.expected, finding.actual
 
 
 @pytest.mark.parametrize(
@@ -47,7 +43,7 @@ def test_what_a_report_of_nvidia_smi_rarely_says(
     gate: str, change: tuple[str, str], outcome: str, found: tuple[str, str, str]
 ) -> None:
     verdict = of_report(f"{S}{gate}", changed(3, change))
-    assert [told(finding) for finding in verdict.findings] == [(found[0], "node01 gpu3", *found[1:])]
+    assert tells(verdict) == [(found[0], "node01 gpu3", *found[1:])]
     assert verdict.outcome is Outcome(outcome)
 
 
@@ -65,7 +61,7 @@ def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() ->
         ),
         (merged([]), ("no-verdict", "gate", "one", "none")),
     ):
-        assert ([told(finding) for finding in verdict.findings], verdict.outcome) == ([found], Outcome.ERROR)
+        assert (tells(verdict), verdict.outcome) == ([found], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +78,7 @@ def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() ->
 )
 def test_a_bmc_that_does_not_answer(said: dict[str, Said], found: tuple[str, str, str]) -> None:
     verdict = judge("bmc/cooling/sanity/fans", Case("BMC", said, Outcome.ERROR))
-    assert [told(finding) for finding in verdict.findings] == [(found[0], "node01 BMC", *found[1:])]
+    assert tells(verdict) == [(found[0], "node01 BMC", *found[1:])]
 
 
 @pytest.mark.parametrize(

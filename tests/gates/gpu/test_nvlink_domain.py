@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +45,7 @@ def lonely(member: str, other: str) -> str:
     return json.dumps(found)
 
 
-def domain(texts: dict[str, str]) -> Verdict:
+def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None) -> Verdict:
     known = facts("gb200_nvl72", 2)
     known = replace(known, nodes={name: replace(of, driver="580.173.02") for name, of in known.nodes.items()})
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 2})
@@ -58,7 +59,14 @@ def domain(texts: dict[str, str]) -> Verdict:
         "address-node02": "198.19.0.2 198.18.1.2 fd00::2 \n",
     }
     outputs = {
-        command.key: Output(command.key, command.node, "x", 0, {**healthy, **texts}[command.key], seconds=1.0)
+        command.key: Output(
+            command.key,
+            command.node,
+            "x",
+            (codes or {}).get(command.key, 0),
+            {**healthy, **texts}[command.key],
+            seconds=1.0,
+        )
         for command in run.commands
     }
     return found.evaluate(known, run, outputs)
