@@ -33,7 +33,7 @@ from rackready.model.site import Bmc as BmcSite
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, answered
-from tests.gates.support import document
+from tests.gates.support import document, tells
 from tests.gates.support import rack as facts
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
@@ -212,6 +212,39 @@ def test_what_differs_after_a_cycle_is_named(
     host.change = lambda found, count: change(found) if count else None
     found, _ = measured(host, way(bmcs, ledger))
     assert (found.outcome, texts(found)) == (Outcome.FAIL, [message])
+
+
+def test_parts_that_can_no_longer_be_listed_after_a_cycle_are_a_fail(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
+    host = Host(lambda: boots(node))
+    host.gpus = lambda found, count: found.pop("complete") if count else None
+    found, _ = measured(host, way(bmcs, ledger))
+    wanted = ("cycle-later-look", "node01", "the same parts as before", "the document is not complete")
+    assert (tells(found), found.outcome) == ([wanted], Outcome.FAIL)
+    assert node.asked == ["GracefulShutdown", "On"]
+
+
+def test_more_differences_than_are_named_are_counted(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    def add(found: dict[str, Any], count: int) -> None:
+        found["disks"] |= {f"S{more}": {"name": f"nvme{more}n1", "sectors": "1"} for more in range(18) if count}
+
+    host = Host(lambda: boots(node))
+    host.change = add
+    found, _ = measured(host, way(bmcs, ledger))
+    codes = [finding.code for finding in found.findings]
+    assert codes == [*["part-came-with-cycle"] * 16, "cycle-further-differences"]
+    assert (tells(found)[-1][1:], found.outcome) == (("node01", "none", "2"), Outcome.FAIL)
+
+
+def test_a_link_that_is_slower_after_a_cycle_is_named(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    host = Host(lambda: boots(node))
+    host.change = lambda found, count: found["pci"]["0000:18:00.0"].update(
+        speed="16.0 GT/s PCIe" if count else "32.0 GT/s PCIe"
+    )
+    found, _ = measured(host, way(bmcs, ledger))
+    wanted = ("part-speed-changed-with-cycle", "node01 pci 0000:18:00.0", "32.0 GT/s PCIe", "16.0 GT/s PCIe")
+    assert (tells(found), found.outcome) == ([wanted], Outcome.FAIL)
 
 
 def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(

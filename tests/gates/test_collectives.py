@@ -95,8 +95,13 @@ def moved(site: GateFacts, found: NcclGate, nodes: tuple[str, ...]) -> float:
     return (least + most) / 2 * collectives_run("16G")
 
 
-def several(gate_id: str, *, drop: str = "", shares: dict[str, float] | None = None, factor: float = 1.0) -> Verdict:
-    """Judge a healthy run over two nodes; ``drop``: words whose lines are left out, ``factor``: of its figure."""
+def several(
+    gate_id: str, *, drop: str = "", shares: dict[str, float] | None = None, factor: float = 1.0, traffic: float = 1.0
+) -> Verdict:
+    """Judge a healthy run over two nodes.
+
+    ``drop``: words whose lines are left out; ``factor``, ``traffic``: shares of its figure and of its bytes.
+    """
     site = rack(2)
     found = gate(gate_id, {"launches": 1})
     assert isinstance(found, NcclGate)
@@ -104,7 +109,7 @@ def several(gate_id: str, *, drop: str = "", shares: dict[str, float] | None = N
     figure = 365.0 if found.algorithm == "ring" else BUSBW[found.collective]
     text = log(site, run.nodes) + table(run.nodes, found.collective, figure * factor)
     text = "\n".join(line for line in text.splitlines() if not drop or drop not in line) + "\n"
-    bytes_of = dict.fromkeys(run.nodes, moved(site, found, run.nodes))
+    bytes_of = dict.fromkeys(run.nodes, traffic * moved(site, found, run.nodes))
     return found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, bytes_of, shares)}))
 
 

@@ -22,6 +22,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding
 from rackready.ondevice import node_parts as script
 from rackready.paths import EnvPaths
+from tests.gates.support import told
 
 PARTS = {
     "BIOS": {"BIOS": "American Megatrends International, LLC. 1.06.07 09/02/2025"},
@@ -141,6 +142,17 @@ def test_parts_that_can_no_longer_be_read_are_an_error_and_nothing_is_recorded(r
     last = rack.ledger.latest("node01", SEEN)
     assert last is not None
     assert last.result["campaign"] == "c1"
+
+
+def test_a_list_that_is_cut_off_is_an_error_and_nothing_is_recorded(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rack, "run", lambda *_args, **_more: Answer(0, '{"format": ', "", 0.1))
+    found = rack.see()
+    assert isinstance(found, Finding)
+    cut = "JSON cut off or damaged at line 1 column 11"
+    assert told(found) == ("parts-unreadable", "node01", "a complete document", cut)
+    assert rack.ledger.latest("node01", SEEN) is None
 
 
 def test_a_list_that_is_not_stored_any_more_is_taken_for_another_one(rack: Rack, tmp_path: Path) -> None:

@@ -13,34 +13,10 @@ from rackready.model.finding_kinds import KINDS, FindingKind, Kinds
 FOUND_WITHOUT_GATES: Kinds = (*switch_findings.FINDINGS, *mps_pause.FINDINGS, DAMAGED, DAMAGED_FAIL, OUTPUT_LOST)
 """Kinds that no gate finds: they are named here so that the reference has them."""
 
-_NO_CASE = "no case yet: it had none when findings got codes; its words are held by docs/reference/findings.md"
-
 _NO_GATE = "no gate finds it: tests/unit/fabric/test_verify.py and tests/unit/evidence/test_damage.py show them"
 
 NO_TEST_SHOWS: Mapping[str, str] = dict.fromkeys(
     (found.code for found in FOUND_WITHOUT_GATES if found not in mps_pause.FINDINGS), _NO_GATE
-) | dict.fromkeys(
-    (
-        "cycle-further-differences",
-        "cycle-later-look",
-        "incast-cable-not-declared",
-        "incast-nic-counters-went-back",
-        "incast-no-congestion-counters",
-        "incast-no-packets-by-priority",
-        "incast-no-switch-counters",
-        "incast-unreadable",
-        "latency-not-judged",
-        "nccl-all-bytes",
-        "nccl-bytes-unreadable",
-        "nccl-other-provider",
-        "nccl-provider-not-told",
-        "nccl-rdma-not-sought",
-        "part-speed-changed-with-cycle",
-        "parts-unreadable",
-        "rdma-bytes-no-number",
-        "rdma-link-state-unreadable",
-    ),
-    _NO_CASE,
 )
 """Code -> why no test shows it."""
 
