@@ -75,12 +75,11 @@ class Judge:
     def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
         """Return whether a value is as expected. A missing value is an error, another value a fail of this kind."""
         self.judged += 1
-        found = kind.found(where, expected, actual, nodes=(), **values)
         if actual is None:
-            self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=found.what)
+            self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=kind.title.format(**values))
             return False
         if actual != expected:
-            self.fails.append(found)
+            self.fail(where, kind, expected, actual, **values)
             return False
         return True
 
