@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from rackready.gates.base import GateFacts, Output, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.gates.records.sanitize import clean
+from rackready.model.finding_kinds import KINDS
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.ondevice import rdma_counters
 
@@ -99,7 +101,7 @@ class Case:
     name: str
     outputs: Mapping[str, Said]
     outcome: Outcome
-    messages: tuple[str, ...] = ()
+    findings: tuple[Told, ...] = ()
     inputs: Mapping[str, object] = field(default_factory=dict)
     nodes: int = 1
 
@@ -130,13 +132,34 @@ def outputs(run: Run, captured: Mapping[str, Said]) -> dict[str, Output]:
     }
 
 
-Told = tuple[str, str, str, str]
-"""A finding without its words: code, place, expected and actual value. docs/reference/findings.md has the words."""
+Told = tuple[str, ...]
+"""A finding without its words: code, place, expected and actual value, then the values in its words as name=value.
+
+docs/reference/findings.md has the words. ``step=2`` stands for the second of the steps that its kind declares.
+"""
 
 
 def told(finding: Finding) -> Told:
     """Return what a program reads of a finding."""
-    return finding.code, finding.where, finding.expected, finding.actual
+    kind = KINDS[finding.code]
+    values = _filled(kind.title, finding.what)
+    if finding.next_step in kind.steps:
+        values["step"] = str(kind.steps.index(finding.next_step) + 1)
+    else:
+        values |= _filled(kind.next_step, finding.next_step)
+    return finding.code, finding.where, finding.expected, finding.actual, *(f"{k}={v}" for k, v in values.items())
+
+
+def _filled(template: str, words: str) -> dict[str, str]:
+    """Return the values with which a template became these words; words of another template are all one value."""
+    pattern, names = "", set[str]()
+    for fixed, name, _, _ in Formatter().parse(template):
+        pattern += re.escape(fixed)
+        if name is not None:
+            pattern += f"(?P={name})" if name in names else f"(?P<{name}>.*?)"
+            names.add(name)
+    match = re.fullmatch(pattern, words, re.DOTALL)
+    return match.groupdict() if match else {"words": words}
 
 
 def tells(verdict: Verdict) -> list[Told]:
@@ -145,9 +168,9 @@ def tells(verdict: Verdict) -> list[Told]:
 
 
 def check(gate_id: str, case: Case) -> None:
-    """Outcome and every message, word for word; a pass says nothing and measured something."""
+    """Outcome and every finding by code, place and values; a pass says nothing and measured something."""
     verdict = judge(gate_id, case)
-    assert [str(finding) for finding in verdict.findings] == list(case.messages)
+    assert tells(verdict) == list(case.findings)
     assert clean(verdict) == verdict, "what a gate says in its own words holds no secret and nothing unseen"
     assert verdict.outcome is case.outcome
     if case.outcome is Outcome.PASS:

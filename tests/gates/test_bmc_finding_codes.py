@@ -94,6 +94,7 @@ def test_leaks_of_a_platform_that_does_not_say_how_it_is_cooled() -> None:
         "node01 BMC",
         "to know whether the node is liquid-cooled",
         "the profile does not say how it is cooled",
+        "platform=dgx_h100",
     )
     assert (tells(found), found.outcome) == ([wanted], Outcome.ERROR)
 

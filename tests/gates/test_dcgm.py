@@ -11,7 +11,7 @@ import pytest
 
 from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
-from tests.gates.support import Case, Said, check, document, judge, text
+from tests.gates.support import Case, Said, Told, check, document, judge, tells, text
 
 R1 = "node/gpu/validation/dcgm-r1"
 R3 = "node/gpu/validation/dcgm-r3"
@@ -30,9 +30,9 @@ def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def one(
-    gate_id: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None
+    gate_id: str, name: str, said: Said, outcome: Outcome, *findings: Told, skips: dict[str, str] | None = None
 ) -> tuple[str, Case]:
-    return gate_id, Case(name, {"dcgmi": said}, outcome, messages, {"skips": skips} if skips else {})
+    return gate_id, Case(name, {"dcgmi": said}, outcome, findings, {"skips": skips} if skips else {})
 
 
 def no_results_of(test: str) -> Callable[[dict[str, Any]], object]:
@@ -74,13 +74,19 @@ def warned(found: dict[str, Any]) -> None:
 
 
 R2, R4 = "node/gpu/validation/dcgm-r2", "node/gpu/validation/dcgm-r4"
+JSON, DRAIN = "JSON of dcgmi diag 3.x or 4.x", "step=Drain the node and replace the GPU: docs/runbooks/gpu.md."
 _FAULTY = Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205)
 _MEMORY = (
-    "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. Run "
-    "a field diagnostic on the GPU. [error 52, severity isolate]. Drain the node and replace the GPU: "
-    "docs/runbooks/gpu.md."
+    "dcgm-diag-test-failed",
+    "node01 gpu3",
+    "Pass",
+    (
+        "Fail: GPU 3 Memory test failed with 1 faulty region. Run a field diagnostic on the GPU. [error "
+        "52, severity isolate]"
+    ),
+    "test=memory",
+    DRAIN,
 )
-_SKIP = "or make the test runnable."
 CASES = [
     one(R1, "r1, DCGM 4, healthy", Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")), Outcome.PASS),
     one(R1, "r1, DCGM 3, healthy", Said(text("dcgm/dgx_h100_r1_dcgm3_healthy.json")), Outcome.PASS),
@@ -91,28 +97,43 @@ CASES = [
         "DCGM 3, one of its software tests only",
         changed("dcgm/dgx_h100_r1_dcgm3_healthy.json", deployment(lambda tests: tests.__delitem__(slice(2, None)))),
         Outcome.ERROR,
-        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result of "
-        "cuda_main_library, permissions_and_os_blocks, persistence_mode, environment_variables, "
-        "page_retirement/row_remap, graphics_processes, inforom. Install DCGM's plugins for the CUDA in use. Declare "
-        "a test that cannot run here under the gate's input `skips`.",
+        (
+            "dcgm-diag-test-did-not-run",
+            "node01",
+            "a result for every GPU",
+            (
+                "no result of cuda_main_library, permissions_and_os_blocks, persistence_mode, "
+                "environment_variables, page_retirement/row_remap, graphics_processes, inforom"
+            ),
+            "test=software",
+        ),
     ),
     one(
         R3,
         "a test that passes and asks for a repair",
         changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", warned),
         Outcome.ERROR,
-        "node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a repair "
-        "Actual: Pass: GPU 2 has uncorrectable memory errors [error 55, severity isolate]. Drain the node and "
-        "replace the GPU: docs/runbooks/gpu.md.",
+        (
+            "dcgm-diag-test-contradicts",
+            "node01 gpu2",
+            "Pass without a warning that asks for a repair",
+            "Pass: GPU 2 has uncorrectable memory errors [error 55, severity isolate]",
+            "test=memory",
+            DRAIN,
+        ),
     ),
     one(
         R3,
         "EUD on one GPU",
         with_eud(0),
         Outcome.ERROR,
-        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: no result for gpu1, gpu2, "
-        "gpu3, gpu4, gpu5, gpu6, gpu7. Install DCGM's plugins for the CUDA in use. Declare a test that cannot run "
-        "here under the gate's input `skips`.",
+        (
+            "dcgm-diag-test-did-not-run",
+            "node01",
+            "a result for every GPU",
+            "no result for gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7",
+            "test=eud",
+        ),
     ),
     one(
         R3,
@@ -129,9 +150,7 @@ CASES = [
         Outcome.FAIL,
         _MEMORY,
         *(
-            f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's "
-            "input `skips`."
+            ("dcgm-diag-test-did-not-run", "node01", "a result for every GPU", "not in the result", f"test={test}")
             for test in ("memtest", "pulse_test")
         ),
     ),
@@ -140,19 +159,31 @@ CASES = [
         "persistence off, DCGM 4",
         Said(text("dcgm/dgx_h100_r1_dcgm4_persistence_off.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU "
-        "0 is disabled. "
-        "Enable persistence mode by running "
-        '"nvidia-smi -i 0 -pm 1 " as root. [error 29, severity config]. Correct the configuration: run install again.',
+        (
+            "dcgm-diag-test-failed",
+            "node01 gpu0",
+            "Pass",
+            (
+                "Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable persistence mode "
+                'by running "nvidia-smi -i 0 -pm 1 " as root. [error 29, severity config]'
+            ),
+            "test=software",
+            "step=Correct the configuration: run install again.",
+        ),
     ),
     one(
         R1,
         "persistence off, DCGM 3 (message under 'warnings')",
         Said(text("dcgm/dgx_h100_r1_dcgm3_gpu1_persistence.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is "
-        "disabled. [error 29, severity config]. "
-        "Correct the configuration: run install again.",
+        (
+            "dcgm-diag-test-failed",
+            "node01 gpu1",
+            "Pass",
+            "Fail: Persistence mode for GPU 1 is disabled. [error 29, severity config]",
+            "test=Persistence Mode",
+            "step=Correct the configuration: run install again.",
+        ),
     ),
     one(
         R3,
@@ -160,8 +191,7 @@ CASES = [
         Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")),
         Outcome.ERROR,
         *(
-            f"node01 gpu{gpu}: DCGM test nvbandwidth was skipped - Expected: Pass Actual: Skip: Skipped by request. "
-            f"Declare the skip with a reason under the gate's input `skips`, {_SKIP}"
+            ("dcgm-diag-test-skipped", f"node01 gpu{gpu}", "Pass", "Skip: Skipped by request", "test=nvbandwidth")
             for gpu in range(8)
         ),
     ),
@@ -177,9 +207,12 @@ CASES = [
         "every test declared as skipped",
         Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
         Outcome.ERROR,
-        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run Actual: every one "
-        "declared under the gate's input `skips`. Remove a test from `skips`, or skip the whole gate with a reason "
-        "(site.yml gates.skip).",
+        (
+            "dcgm-diag-measured-nothing",
+            "node01",
+            "at least one of software to run",
+            "every one declared under the gate's input `skips`",
+        ),
         skips={"software": "left out by whoever wrote this"},
     ),
     one(
@@ -187,36 +220,41 @@ CASES = [
         "engine down",
         Said(text("dcgm/dcgm4_hostengine_down.json"), exit_code=226),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU "
-        "Actual: Unable to complete diagnostic for group 2147483647. "
-        "Return: (-21) : The connection is not valid (exit code 226). "
-        "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
+        (
+            "dcgm-diag-did-not-run",
+            "node01 dcgm-r1",
+            "a result for every GPU",
+            (
+                "Unable to complete diagnostic for group 2147483647. Return: (-21) : The connection is "
+                "not valid (exit code 226)"
+            ),
+        ),
     ),
     one(
         R1,
         "no categories",
         Said('{"DCGM Diagnostic": {"test_categories": []}, "entity_groups": [], "metadata": {"version": "4.6.0"}}'),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU "
-        "Actual: no test categories: the diagnostic did not run (exit code 0). "
-        "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
+        (
+            "dcgm-diag-did-not-run",
+            "node01 dcgm-r1",
+            "a result for every GPU",
+            "no test categories: the diagnostic did not run (exit code 0)",
+        ),
     ),
     one(
         R3,
         "passing text, failing exit code",
         Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"), exit_code=226),
         Outcome.ERROR,
-        "node01 dcgm-r3: DCGM contradicts itself - Expected: exit code 0 with a passing result Actual: exit code 226. "
-        "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
+        ("dcgm-diag-exit-code", "node01 dcgm-r3", "exit code 0 with a passing result", "exit code 226"),
     ),
     one(
         R3,
         "a required test is not in the result",
         changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", no_results_of("targeted_power")),
         Outcome.ERROR,
-        "node01: DCGM test targeted_power did not run - Expected: a result for every GPU Actual: not in the result. "
-        "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input "
-        "`skips`.",
+        ("dcgm-diag-test-did-not-run", "node01", "a result for every GPU", "not in the result", "test=targeted_power"),
     ),
     one(
         R3,
@@ -224,9 +262,7 @@ CASES = [
         Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
         Outcome.ERROR,
         *(
-            f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's "
-            "input `skips`."
+            ("dcgm-diag-test-did-not-run", "node01", "a result for every GPU", "not in the result", f"test={test}")
             for test in ("memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
         ),
     ),
@@ -238,11 +274,8 @@ CASES = [
             lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)],
         ),
         Outcome.FAIL,
-        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. See gate node/gpu/sanity/inventory: a GPU is "
-        "missing or inactive.",
-        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result for gpu6. "
-        "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input "
-        "`skips`.",
+        ("dcgm-diag-gpus-missing", "node01", "8 GPUs", "7"),
+        ("dcgm-diag-test-did-not-run", "node01", "a result for every GPU", "no result for gpu6", "test=software"),
     ),
     one(
         R1,
@@ -252,19 +285,14 @@ CASES = [
             lambda found: by_name(found)["software"]["results"][2].update(status="Deferred"),
         ),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        "Actual: status 'Deferred' of test software is "
-        "unknown (exit code 0). "
-        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+        ("dcgm-diag-unreadable", "node01 dcgm-r1", JSON, "status 'Deferred' of test software is unknown (exit code 0)"),
     ),
     one(
         R1,
         "a test without a name",
         changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"].update(name=None)),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        "Actual: name None is no word (exit code 0). "
-        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+        ("dcgm-diag-unreadable", "node01 dcgm-r1", JSON, "name None is no word (exit code 0)"),
     ),
     one(
         R1,
@@ -274,26 +302,16 @@ CASES = [
             lambda found: by_name(found)["software"]["results"][2].update(entity_id=True),
         ),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        "Actual: entity_id True is no number (exit code 0). "
-        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+        ("dcgm-diag-unreadable", "node01 dcgm-r1", JSON, "entity_id True is no number (exit code 0)"),
     ),
     one(
         R1,
         "not installed",
         Said("", "bash: dcgmi: command not found", 127),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        "Actual: empty output (exit code 127). "
-        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+        ("dcgm-diag-unreadable", "node01 dcgm-r1", JSON, "empty output (exit code 127)"),
     ),
 ]
-
-
-OTHER = (
-    "Check that the output is this node's, and that the site file names the right platform; `nvidia-smi -L` names "
-    "the GPUs."
-)
 
 
 def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -306,29 +324,29 @@ def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
         (
             "r3_dcgm4",
             lambda found: [gpu.update(device_id="20b2") for gpu in gpus_of(found)],
-            "DCGM ran on GPUs of another model - Expected: PCI device id 2330 Actual: 20b2.",
+            ("dcgm-diag-other-model", "node01", "PCI device id 2330", "20b2"),
         ),
         (
             "r3_dcgm3",
             lambda found: found.update({"GPU Device IDs": ["2330"] * 7 + ["20B2"]}),
-            "DCGM ran on GPUs of another model - Expected: PCI device id 2330 Actual: 20b2.",
+            ("dcgm-diag-other-model", "node01", "PCI device id 2330", "20b2"),
         ),
         (
             "r3_dcgm4",
             lambda found: [gpu.update(serial_num="165") for gpu in gpus_of(found)],
-            "DCGM's GPUs cannot be told apart - Expected: every GPU its own serial number Actual: 165 more than once.",
+            ("dcgm-diag-gpus-not-told-apart", "node01", "every GPU its own serial number", "165 more than once"),
         ),
     ],
     ids=["another model, DCGM 4", "another model, DCGM 3", "one serial number"],
 )
 def test_a_diagnostic_of_other_gpus_is_an_error(
-    name: str, change: Callable[[dict[str, Any]], object], said: str
+    name: str, change: Callable[[dict[str, Any]], object], said: Told
 ) -> None:
     case = Case(
         "other",
         {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)},
         Outcome.ERROR,
-        (f"node01: {said} {OTHER}",),
+        (said,),
     )
     check(R3, case)
 
@@ -380,7 +398,7 @@ def test_an_eud_that_is_not_installed_is_a_note() -> None:
         with_eud(*range(8), status="Skip", version=""),
     ):
         verdict = judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS))
-        assert (verdict.outcome, [str(item) for item in verdict.findings], verdict.note) == (Outcome.PASS, [], ABSENT)
+        assert (verdict.outcome, tells(verdict), verdict.note) == (Outcome.PASS, [], ABSENT)
         assert len(verdict.measured) == 8
 
 
@@ -397,11 +415,8 @@ def test_an_eud_that_is_not_installed_is_a_note() -> None:
     ids=["its version is told", "it ran on another GPU"],
 )
 def test_an_eud_that_is_installed_and_skipped_is_an_error(said: Said, name: str, gpus: range) -> None:
-    skip = "Skip. Declare the skip with a reason under the gate's input `skips`,"
-    messages = tuple(
-        f"node01 gpu{gpu}: DCGM test {name} was skipped - Expected: Pass Actual: {skip} {_SKIP}" for gpu in gpus
-    )
-    check(R3, Case("eud", {"dcgmi": said}, Outcome.ERROR, messages))
+    findings = tuple(("dcgm-diag-test-skipped", f"node01 gpu{gpu}", "Pass", "Skip", f"test={name}") for gpu in gpus)
+    check(R3, Case("eud", {"dcgmi": said}, Outcome.ERROR, findings))
 
 
 TESTS_R1 = (

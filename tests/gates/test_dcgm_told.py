@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from rackready.model.outcome import Outcome
-from tests.gates.support import Case, check, judge
+from tests.gates.support import Case, check, judge, told
 from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
 
-OLD_STEP = "Update DCGM (`dcgmi -v` shows its version), then run the gate again."
 OLD_EXPECTED = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
 
 
@@ -56,7 +55,7 @@ NOT_TOLD = "the serial numbers of the GPUs, the severity of its warnings"
 def test_dcgm_before_3_3_tells_too_little(gate_id: str, level: str, version: str, said: str) -> None:
     output = changed(f"dcgm/dgx_h100_{level}_dcgm3_healthy.json", lambda found: before_3_3(found, version))
     where = f"node01 dcgm-{gate_id[-2:]}"
-    wanted = f"{where}: DCGM diagnostic reports too little - Expected: {OLD_EXPECTED} Actual: {said}. {OLD_STEP}"
+    wanted = ("dcgm-diag-tells-too-little", where, OLD_EXPECTED, said)
     check(gate_id, Case("old", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
     assert judge(gate_id, Case("old", {"dcgmi": output}, Outcome.ERROR)).measured == []
 
@@ -81,13 +80,13 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         warned(found)
         by_name(found)["memory"]["results"][2]["warnings"][0]["error_severity"] = severity
 
-    words = (
-        "Pass: GPU 2 has uncorrectable memory errors [error 55, severity not known]. "
-        "Read the diagnostic's raw output and docs/runbooks/gpu.md."
-    )
     wanted = (
-        "node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a "
-        f"repair Actual: {words}"
+        "dcgm-diag-test-contradicts",
+        "node01 gpu2",
+        "Pass without a warning that asks for a repair",
+        "Pass: GPU 2 has uncorrectable memory errors [error 55, severity not known]",
+        "test=memory",
+        "step=Read the diagnostic's raw output and docs/runbooks/gpu.md.",
     )
     check(
         R3,
@@ -126,11 +125,7 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
 def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(
     name: str, change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    wanted = (
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        f"Actual: {said} (exit code 0). "
-        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again."
-    )
+    wanted = ("dcgm-diag-unreadable", "node01 dcgm-r1", "JSON of dcgmi diag 3.x or 4.x", f"{said} (exit code 0)")
     check(
         R1, Case("damaged", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (wanted,))
     )
@@ -178,25 +173,15 @@ def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
         for one in (gpus_of(found)[7], by_name(found)["software"]["results"][7]):
             one["entity_id"] = 9
 
-    step = (
-        "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
-        "--profile or --gpus."
-    )
     eight = ", ".join(f"GPU {gpu}" for gpu in range(7))
     for change, said in (
-        (more, f"Expected: 8 GPUs Actual: 9. {step}"),
-        (
-            other,
-            (
-                f"Expected: 8 ({eight}, GPU 7) Actual: 8 ({eight}, GPU 9). "
-                "Run `dcgmi discovery -l`: it shows how DCGM numbers the GPUs."
-            ),
-        ),
+        (more, ("dcgm-diag-gpus-too-many", "node01", "8 GPUs", "9")),
+        (other, ("dcgm-diag-gpus-other", "node01", f"8 ({eight}, GPU 7)", f"8 ({eight}, GPU 9)")),
     ):
         verdict = judge(
             R1, Case("gpus", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.FAIL)
         )
-        assert (str(verdict.findings[0]), verdict.outcome) == (f"node01: GPUs in the diagnostic - {said}", Outcome.FAIL)
+        assert (told(verdict.findings[0]), verdict.outcome) == (said, Outcome.FAIL)
 
 
 @pytest.mark.parametrize("level", ["r1", "r3"])
@@ -204,10 +189,7 @@ def test_dcgm_3_without_serial_numbers_tells_too_little(level: str) -> None:
     """DCGM 3.3 prints them for every GPU that has one, as data-centre GPUs do, and earlier versions for none."""
     output = changed(f"dcgm/dgx_h100_{level}_dcgm3_healthy.json", lambda found: found.pop("GPU Device Serials"))
     actual = "DCGM 3.3.9 does not report the serial numbers of the GPUs"
-    wanted = (
-        f"node01 dcgm-{level}: DCGM diagnostic reports too little - Expected: {OLD_EXPECTED} "
-        f"Actual: {actual}. {OLD_STEP}"
-    )
+    wanted = ("dcgm-diag-tells-too-little", f"node01 dcgm-{level}", OLD_EXPECTED, actual)
     check(R1 if level == "r1" else R3, Case("no serials", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
 
 
@@ -230,10 +212,7 @@ EUD = ("Test", "Package")
 
 
 def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
-    wanted = (
-        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. Install "
-        "DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input `skips`."
-    )
+    wanted = ("dcgm-diag-test-did-not-run", "node01", "a result for every GPU", "not in the result", "test=eud")
     output = changed(
         "dcgm/dgx_h100_r3_dcgm4_healthy.json",
         lambda found: found["metadata"].update({f"EUD {word} Version": "580.95" for word in EUD}),

@@ -27,7 +27,7 @@ RECOVERY = "<gpu_recovery_action>None</gpu_recovery_action>"
             "ecc",
             (CHANNEL, CHANNEL.replace("No", "Perhaps")),
             "error",
-            ("memory-repair-unknown-word", "Yes or No", "Perhaps"),
+            ("memory-repair-unknown-word", "Yes or No", "Perhaps", "repair=memory channel repair waits for a reset"),
         ),
         (
             "ecc",
@@ -40,7 +40,7 @@ RECOVERY = "<gpu_recovery_action>None</gpu_recovery_action>"
     ids=["channel", "word", "memory", "recovery"],
 )
 def test_what_a_report_of_nvidia_smi_rarely_says(
-    gate: str, change: tuple[str, str], outcome: str, found: tuple[str, str, str]
+    gate: str, change: tuple[str, str], outcome: str, found: tuple[str, ...]
 ) -> None:
     verdict = of_report(f"{S}{gate}", changed(3, change))
     assert tells(verdict) == [(found[0], "node01 gpu3", *found[1:])]
@@ -67,11 +67,14 @@ def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() ->
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ({}, ("bmc-not-asked", "an answer", "none")),
-        ({"redfish": Said(exit_code=None, timed_out=True)}, ("bmc-late", "an answer in time", "none after 1 s")),
+        ({}, ("bmc-not-asked", "an answer", "none", "what=fans")),
+        (
+            {"redfish": Said(exit_code=None, timed_out=True)},
+            ("bmc-late", "an answer in time", "none after 1 s", "what=fans"),
+        ),
         (
             {"redfish": Said(exit_code=None, failure="no route to host.")},
-            ("bmc-not-reached", "an answer over Redfish", "no route to host"),
+            ("bmc-not-reached", "an answer over Redfish", "no route to host", "what=fans", "node=node01"),
         ),
     ],
     ids=["not asked", "late", "not reached"],

@@ -14,8 +14,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
-from tests.gates.test_ib_write_bw import CAPTURED
+from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, tells, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
@@ -93,38 +92,21 @@ CASES = [
         "late beside the other rails",
         said(forth3=lat(3, 3.1)),
         Outcome.FAIL,
-        (
-            (
-                f"{FORTH3}: latency compared with the other rails - Expected: at most 2.16 us (median of "
-                "the others 1.96) Actual: 3.10 us. Only this NIC is late: check its PCIe link, switch "
-                "port and firmware: docs/runbooks/rail-slow.md"
-            ),
-        ),
+        (("latency-behind-other-rails", FORTH3, "at most 2.16 us (median of the others 1.96)", "3.10 us"),),
         nodes=2,
     ),
     Case(
         "above the published mark",
         said(forth3=lat(3, 1.96, average=5.4)),
         Outcome.FAIL,
-        (
-            (
-                f"{FORTH3}: latency - Expected: at most 5.0 us on average Actual: 5.40 us. Check the "
-                "path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): "
-                "docs/runbooks/rail-slow.md"
-            ),
-        ),
+        (("latency-high", FORTH3, "at most 5.0 us on average", "5.40 us"),),
         nodes=2,
     ),
     Case(
         "a link down",
         said(link_second=links(mlx5_4="1: DOWN")),
         Outcome.FAIL,
-        (
-            (
-                "node02 mlx5_4 (rail 3): link down - Expected: port ACTIVE Actual: port DOWN. "
-                "Check its cable and its transceivers: docs/runbooks/link-down.md"
-            ),
-        ),
+        (("rdma-link-down", "node02 mlx5_4 (rail 3)", "port ACTIVE", "port DOWN", "when=", "cable=its cable"),),
         nodes=2,
     ),
     Case(
@@ -133,8 +115,12 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
-                "Check its cable and its transceivers: docs/runbooks/link-down.md"
+                "rdma-link-down",
+                "node02 mlx5_4 (rail 3)",
+                "port ACTIVE",
+                "port DOWN",
+                "when= after the run",
+                "cable=its cable",
             ),
         ),
         nodes=2,
@@ -143,13 +129,7 @@ CASES = [
         "a port that counted errors",
         said(after_first=links(SENT, errors={"mlx5_4": {"symbol_error": 12}})),
         Outcome.FAIL,
-        (
-            (
-                "node01 mlx5_4 (rail 3): symbol_error grew under load - Expected: by at most 0 Actual: 12. "
-                "Clean and reseat cable and module; then swap them with another port's, to see whether the errors "
-                "move with them."
-            ),
-        ),
+        (("port-errors-grew", "node01 mlx5_4 (rail 3)", "by at most 0", "12", "name=symbol_error"),),
         nodes=2,
     ),
     Case(
@@ -157,9 +137,7 @@ CASES = [
         said(after_first=links(19999)),
         Outcome.FAIL,
         tuple(
-            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 "
-            "bytes Actual: 19999 bytes. The data used another port: check the node's RDMA devices; a NIC "
-            "that was reset loses its counters: docs/runbooks/rail-slow.md."
+            ("latency-port-bytes", f"node01 {nic.rdma_device} (rail {rail})", "at least 20000 bytes", "19999 bytes")
             for rail, nic in NICS.items()
         ),
         nodes=2,
@@ -169,8 +147,7 @@ CASES = [
         said(after_second=Said("")),
         Outcome.ERROR,
         tuple(
-            f"node02 {nic.rdma_device} (rail {rail}): byte counters unreadable - Expected: a complete document "
-            "Actual: empty output. Run the gate again."
+            ("rdma-bytes-unreadable", f"node02 {nic.rdma_device} (rail {rail})", "a complete document", "empty output")
             for rail, nic in NICS.items()
         ),
         nodes=2,
@@ -181,10 +158,14 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds Actual: "
-                "no latency result block in microseconds: not ib_write_lat's or ib_read_lat's output, or "
-                "cut off (exit code 0). Run the gate again; if that does not help, read its raw output "
-                "in the report."
+                "latency-unreadable",
+                FORTH3,
+                "one result block in microseconds",
+                (
+                    "no latency result block in microseconds: not ib_write_lat's or ib_read_lat's "
+                    "output, or cut off (exit code 0)"
+                ),
+                "program=ib_write_lat",
             ),
         ),
         nodes=2,
@@ -193,12 +174,7 @@ CASES = [
         "fewer messages",
         said(forth3=Said(lat(3, 0.01).stdout.replace(" 2       10000 ", " 2       10    "))),
         Outcome.ERROR,
-        (
-            (
-                f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. "
-                "Run the gate again."
-            ),
-        ),
+        (("latency-something-else", FORTH3, "10000 messages", "10 messages", "program=ib_write_lat"),),
         nodes=2,
     ),
     Case(
@@ -207,8 +183,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 "
-                f"Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}"
+                "rdma-other-gids",
+                FORTH3,
+                "192.168.3.11 to 192.168.3.12",
+                "192.168.1.11 to 192.168.1.12",
+                "program=ib_write_lat",
             ),
         ),
         nodes=2,
@@ -217,14 +196,7 @@ CASES = [
         "one message of a hundred that is late on one rail",
         said(forth3=lat(3, average=3.9, p99=150.0)),
         Outcome.FAIL,
-        (
-            (
-                f"{FORTH3}: 99 % percentile of latency compared with the other rails - Expected: at most "
-                "21.60 us (median of the others 2.16) Actual: 150.00 us. One message in a hundred is "
-                "late on this rail only: check errors and pauses of its port, its PCIe link and switch "
-                "port: docs/runbooks/rail-slow.md"
-            ),
-        ),
+        (("latency-tail-behind-other-rails", FORTH3, "at most 21.60 us (median of the others 2.16)", "150.00 us"),),
         nodes=2,
     ),
     Case("late messages as a busy host has them", said(forth3=lat(3, average=2.2, p99=20.0)), Outcome.PASS, nodes=2),
@@ -245,13 +217,7 @@ CASES = [
         "faster than hardware is",
         said(forth3=lat(3, 0.01, average=0.01)),
         Outcome.ERROR,
-        (
-            (
-                f"{FORTH3}: latency is implausible - Expected: at least 0.3 us Actual: 0.01 us. "
-                "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the "
-                "gate again."
-            ),
-        ),
+        (("latency-implausible", FORTH3, "at least 0.3 us", "0.01 us"),),
         nodes=2,
     ),
     Case(
@@ -266,9 +232,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat measured another memory at the receiver - "
-                "Expected: host memory Actual: GPU memory. "
-                "Run the gate again."
+                "latency-other-memory",
+                "node02 mlx5_4 -> node01 mlx5_4 (rail 3)",
+                "host memory",
+                "GPU memory",
+                "program=ib_write_lat",
             ),
         ),
         nodes=2,
@@ -279,9 +247,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no message of a "
-                "failure Actual: Completion with error at server. Read the raw outputs of both ends in "
-                "the report, and the errors of both ports: docs/runbooks/rail-slow.md."
+                "rdma-tool-contradicts",
+                FORTH3,
+                "exit code 0 and no message of a failure",
+                "Completion with error at server",
+                "program=ib_write_lat",
             ),
         ),
         nodes=2,
@@ -292,9 +262,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat failed - Expected: exit code 0 "
-                "Actual: exit code 127: bash: line 1: exec: ib_write_lat: not found. "
-                "Read its raw output in the report; check that perftest is installed and the GPU is free."
+                "rdma-tool-failed",
+                FORTH3,
+                "exit code 0",
+                "exit code 127: bash: line 1: exec: ib_write_lat: not found",
+                "program=ib_write_lat",
             ),
         ),
         nodes=2,
@@ -310,11 +282,13 @@ def test_verdict(case: Case) -> None:
 def test_gpu_memory_is_judged_by_the_other_rails_alone() -> None:
     assert judge(READ, Case("healthy", said(gpu=True), Outcome.PASS, nodes=2)).outcome is Outcome.PASS
     verdict = judge(READ, Case("host memory", said(gpu=True, forth3=lat(3)), Outcome.ERROR, nodes=2))
-    assert [str(finding) for finding in verdict.findings] == [
+    assert tells(verdict) == [
         (
-            f"{FORTH3}: ib_read_lat measured something else - Expected: read of 2 bytes on mlx5_4, GPU memory "
-            "Actual: write of 2 bytes on mlx5_4, host memory. "
-            "Run the gate again."
+            "latency-something-else",
+            FORTH3,
+            "read of 2 bytes on mlx5_4, GPU memory",
+            "write of 2 bytes on mlx5_4, host memory",
+            "program=ib_read_lat",
         )
     ]
     assert "--use_cuda=0" in gate(READ).plan(rack(2), ["node01", "node02"])[0].commands[2].argv
@@ -322,7 +296,7 @@ def test_gpu_memory_is_judged_by_the_other_rails_alone() -> None:
 
 def test_a_late_gpu_path_is_named() -> None:
     verdict = judge(READ, Case("late", said(gpu=True, forth3=lat(3, 3.1, gpu=True)), Outcome.FAIL, nodes=2))
-    assert [str(finding) for finding in verdict.findings] == list(CASES[1].messages)
+    assert tells(verdict) == list(CASES[1].findings)
     assert verdict.outcome is Outcome.FAIL
 
 
@@ -332,10 +306,11 @@ def test_rails_that_are_all_late_do_not_judge_each_other(gate_id: str, most: flo
     late = {f"{way}{rail}": lat(rail, 500.0, gpu=gpu, back=way == "back") for way in ("forth", "back") for rail in NICS}
     verdict = judge(gate_id, Case("all late", {**said(gpu=gpu), **late}, Outcome.FAIL, nodes=2))
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 16)
-    assert str(next(finding for finding in verdict.findings if finding.where == FORTH3)) == (
-        f"{FORTH3}: latency - Expected: at most {most:.1f} us on average Actual: 500.03 us. Check the "
-        "path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): "
-        "docs/runbooks/rail-slow.md"
+    assert next(one for one in tells(verdict) if one[1] == FORTH3) == (
+        "latency-high",
+        FORTH3,
+        f"at most {most:.1f} us on average",
+        "500.03 us",
     )
 
 
@@ -352,12 +327,7 @@ def test_a_gpu_without_a_published_mark_has_the_largest_of_any_and_it_is_said_to
 
 def test_memory_of_another_gpu_is_no_measurement_of_this_one() -> None:
     verdict = judge(READ, Case("another GPU", said(gpu=True, forth3=lat(3, gpu=True, dev=7)), Outcome.ERROR, nodes=2))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            f"{FORTH3}: ib_read_lat measured another GPU's memory - Expected: gpu{NICS[3].gpu} Actual: gpu7. "
-            "Unset CUDA_VISIBLE_DEVICES on the node."
-        )
-    ]
+    assert tells(verdict) == [("latency-other-gpu", FORTH3, f"gpu{NICS[3].gpu}", "gpu7", "program=ib_read_lat", "end=")]
     assert verdict.outcome is Outcome.ERROR
     assert len(verdict.measured) == 28
 
@@ -386,12 +356,8 @@ def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
         "forth3": Said(good["forth3"].stdout.replace(f"Link type       : {own}", f"Link type       : {other}"))
     }
     verdict = found.evaluate(known, run, outputs(run, bad))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            f"{FORTH3}: transport - Expected: {layer} Actual: link type {other}. "
-            f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={2 if kind == 'roce' else 1}`, then "
-            "reset the NIC."
-        )
+    assert tells(verdict) == [
+        ("rdma-transport", FORTH3, layer, f"link type {other}", f"link_type={(2 if kind == 'roce' else 1)}")
     ]
     assert verdict.outcome is Outcome.FAIL
 
@@ -407,11 +373,13 @@ def test_one_output_for_both_directions_of_a_rail_measured_one() -> None:
         for key, one in said().items()
     }
     verdict = found.evaluate(known, run, outputs(run, good | {"back3": good["forth3"]}))
-    assert [str(finding) for finding in verdict.findings] == [
+    assert tells(verdict) == [
         (
-            "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat has one output for both directions - "
-            "Expected: one of each Actual: the same output. "
-            "Give each direction its own output, or run the gate again."
+            "rdma-one-output-both-ways",
+            "node02 mlx5_4 -> node01 mlx5_4 (rail 3)",
+            "one of each",
+            "the same output",
+            "program=ib_write_lat",
         )
     ]
     assert (verdict.outcome, len(verdict.measured)) == (Outcome.ERROR, 28)

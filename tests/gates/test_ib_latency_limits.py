@@ -5,37 +5,31 @@ from __future__ import annotations
 import pytest
 
 from rackready.model.outcome import Outcome
-from tests.gates.support import Case, Said, check, judge
+from tests.gates.support import Case, Said, Told, check, judge, tells
 from tests.gates.test_ib_latency import FORTH3, NICS, READ, WRITE, lat, on_gpu, said, served
 
 
 @pytest.mark.parametrize(
-    ("server", "message"),
+    ("server", "finding"),
     [
         (
             served(lat(3)),
-            (
-                "ib_read_lat measured another memory at the receiver - Expected: GPU memory Actual: host memory. "
-                "Run the gate again."
-            ),
+            ("latency-other-memory", FORTH3, "GPU memory", "host memory", "program=ib_read_lat"),
         ),
         (
             Said(on_gpu(7) + served(lat(3)).stdout),
-            (
-                f"ib_read_lat measured another GPU's memory at the receiver - Expected: gpu{NICS[3].gpu} Actual: gpu7. "
-                "Unset CUDA_VISIBLE_DEVICES on the node."
-            ),
+            ("latency-other-gpu", FORTH3, f"gpu{NICS[3].gpu}", "gpu7", "program=ib_read_lat", "end= at the receiver"),
         ),
     ],
     ids=["host memory", "another GPU"],
 )
-def test_a_server_that_lets_other_memory_be_read_is_an_error(server: Said, message: str) -> None:
+def test_a_server_that_lets_other_memory_be_read_is_an_error(server: Said, finding: Told) -> None:
     right = {f"server_forth{rail}": Said(on_gpu(nic.gpu) + served(lat(rail)).stdout) for rail, nic in NICS.items()}
     assert judge(READ, Case("as asked for", said(gpu=True, **right), Outcome.PASS, nodes=2)).outcome is Outcome.PASS
     verdict = judge(
         READ, Case("other memory", said(gpu=True, **{**right, "server_forth3": server}), Outcome.ERROR, nodes=2)
     )
-    assert [str(finding) for finding in verdict.findings] == [f"{FORTH3}: {message}"]
+    assert tells(verdict) == [finding]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -43,7 +37,7 @@ def test_rails_that_are_not_believed_judge_no_others() -> None:
     """Four of eight rails are implausibly fast: that must not make the others stand out."""
     fast = {f"forth{rail}": lat(rail, 0.01, average=0.01) for rail in (1, 2, 3, 4)}
     verdict = judge(WRITE, Case("half", {**said(), **fast}, Outcome.ERROR, nodes=2))
-    assert [finding.what for finding in verdict.findings] == ["latency is implausible"] * 4
+    assert [finding.code for finding in verdict.findings] == ["latency-implausible"] * 4
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -56,8 +50,8 @@ def test_reads_are_believed_from_twice_the_time_of_writes_on() -> None:
         }
 
     verdict = judge(READ, Case("fast reads", {**said(gpu=True), **fast(gpu=True)}, Outcome.ERROR, nodes=2))
-    assert {f"{finding.what}, {finding.expected}, {finding.actual}" for finding in verdict.findings} == {
-        "latency is implausible, at least 0.6 us, 0.50 us"
+    assert {(finding.code, finding.expected, finding.actual) for finding in verdict.findings} == {
+        ("latency-implausible", "at least 0.6 us", "0.50 us")
     }
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     check(WRITE, Case("fast writes", {**said(), **fast(gpu=False)}, Outcome.PASS, nodes=2))

@@ -12,10 +12,9 @@ from rackready.gates.base import Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import perftest_run
 from rackready.gates.fabric.rdma_port import LAYERS, payload_rate
-from rackready.gates.host.reading import AGAIN
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
+from tests.gates.support import Case, Said, Told, between, check, judge, outputs, port, ports, rack, tells, text, told
 
 GATE = "pair/fabric/performance/ib-write-bw"
 
@@ -34,9 +33,6 @@ def link(
 
 
 NONE = dict.fromkeys(ERRORS, 0)
-CABLE = (
-    "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
-)
 HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
 HEALTHY_BACK = Said(between(HEALTHY.stdout, "192.168.1.12", "192.168.1.11"))
 AFTER = link(sent=7e9 + WROTE * 1.02)
@@ -50,55 +46,56 @@ UP = {
 }
 
 
-def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
+def pair(name: str, outcome: Outcome, *findings: Told, **outputs: Said) -> Case:
     said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY_BACK, **outputs}
-    return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, messages, nodes=2)
+    return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, findings, nodes=2)
 
 
-CAPTURED = (
-    "Run the gate again; for an output that was captured elsewhere, check that it belongs to this rail, "
-    "and give its addresses (--address NODE:HCA=ADDRESS)."
-)
 OWN = "00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:11"
 FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
 BACK = "node02 mlx5_0 -> node01 mlx5_0 (rail 1)"
+FIRST, SECOND = "node01 mlx5_0 (rail 1)", "node02 mlx5_0 (rail 1)"
+PERF = "program=ib_write_bw"
 CASES = [
     pair("healthy", Outcome.PASS),
     pair(
         "slow one way",
         Outcome.FAIL,
-        f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. "
-        "Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
+        ("rdma-write-slow", BACK, "at least 372.2 Gb/s (floor)", "187.4 Gb/s", "cable=its cable"),
         client_back=Said(between(text("perftest/dgx_h100_rail1_slow.txt"), "192.168.1.12", "192.168.1.11")),
     ),
     pair(
         "link down",
         Outcome.FAIL,
-        "node02 mlx5_0 (rail 1): link down - Expected: port ACTIVE Actual: port DOWN. "
-        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        ("rdma-link-down", SECOND, "port ACTIVE", "port DOWN", "when=", "cable=its cable"),
         link_second=link(state="1: DOWN"),
     ),
     pair(
         "link trained down",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (4X HDR). "
-        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        ("rdma-link-rate", FIRST, "400 Gb/s", "200 Gb/sec (4X HDR)", "when="),
         link_first=link(rate="200 Gb/sec (4X HDR)"),
     ),
     pair(
         "NIC missing",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): NIC missing - Expected: mlx5_0 under /sys/class/infiniband Actual: "
-        "nothing. Check that `lspci` shows the NIC at 0000:18:00.0 and mlx5_core is loaded; reseat it: "
-        "docs/runbooks/nic.md",
+        ("nic-missing", FIRST, "mlx5_0 under /sys/class/infiniband", "nothing", "when=", "pci=0000:18:00.0"),
         link_first=link(state=None),
     ),
     pair(
         "rail not reachable",
         Outcome.FAIL,
-        f"{FORTH}: rail not reachable - Expected: 192.168.1.12 answers on port 18516 "
-        "Actual: Couldn't connect to 192.168.1.12:18516. "
-        "Check VLAN 901 on   and  : run fabric again.",
+        (
+            "rail-not-reachable",
+            FORTH,
+            "192.168.1.12 answers on port 18516",
+            "Couldn't connect to 192.168.1.12:18516",
+            "vlan=901",
+            "switch=",
+            "port=",
+            "far_switch=",
+            "far_port=",
+        ),
         client_forth=Said(
             "",
             "Couldn't connect to 192.168.1.12:18516\nUnable to open file descriptor for socket connection Unable to "
@@ -109,15 +106,13 @@ CASES = [
     pair(
         "no address on the rail",
         Outcome.FAIL,
-        f"{FORTH}: address missing - Expected: 192.168.1.11 on enp24s0np0 Actual: no RoCE v2 GID for 192.168.1.11. "
-        "Run fabric again: it sets the rail's address.",
+        ("rail-address-missing", FORTH, "192.168.1.11 on enp24s0np0", "no RoCE v2 GID for 192.168.1.11"),
         client_forth=Said("", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0\n", 66),
     ),
     pair(
         "an address with RoCE v1 only",
         Outcome.FAIL,
-        f"{FORTH}: RoCE version - Expected: a RoCE v2 GID for 192.168.1.11 Actual: RoCE v1 only. "
-        "Set RoCE v2: `cma_roce_mode -d mlx5_0 -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`).",
+        ("roce-version", FORTH, "a RoCE v2 GID for 192.168.1.11", "RoCE v1 only", "device=mlx5_0"),
         client_forth=Said(
             "", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0, RoCE v1 only\n", 67
         ),
@@ -125,46 +120,44 @@ CASES = [
     pair(
         "GPU memory refused",
         Outcome.FAIL,
-        f"{FORTH}: GPUDirect RDMA - Expected: GPU memory registered with the NIC "
-        "Actual: Couldn't register MR with dma-buf. "
-        "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or "
-        "nvidia_peermem: docs/runbooks/nccl-transport.md",
+        ("gpudirect-refused", FORTH, "GPU memory registered with the NIC", "Couldn't register MR with dma-buf"),
         client_forth=Said(" initializing CUDA\n", " Couldn't register MR with dma-buf\n Failed to create MR\n", 1),
     ),
     pair(
         "the data went over another port",
         Outcome.FAIL,
-        "node02 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 5% Actual: 0.0 GB. "
-        "The data used another port, or something else used this one: check that no job runs, and the "
-        "node's RDMA devices: docs/runbooks/rail-slow.md.",
+        ("ib-write-bw-port-bytes", SECOND, "16.8 GB within 5%", "0.0 GB"),
         after_second=link(),
     ),
     pair(
         "a port that counts errors while it is loaded",
         Outcome.FAIL,
-        f"node02 mlx5_0 (rail 1): port_rcv_errors grew under load - Expected: by at most 0 Actual: 41. {CABLE}",
+        ("port-errors-grew", SECOND, "by at most 0", "41", "name=port_rcv_errors"),
         link_second=link(errors={**NONE, "port_rcv_errors": 7}),
         after_second=link(sent=7e9 + WROTE, errors={**NONE, "port_rcv_errors": 48}),
     ),
     pair(
         "a port that fell behind the last message",
         Outcome.FAIL,
-        "node02 mlx5_0 (rail 1): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
-        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        ("rdma-link-down", SECOND, "port ACTIVE", "port DOWN", "when= after the run", "cable=its cable"),
         after_second=link(sent=7e9 + WROTE * 1.02, state="1: DOWN"),
     ),
     pair(
         "a counter of errors that is not there",
         Outcome.ERROR,
-        "node02 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back "
-        f"Actual: 0 before, nothing after. {AGAIN}",
+        (
+            "port-error-unreadable",
+            SECOND,
+            "a count that does not go back",
+            "0 before, nothing after",
+            "name=symbol_error",
+        ),
         after_second=link(sent=7e9 + WROTE, errors={**NONE, "symbol_error": None}),
     ),
     pair(
         "a counter of errors that went back",
         Outcome.ERROR,
-        "node01 mlx5_0 (rail 1): link_downed not readable - Expected: a count that does not go back "
-        f"Actual: 3 before, 0 after. {AGAIN}",
+        ("port-error-unreadable", FIRST, "a count that does not go back", "3 before, 0 after", "name=link_downed"),
         link_first=link(errors={**NONE, "link_downed": 3}),
     ),
     pair(
@@ -176,94 +169,96 @@ CASES = [
     pair(
         "a word where a counter of errors stands",
         Outcome.ERROR,
-        "node01 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back "
-        f"Actual: True before, 0 after. {AGAIN}",
+        ("port-error-unreadable", FIRST, "a count that does not go back", "True before, 0 after", "name=symbol_error"),
         link_first=link(errors={**NONE, "symbol_error": True}),
     ),
     pair(
         "a reading without counters of errors",
         Outcome.ERROR,
-        "node01 mlx5_0 (rail 1): error counters not readable - Expected: counts before and after Actual: "
-        f"none. {AGAIN}",
+        ("port-errors-not-counted", FIRST, "counts before and after", "none"),
         link_first=link(errors=None),
     ),
     pair(
         "a counter that cannot be read",
         Outcome.ERROR,
-        "node01 mlx5_0 (rail 1): byte counters unreadable - Expected: a complete document Actual: empty output. "
-        "Run the gate again.",
+        ("rdma-bytes-unreadable", FIRST, "a complete document", "empty output"),
         after_first=Said(""),
     ),
     pair(
         "not RoCE",
         Outcome.FAIL,
-        f"{FORTH}: transport - Expected: RoCE (link type Ethernet) Actual: link type IB. "
-        "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
+        ("rdma-transport", FORTH, "RoCE (link type Ethernet)", "link type IB", "link_type=2"),
         client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
     ),
     pair(
         "RoCE without GIDs",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: none to none. "
-        f"{CAPTURED}",
+        ("rdma-other-gids", FORTH, "192.168.1.11 to 192.168.1.12", "none to none", PERF),
         client_forth=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "GID" not in line)),
     ),
     pair(
         "another rail's address",
         Outcome.ERROR,
-        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 "
-        f"Actual: 192.168.2.12 to 192.168.1.11. {CAPTURED}",
+        ("rdma-other-gids", BACK, "192.168.1.12 to 192.168.1.11", "192.168.2.12 to 192.168.1.11", PERF),
         client_back=Said(between(HEALTHY.stdout, "192.168.2.12", "192.168.1.11")),
     ),
     pair(
         "the other way round",
         Outcome.ERROR,
-        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 "
-        f"Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}",
+        ("rdma-other-gids", BACK, "192.168.1.12 to 192.168.1.11", "192.168.1.11 to 192.168.1.12", PERF),
         client_back=HEALTHY,
     ),
     pair(
         "a link-local GID",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 "
-        f"Actual: 254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136 to 192.168.1.12. {CAPTURED}",
+        (
+            "rdma-other-gids",
+            FORTH,
+            "192.168.1.11 to 192.168.1.12",
+            "254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136 to 192.168.1.12",
+            PERF,
+        ),
         client_forth=Said(HEALTHY.stdout.replace(OWN, "254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136")),
     ),
     pair(
         "small path MTU",
         Outcome.FAIL,
-        f"{FORTH}: RDMA path MTU - Expected: 4096 Actual: 1024. Check the MTU of the interface and of the "
-        "switch ports on both ends, and run fabric again.",
+        ("rdma-path-mtu", FORTH, "4096", "1024"),
         client_forth=Said(text("perftest/dgx_h100_rail1_mtu1024.txt")),
     ),
     pair(
         "host memory",
         Outcome.ERROR,
-        f"{FORTH}: GPU memory was not used - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. "
-        "Install a perftest built with CUDA.",
+        ("ib-write-bw-host-memory", FORTH, "GPUDirect RDMA (dma-buf)", "host memory", "end="),
         client_forth=Said(text("perftest/dgx_h100_rail1_host_memory.txt")),
     ),
     pair(
         "perftest without CUDA",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw lacks an option - Expected: a perftest built with CUDA and dma-buf "
-        "Actual: unrecognized option '--use_cuda=0'. "
-        "Run install again: it installs the right perftest.",
+        (
+            "rdma-tool-lacks-option",
+            FORTH,
+            "a perftest built with CUDA and dma-buf",
+            "unrecognized option '--use_cuda=0'",
+            PERF,
+        ),
         client_forth=Said("", "ib_write_bw: unrecognized option '--use_cuda=0'\n", 1),
     ),
     pair(
         "MB/sec",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: bandwidth in "
-        "MB/sec instead of Gb/sec (--report_gbits) (exit code 0). Run the gate again; if that does not "
-        "help, read its raw output in the report.",
+        (
+            "ib-write-bw-unreadable",
+            FORTH,
+            "one result block in Gb/sec",
+            "bandwidth in MB/sec instead of Gb/sec (--report_gbits) (exit code 0)",
+        ),
         client_forth=Said(text("perftest/dgx_h100_rail1_megabytes.txt")),
     ),
     pair(
         "implausible",
         Outcome.ERROR,
-        f"{FORTH}: RDMA write bandwidth is implausible - Expected: at most 400.0 Gb/s (ceiling) Actual: 791.3 Gb/s. "
-        "Check the NIC's rate in the platform profile.",
+        ("rdma-write-implausible", FORTH, "at most 400.0 Gb/s (ceiling)", "791.3 Gb/s"),
         client_forth=Said(
             text("perftest/dgx_h100_rail1_healthy.txt")
             .replace("391.39", "791.39")
@@ -274,23 +269,25 @@ CASES = [
     pair(
         "another device",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes "
-        "Actual: mlx5_3, 2000 x 8388608 bytes. Run the gate again.",
+        ("ib-write-bw-something-else", FORTH, "mlx5_0, 2000 x 8388608 bytes", "mlx5_3, 2000 x 8388608 bytes"),
         client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", ": mlx5_3")),
     ),
     pair(
         "fewer messages",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes "
-        "Actual: mlx5_0, 5 x 8388608 bytes. Run the gate again.",
+        ("ib-write-bw-something-else", FORTH, "mlx5_0, 2000 x 8388608 bytes", "mlx5_0, 5 x 8388608 bytes"),
         client_forth=Said(HEALTHY.stdout.replace(" 8388608    2000 ", " 8388608    5    ")),
     ),
     pair(
         "messages that did not arrive, and exit code 0",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw contradicts itself - Expected: exit code 0 and no message of a failure "
-        "Actual: Completion with error at client. Read the raw outputs of both ends in the report, and "
-        "the errors of both ports: docs/runbooks/rail-slow.md.",
+        (
+            "rdma-tool-contradicts",
+            FORTH,
+            "exit code 0 and no message of a failure",
+            "Completion with error at client",
+            PERF,
+        ),
         client_forth=Said(
             HEALTHY.stdout,
             " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n",
@@ -299,9 +296,7 @@ CASES = [
     pair(
         "messages that did not arrive, as the server says",
         Outcome.ERROR,
-        f"{BACK}: ib_write_bw contradicts itself - Expected: exit code 0 and no message of a failure "
-        "Actual: Problems with warm up. Read the raw outputs of both ends in the report, and the errors "
-        "of both ports: docs/runbooks/rail-slow.md.",
+        ("rdma-tool-contradicts", BACK, "exit code 0 and no message of a failure", "Problems with warm up", PERF),
         server_back=Said(exit_code=1, stderr="Problems with warm up\n"),
     ),
     pair(
@@ -315,9 +310,14 @@ CASES = [
     pair(
         "server never ready",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw server could not run - Expected: a result "
-        "Actual: nothing listened on port 18516 within 20 s. "
-        "Check that node02 answers on SSH, then run the gate again.",
+        (
+            "command-could-not-run",
+            FORTH,
+            "a result",
+            "nothing listened on port 18516 within 20 s",
+            "command=ib_write_bw server",
+            "node=node02",
+        ),
         server_forth=Said(failure="nothing listened on port 18516 within 20 s"),
         client_forth=Said("", "Couldn't connect to 192.168.1.12:18516", 1),
     ),
@@ -377,23 +377,16 @@ def test_on_infiniband_that_is_the_link_type_to_have() -> None:
 def test_one_output_for_both_directions_measured_one(again: Said) -> None:
     """On InfiniBand no addresses distinguish the directions."""
     _, verdict = on_infiniband(pair("one for both", Outcome.ERROR, client_forth=INFINIBAND, client_back=again))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            "node01+node02/rail1: ib_write_bw has one output for both directions - Expected: one of each "
-            "Actual: the same output. "
-            "Give each direction its own output, or run the gate again."
-        )
+    assert tells(verdict) == [
+        ("rdma-one-output-both-ways", "node01+node02/rail1", "one of each", "the same output", PERF)
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_on_infiniband_ethernet_is_the_wrong_link_type() -> None:
     _, verdict = on_infiniband(pair("RoCE", Outcome.FAIL, client_back=INFINIBAND))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            f"{FORTH}: transport - Expected: InfiniBand (link type IB) Actual: link type Ethernet. "
-            "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=1`, then reset the NIC."
-        )
+    assert tells(verdict) == [
+        ("rdma-transport", FORTH, "InfiniBand (link type IB)", "link type Ethernet", "link_type=1")
     ]
     assert verdict.outcome is Outcome.FAIL
 
@@ -405,12 +398,8 @@ def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
     peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
     peer = Said(between(peer.stdout, "192.168.1.12", "192.168.1.11"))
     verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))
-    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect choose the way."
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            f"{BACK}: ib_write_bw measured another memory - Expected: GPU memory by dma-buf "
-            f"Actual: GPU memory by nvidia_peermem. {step}"
-        )
+    assert tells(verdict) == [
+        ("ib-write-bw-other-memory", BACK, "GPU memory by dma-buf", "GPU memory by nvidia_peermem", "end=")
     ]
     assert verdict.outcome is Outcome.ERROR
 
@@ -418,12 +407,7 @@ def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
 def test_another_gpus_memory_is_an_error() -> None:
     other = Said(HEALTHY.stdout.replace("dev = 0]", "dev = 4]"))
     verdict = judge(GATE, pair("another GPU", Outcome.ERROR, client_forth=other))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            f"{FORTH}: ib_write_bw measured another GPU's memory - Expected: gpu0 Actual: gpu4. "
-            "Unset CUDA_VISIBLE_DEVICES on the node."
-        )
-    ]
+    assert tells(verdict) == [("ib-write-bw-other-gpu", FORTH, "gpu0", "gpu4", "end=")]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -437,7 +421,8 @@ def test_a_gpu_that_cannot_be_read_may_be_any() -> None:
 def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:
     verdict = judge(HOST, pair("GPU memory", Outcome.ERROR))
     assert verdict.outcome is Outcome.ERROR
-    assert "measured another memory - Expected: host memory Actual: GPU memory by dma-buf." in str(verdict.findings[0])
+    code, _, *values = told(verdict.findings[0])
+    assert (code, *values) == ("ib-write-bw-other-memory", "host memory", "GPU memory by dma-buf", "end=")
 
 
 HOST = "pair/fabric/performance/ib-write-bw-host"

@@ -13,7 +13,7 @@ from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
-from tests.gates.support import Case, Said, check, document, judge, text
+from tests.gates.support import Case, Said, Told, check, document, judge, tells, text
 
 GATE = "node/gpu/sanity/inventory"
 
@@ -31,29 +31,24 @@ def behind_a_gap(change: Callable[[list[dict[str, Any]]], object]) -> Said:
     return Said(json.dumps(found))
 
 
-def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
-    return Case(name, {"inventory": said}, outcome, messages)
+def one(name: str, said: Said, outcome: Outcome, *findings: Told) -> Case:
+    return Case(name, {"inventory": said}, outcome, findings)
 
 
-MISSING = (
-    "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3). "
-    "Power the node off and on; if the GPU is still missing, reseat it: docs/runbooks/gpu.md."
-)
+MISSING = ("gpu-missing", "node01", "8 GPUs", "7 (none at 0000:61:00.0, the place of gpu3)")
 CASES = [
     one("healthy", Said(text("nvml/dgx_h100_healthy.json")), Outcome.PASS),
     one(
         "one NVLink down",
         Said(text("nvml/dgx_h100_gpu2_link4_inactive.json")),
         Outcome.FAIL,
-        "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). Power the node off and "
-        "on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md.",
+        ("gpu-nvlink-down", "node01 gpu2", "18 links active", "17 (link 4 inactive)"),
     ),
     one(
         "GPU lost",
         Said(text("nvml/dgx_h100_gpu5_lost.json")),
         Outcome.FAIL,
-        "node01 gpu5: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
-        "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
+        ("gpu-inventory-lost", "node01 gpu5", "a GPU that answers", "GPU is lost"),
     ),
     one(
         "GPU missing",
@@ -66,24 +61,25 @@ CASES = [
         behind_a_gap(lambda gpus: gpus[3].update(pcie_width=8)),
         Outcome.FAIL,
         MISSING,
-        "node01 gpu4: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; "
-        "check the riser: docs/runbooks/gpu.md.",
+        ("gpu-pcie-width-current", "node01 gpu4", "16", "8"),
     ),
     one(
         "GPU missing, and another lost: which one cannot be told",
         behind_a_gap(lambda gpus: gpus.__setitem__(5, {"index": 5, "lost": "GPU is lost"})),
         Outcome.FAIL,
-        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3; "
-        "0000:d1:00.0, the place of gpu6). "
-        "Power the node off and on; if the GPU is still missing, reseat it: docs/runbooks/gpu.md.",
-        "node01 GPU 5 of NVML: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
-        "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
+        (
+            "gpu-missing",
+            "node01",
+            "8 GPUs",
+            "7 (none at 0000:61:00.0, the place of gpu3; 0000:d1:00.0, the place of gpu6)",
+        ),
+        ("gpu-inventory-lost", "node01 GPU 5 of NVML", "a GPU that answers", "GPU is lost"),
     ),
     one(
         "a GPU without its address",
         changed(lambda found: found["gpus"][3].update(pci=None, unread={"pci": "Unknown Error"})),
         Outcome.ERROR,
-        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver.",
+        ("gpu-identity-not-reported", "node01 gpu3", "a value", "Unknown Error", "label=PCI address"),
     ),
     one(
         "too many GPUs",
@@ -94,124 +90,121 @@ CASES = [
             )
         ),
         Outcome.FAIL,
-        "node01: too many GPUs - Expected: 8 GPUs Actual: 9. Correct the node's platform in the site file "
-        "(dgx_h100). For a check of this machine alone (`--local`), give `--gpus 9`.",
+        ("gpu-too-many", "node01", "8 GPUs", "9", "platform=dgx_h100", "count=9"),
     ),
     one(
         "driver not loaded",
         Said(text("nvml/driver_not_loaded.json"), exit_code=1),
         Outcome.ERROR,
-        "node01: NVML does not answer - Expected: an answer Actual: NVML: Driver Not Loaded. Check that the driver "
-        "is loaded (`nvidia-smi` on the node), then run install again.",
+        ("nvml-cannot-be-asked", "node01", "an answer", "NVML: Driver Not Loaded"),
     ),
     one(
         "wrong model",
         changed(lambda found: found["gpus"][0].update(name="NVIDIA H200")),
         Outcome.FAIL,
-        "node01 gpu0: model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200. "
-        "Correct the node's platform in the site file, or replace the GPU.",
+        ("gpu-model", "node01 gpu0", "NVIDIA H100 80GB HBM3", "NVIDIA H200"),
     ),
     one(
         "another chip behind the same name",
         changed(lambda found: found["gpus"][0].update(device_id="2336")),
         Outcome.FAIL,
-        "node01 gpu0: PCI device id - Expected: 2330 Actual: 2336. Correct the node's platform in the site file, or "
-        "replace the GPU.",
+        ("gpu-pci-device-id", "node01 gpu0", "2330", "2336"),
     ),
     one(
         "device id not reported",
         changed(lambda found: found["gpus"][0].update(device_id=None)),
         Outcome.ERROR,
-        "node01 gpu0: PCI device id not reported - Expected: 2330 Actual: nothing. "
-        "Update the driver or the tool that reports it.",
+        ("value-not-reported", "node01 gpu0", "2330", "nothing", "value=PCI device id"),
     ),
     one(
         "PCIe width",
         changed(lambda found: found["gpus"][7].update(pcie_width=8)),
         Outcome.FAIL,
-        "node01 gpu7: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; "
-        "check the riser: docs/runbooks/gpu.md.",
+        ("gpu-pcie-width-current", "node01 gpu7", "16", "8"),
     ),
     one(
         "PCIe generation trained down",
         changed(lambda found: found["gpus"][1].update(pcie_gen=3)),
         Outcome.FAIL,
-        "node01 gpu1: PCIe generation - Expected: 5 Actual: 3. Reseat the GPU board; "
-        "check the riser and the BIOS link speed: docs/runbooks/gpu.md.",
+        ("gpu-pcie-generation-slot", "node01 gpu1", "5", "3"),
     ),
     one(
         "memory short",
         changed(lambda found: found["gpus"][4].update(memory_mib=73728)),
         Outcome.FAIL,
-        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. Check for retired or remapped memory "
-        "(`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
+        ("gpu-memory-size", "node01 gpu4", "81559 MiB", "73728 MiB"),
     ),
     one(
         "two GPUs with one serial",
         changed(lambda found: found["gpus"][1].update(serial=found["gpus"][0]["serial"])),
         Outcome.FAIL,
-        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. Reseat the GPUs "
-        "and run the gate again; a board's InfoROM may be damaged.",
+        ("gpu-identity-not-unique", "node01", "every GPU its own", "1650000000000 on 2 GPUs", "field=serial"),
     ),
     one(
         "width not reported",
         changed(lambda found: found["gpus"][3].update(pcie_width=None, unread={"pcie_width": "Unknown Error"})),
         Outcome.ERROR,
-        "node01 gpu3: PCIe width not reported - Expected: 16 Actual: nothing. "
-        "Update the driver or the tool that reports it.",
+        ("value-not-reported", "node01 gpu3", "16", "nothing", "value=PCIe width"),
     ),
     one(
         "all links unknown",
         changed(lambda found: [gpu.update(nvlinks=None) for gpu in found["gpus"][:1]]),
         Outcome.ERROR,
-        "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nothing. "
-        "Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
+        ("gpu-nvlink-state-not-reported", "node01 gpu0", "the state of 18 links", "nothing"),
     ),
     one(
         "count contradicts the list",
         changed(lambda found: found.update(count=9)),
         Outcome.ERROR,
-        "node01: GPU inventory contradicts itself - Expected: as many GPUs as it counts Actual: count 9. "
-        "Run the gate again.",
+        ("gpu-inventory-contradicts", "node01", "as many GPUs as it counts", "count 9"),
     ),
     one(
         "cut off",
         Said(text("nvml/dgx_h100_healthy.json")[:900]),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document "
-        "Actual: JSON cut off or damaged at line 47 column 12. "
-        "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`).",
+        (
+            "gpu-inventory-unreadable",
+            "node01",
+            "a complete inventory document",
+            "JSON cut off or damaged at line 47 column 12",
+        ),
     ),
     one(
         "empty",
         Said(""),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: empty output. "
-        "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`).",
+        ("gpu-inventory-unreadable", "node01", "a complete inventory document", "empty output"),
     ),
     one(
         "exit code contradicts the document",
         Said(text("nvml/dgx_h100_healthy.json"), exit_code=1),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document "
-        "Actual: a complete document, but exit code 1. "
-        "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`).",
+        ("gpu-inventory-unreadable", "node01", "a complete inventory document", "a complete document, but exit code 1"),
     ),
     one(
         "hangs",
         Said(exit_code=None, timed_out=True),
         Outcome.ERROR,
-        "node01: GPU inventory did not end - Expected: an end within its time limit "
-        "Actual: still running after 1 s, killed. "
-        "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+        (
+            "command-did-not-end",
+            "node01",
+            "an end within its time limit",
+            "still running after 1 s, killed",
+            "command=GPU inventory",
+        ),
     ),
     one(
         "unreachable",
         Said(exit_code=None, failure="node01: SSH to 192.0.2.11:22 failed (timed out)"),
         Outcome.ERROR,
-        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed "
-        "(timed out). "
-        "Check that node01 answers on SSH, then run the gate again.",
+        (
+            "command-could-not-run",
+            "node01",
+            "a result",
+            "node01: SSH to 192.0.2.11:22 failed (timed out)",
+            "command=GPU inventory",
+            "node=node01",
+        ),
     ),
 ]
 
@@ -289,8 +282,7 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
 def test_a_value_of_another_type_is_refused_with_its_place(change: Callable[[list[Any]], object], actual: str) -> None:
     found = document("nvml/dgx_h100_healthy.json")
     change(found["gpus"])
-    step = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
-    said = f"node01: GPU inventory unreadable - Expected: a complete inventory document Actual: {actual}. {step}"
+    said = ("gpu-inventory-unreadable", "node01", "a complete inventory document", actual)
     check(GATE, Case("damaged", {"inventory": Said(json.dumps(found))}, Outcome.ERROR, (said,)))
 
 
@@ -300,31 +292,27 @@ BOUGHT = "692-2G520-0200-000"
 @pytest.mark.parametrize(
     ("change", "outcome", "said"),
     [
-        ({}, Outcome.PASS, ""),
+        ({}, Outcome.PASS, None),
         (
             {"board_part": "692-2G520-0280-C00"},
             Outcome.FAIL,
-            (
-                f"node01 gpu5: board part number - Expected: one of {BOUGHT} Actual: 692-2G520-0280-C00. "
-                "Ask the supplier, or add the number to the gate's input `board_parts`."
-            ),
+            ("gpu-board-part", "node01 gpu5", f"one of {BOUGHT}", "692-2G520-0280-C00"),
         ),
         (
             {"board_part": None, "unread": {"board_part": "Not Supported"}},
             Outcome.ERROR,
-            (
-                f"node01 gpu5: board part number not reported - Expected: one of {BOUGHT} Actual: Not Supported. "
-                "Update the driver. If this model reports no board, remove `board_parts` from the gate's inputs."
-            ),
+            ("gpu-board-part-not-reported", "node01 gpu5", f"one of {BOUGHT}", "Not Supported"),
         ),
     ],
     ids=["as bought", "another", "not told"],
 )
-def test_boards_are_those_that_the_site_says_it_bought(change: dict[str, Any], outcome: Outcome, said: str) -> None:
+def test_boards_are_those_that_the_site_says_it_bought(
+    change: dict[str, Any], outcome: Outcome, said: Told | None
+) -> None:
     found = document("nvml/dgx_h100_healthy.json")
     found["gpus"][5].update(change)
     verdict = boards(found, {"board_parts": [BOUGHT]})
-    assert (verdict.outcome, "".join(map(str, verdict.findings)), verdict.note) == (outcome, said, None)
+    assert (verdict.outcome, tells(verdict), verdict.note) == (outcome, [said] if said else [], None)
 
 
 def boards(found: dict[str, Any], inputs: dict[str, object]) -> Verdict:
@@ -334,7 +322,6 @@ def boards(found: dict[str, Any], inputs: dict[str, object]) -> Verdict:
 
 
 OTHER = "692-2G520-0280-C00"
-ASK = "Ask the supplier. If the site bought several, name them all in the gate's input `board_parts`."
 
 
 @pytest.mark.parametrize(
@@ -361,42 +348,37 @@ ASK = "Ask the supplier. If the site bought several, name them all in the gate's
         (
             [BOUGHT] * 4 + [OTHER] * 4,
             Outcome.FAIL,
-            (
-                f"node01: board part numbers differ - Expected: one for all GPUs Actual: {BOUGHT} on 4, {OTHER} on 4. "
-                f"{ASK}"
-            ),
+            ("gpu-board-parts-differ", "node01", "one for all GPUs", f"{BOUGHT} on 4, {OTHER} on 4"),
             None,
         ),
         (
             [f"900-2G500-000{gpu}-000" for gpu in range(8)],
             Outcome.FAIL,
             (
-                "node01: board part numbers differ - Expected: one for all GPUs "
-                f"Actual: {', '.join(f'900-2G500-000{gpu}-000 on 1' for gpu in range(8))}. {ASK}"
+                "gpu-board-parts-differ",
+                "node01",
+                "one for all GPUs",
+                f"{', '.join(f'900-2G500-000{gpu}-000 on 1' for gpu in range(8))}",
             ),
             None,
         ),
         (
             [BOUGHT] * 7 + [None],
             Outcome.ERROR,
-            (
-                f"node01 gpu7: board part number not reported - Expected: {BOUGHT}, as its siblings "
-                "Actual: Not Supported. "
-                "Update the driver; if that does not help, replace the GPU."
-            ),
+            ("gpu-board-part-odd-one", "node01 gpu7", f"{BOUGHT}, as its siblings", "Not Supported"),
             f"board part number {BOUGHT}: not compared with what was bought (input board_parts)",
         ),
     ],
     ids=["one for all", "none tells it", "a spare part", "two halves", "eight of them", "one does not tell it"],
 )
 def test_boards_of_a_node_are_of_one_part_number(
-    parts: list[str | None], outcome: Outcome, said: str, note: str | None
+    parts: list[str | None], outcome: Outcome, said: Told | None, note: str | None
 ) -> None:
     found = document("nvml/dgx_h100_healthy.json")
     for gpu, part in zip(found["gpus"], parts, strict=True):
         gpu.update({"board_part": part} if part else {"board_part": None, "unread": {"board_part": "Not Supported"}})
     verdict = boards(found, {})
-    assert (verdict.outcome, "".join(map(str, verdict.findings)), verdict.note) == (outcome, said, note)
+    assert (verdict.outcome, tells(verdict), verdict.note) == (outcome, [said] if said else [], note)
     bought = sorted({part for part in parts if part})
     if len(bought) > 1:
         assert boards(found, {"board_parts": bought}).outcome is Outcome.PASS, "the site bought several"

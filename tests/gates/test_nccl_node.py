@@ -14,29 +14,20 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.nccl_table import at, settings
-from tests.gates.support import Case, Said, check, judge, launched, outputs, rack, text
+from tests.gates.support import Case, Said, Told, check, judge, launched, outputs, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
+WHOLE, OF = "a whole table", "what=all-reduce of 8 GPUs"
+OUT_OF_PLACE = "size=17179869184", "name=out of place"
+FIRST, PERF = "node01 launch 1", "program=all_reduce_perf"
 TABLE = text("nccl/dgx_h100_8_healthy.txt")
 LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
 STARTING = "# Collective test starting: all_reduce_perf"
 HEALTHY = Said(TABLE)
-LOGS = (
-    "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the "
-    "gate again."
-)
-MODEL = (
-    "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
-    "MIG instances are parts of GPUs: switch MIG off."
-)
-READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
-CONTRADICTS = "Give the output as the program printed it, or run the gate again."
-ROWS = "Compare the rows of the table in the report, and look for throttling and other jobs."
-OF_MAIN = "Expected: at least 0.9 x 478.6 GB/s, the busbw of the largest message out of place"
+OF_MAIN = "at least 0.9 x 478.6 GB/s, the busbw of the largest message out of place"
 OWN = "a launch of its own: other processes (host, process id), another communicator"
-OWN_STEP = "Give each launch its own output, or run the gate again."
 
 
 def of_communicator(number: str) -> str:
@@ -48,8 +39,12 @@ def of_communicator(number: str) -> str:
     return TABLE.replace("node01:41000:41060 [0]", f"{line}node01:41000:41060 [0]", 1)
 
 
-def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
-    return Case(name, {"launch0": said}, outcome, messages, ONCE)
+def one(name: str, said: Said, outcome: Outcome, *findings: Told) -> Case:
+    return Case(name, {"launch0": said}, outcome, findings, ONCE)
+
+
+def slow_at(size: str, actual: str) -> Told:
+    return "nccl-slow-at-size", "node01", OF_MAIN, actual, OF, f"name={size}"
 
 
 CASES = [
@@ -58,47 +53,39 @@ CASES = [
         "healthy, JSON, which says nothing of the transport",
         Said(text("nccl/dgx_h100_8_healthy.json")),
         Outcome.ERROR,
-        "node01: NCCL did not report its transport - Expected: NCCL INFO lines of every node Actual: "
-        "none of this node. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        ("nccl-transport-not-told", "node01", "NCCL INFO lines of every node", "none of this node"),
     ),
     one(
         "JSON of a rank that is no number",
         Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 0', '"rank": ""')),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: JSON with a value of another type: "
-        "invalid literal for int() with base 10: '' (exit code 0). "
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        (
+            "nccl-no-result",
+            FIRST,
+            WHOLE,
+            "JSON with a value of another type: invalid literal for int() with base 10: '' (exit code 0)",
+            PERF,
+        ),
     ),
     one(
         "NVLS off",
         Said(text("nccl/dgx_h100_8_nvls_off.txt")),
         Outcome.FAIL,
-        "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
-        "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
-        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) "
-        "Actual: 371.6 GB/s (median of 1: 371.6). "
-        "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
-        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
-        "then compare the GPUs: docs/runbooks/nccl-slow.md.",
+        ("nccl-no-nvls", "node01", "available on 8 GPUs", "on 0"),
+        ("nccl-node-slow", "node01", "at least 452.2 GB/s (floor)", "371.6 GB/s (median of 1: 371.6)", OF),
     ),
     one(
         "NVLink not used",
         Said(at(text("nccl/dgx_h100_8_shm.txt"), 477.9)),
         Outcome.FAIL,
-        "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL "
-        "Actual: SHM/direct/direct, SYS. "
-        "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in "
-        "/etc/nccl.conf: docs/runbooks/nccl-transport.md",
-        "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
-        "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+        ("nccl-no-nvlink", "node01", "P2P channels over paths of type NVL", "SHM/direct/direct, SYS"),
+        ("nccl-no-nvls", "node01", "available on 8 GPUs", "on 0"),
     ),
     one(
         "channels of all GPUs but one",
         Said("\n".join(line for line in TABLE.splitlines() if "[5] NCCL INFO Channel" not in line)),
         Outcome.ERROR,
-        "node01: NCCL did not report how all its GPUs talk - Expected: channels to another GPU from 8 "
-        "GPUs Actual: from 7. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        ("nccl-gpus-not-told", "node01", "channels to another GPU from 8 GPUs", "from 7"),
     ),
     Case(
         "one dip of three launches",
@@ -115,41 +102,31 @@ CASES = [
         "slow",
         Said(text("nccl/dgx_h100_8_slow.txt")),
         Outcome.FAIL,
-        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) "
-        "Actual: 402.3 GB/s (median of 1: 402.3). "
-        "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
-        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
-        "then compare the GPUs: docs/runbooks/nccl-slow.md.",
+        ("nccl-node-slow", "node01", "at least 452.2 GB/s (floor)", "402.3 GB/s (median of 1: 402.3)", OF),
     ),
     one(
         "wrong values",
         Said(text("nccl/dgx_h100_8_wrong_values.txt"), exit_code=1),
         Outcome.FAIL,
-        "node01 launch 1: wrong results - Expected: 0 wrong values Actual: 48 wrong values. "
-        "Data were corrupted. Take the node out of service and run DCGM level 4: "
-        "docs/runbooks/silent-data-corruption.md.",
+        ("nccl-wrong-results", FIRST, "0 wrong values", "48 wrong values"),
     ),
     one(
         "not checked",
         Said(text("nccl/dgx_h100_8_unchecked.txt")),
         Outcome.ERROR,
-        "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1.",
+        ("nccl-not-checked", FIRST, "#wrong 0", "#wrong N/A"),
     ),
     one(
         "implausible",
         Said(at(TABLE, 878.6)),
         Outcome.ERROR,
-        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: "
-        "878.6 GB/s (median of 1: 878.6). Check the platform profile, the output's origin and its units: "
-        "one of them is wrong.",
+        ("collective-implausible", "node01", "at most 700.0 GB/s (ceiling)", "878.6 GB/s (median of 1: 878.6)", OF),
     ),
     one(
         "exit code contradicts the table",
         Said(text("nccl/dgx_h100_8_healthy.txt"), exit_code=1),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table "
-        "Actual: exit code 1. "
-        "Read its raw output; unset NCCL_TESTS_MIN_BW.",
+        ("nccl-exit-code", FIRST, "exit code 0 with a whole table", "exit code 1", PERF),
     ),
     one(
         "a GPU failed, and the table is whole",
@@ -158,64 +135,93 @@ CASES = [
             "node01 pid 41000: Test failure common.cu:488\n"
         ),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
-        f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
+        (
+            "nccl-says-failure",
+            FIRST,
+            "a whole table and no error message",
+            "Test CUDA failure common.cu:303 'unspecified launch failure'",
+            PERF,
+        ),
     ),
     one(
         "another model of GPU",
         Said(TABLE.replace("H100 80GB HBM3", "A100-SXM4-80GB")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
-        f"Actual: NVIDIA A100-SXM4-80GB (8 on node01). {MODEL}",
+        (
+            "gpus-of-another-model",
+            FIRST,
+            "NVIDIA H100 80GB HBM3",
+            "NVIDIA A100-SXM4-80GB (8 on node01)",
+            "what=all_reduce_perf ran on",
+        ),
     ),
     one(
         "a part of a GPU",
         Said(TABLE.replace("[0000:df:00] NVIDIA H100 80GB HBM3", "[0000:df:00] NVIDIA H100 80GB HBM3 MIG 3g.40gb")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
-        f"Actual: NVIDIA H100 80GB HBM3 MIG 3g.40gb (1 on node01). {MODEL}",
+        (
+            "gpus-of-another-model",
+            FIRST,
+            "NVIDIA H100 80GB HBM3",
+            "NVIDIA H100 80GB HBM3 MIG 3g.40gb (1 on node01)",
+            "what=all_reduce_perf ran on",
+        ),
     ),
     one("a driver that leaves out the vendor's name", Said(TABLE.replace("NVIDIA H100", "H100")), Outcome.PASS),
     one(
         "seven GPUs",
         Said("\n".join(line for line in text("nccl/dgx_h100_8_healthy.txt").splitlines() if "Rank  7" not in line)),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
-        "Actual: 7 ranks, sizes [8589934592, 17179869184]. "
-        "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+        (
+            "nccl-other-run",
+            FIRST,
+            "8 ranks, sizes [8589934592, 17179869184]",
+            "7 ranks, sizes [8589934592, 17179869184]",
+            PERF,
+        ),
     ),
     one("a build with a suffix in its name", Said(TABLE.replace(STARTING, f"{STARTING}_mpi")), Outcome.PASS),
     one(
         "another collective, built with a suffix",
         Said(TABLE.replace(STARTING, "# Collective test starting: reduce_scatter_perf_mpi")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
-        "Actual: reduce_scatter_perf_mpi, 8 ranks, sizes [8589934592, 17179869184]. "
-        "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+        (
+            "nccl-other-run",
+            FIRST,
+            "8 ranks, sizes [8589934592, 17179869184]",
+            "reduce_scatter_perf_mpi, 8 ranks, sizes [8589934592, 17179869184]",
+            PERF,
+        ),
     ),
     one(
         "a size with two results, the good one first",
         Said(TABLE.replace(LARGEST, f"{LARGEST}\n{LARGEST.replace('478.60', '300.60')}")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: 2 rows of size 17179869184 instead of one (exit code 0). " + READ,
+        ("nccl-no-result", FIRST, WHOLE, "2 rows of size 17179869184 instead of one (exit code 0)", PERF),
     ),
     one(
         "one of two sizes",
         Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("  8589934592"))),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
-        "Actual: 8 ranks, sizes [17179869184]. "
-        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): nccl-tests skips sizes whose buffers "
-        "do not fit into memory.",
+        (
+            "nccl-sizes-left-out",
+            FIRST,
+            "8 ranks, sizes [8589934592, 17179869184]",
+            "8 ranks, sizes [17179869184]",
+            PERF,
+        ),
     ),
     one(
         "cut off before the footer",
         Said(text("nccl/dgx_h100_8_healthy.txt").split("# Out of bounds")[0]),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: no footer (out of bounds values, average): the output is "
-        f"cut off (exit code 0). {READ}",
+        (
+            "nccl-no-result",
+            FIRST,
+            WHOLE,
+            "no footer (out of bounds values, average): the output is cut off (exit code 0)",
+            PERF,
+        ),
     ),
     one(
         "NCCL fails",
@@ -226,52 +232,48 @@ CASES = [
             3,
         ),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 3); "
-        "it printed: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) "
-        f"/ '. {READ}",
+        (
+            "nccl-no-result",
+            FIRST,
+            WHOLE,
+            (
+                "empty output (exit code 3); it printed: Test NCCL failure all_reduce.cu:44 'unhandled "
+                "cuda error (run with NCCL_DEBUG=INFO for details) / '"
+            ),
+            PERF,
+        ),
     ),
     one(
         "hangs",
         Said(text("nccl/dgx_h100_8_healthy.txt")[:600], exit_code=None, timed_out=True),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf did not end - Expected: an end within its time limit "
-        "Actual: still running after 1 s, killed. "
-        "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+        (
+            "command-did-not-end",
+            FIRST,
+            "an end within its time limit",
+            "still running after 1 s, killed",
+            "command=all_reduce_perf",
+        ),
     ),
     Case(
         "one output given as two launches",
         {"launch0": HEALTHY, "launch1": Said(launched(TABLE, 1)), "launch2": Said(f"{TABLE}\n")},
         Outcome.ERROR,
-        (
-            (
-                f"node01 launch 3: all_reduce_perf is launch 1 again - Expected: {OWN} Actual: the same output. "
-                f"{OWN_STEP}"
-            ),
-        ),
+        (("nccl-same-launch-twice", "node01 launch 3", OWN, "the same output", PERF, "twin=1"),),
         {"launches": 3},
     ),
     Case(
         "one launch given twice with another figure",
         {"launch0": HEALTHY, "launch1": Said(at(TABLE, 478.7))},
         Outcome.ERROR,
-        (
-            (
-                f"node01 launch 2: all_reduce_perf is launch 1 again - Expected: {OWN} "
-                f"Actual: the same processes (node01 41000). {OWN_STEP}"
-            ),
-        ),
+        (("nccl-same-launch-twice", "node01 launch 2", OWN, "the same processes (node01 41000)", PERF, "twin=1"),),
         {"launches": 2},
     ),
     Case(
         "one communicator in two launches",
         {"launch0": Said(of_communicator("0x7e1")), "launch1": Said(launched(of_communicator("0x7e1"), 1))},
         Outcome.ERROR,
-        (
-            (
-                f"node01 launch 2: all_reduce_perf is launch 1 again - Expected: {OWN} "
-                f"Actual: the same communicator (commId 0x7e1). {OWN_STEP}"
-            ),
-        ),
+        (("nccl-same-launch-twice", "node01 launch 2", OWN, "the same communicator (commId 0x7e1)", PERF, "twin=1"),),
         {"launches": 2},
     ),
     Case(
@@ -285,42 +287,47 @@ CASES = [
         "busbw that is no multiple of algbw",
         Said(TABLE.replace("478.60", "488.60")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - "
-        "Expected: algbw 273.49 (size / time) and busbw 1.75 x algbw "
-        f"Actual: time 62818.2 us, algbw 273.49, busbw 488.6 GB/s. {CONTRADICTS}",
+        (
+            "nccl-row-figures",
+            FIRST,
+            "algbw 273.49 (size / time) and busbw 1.75 x algbw",
+            "time 62818.2 us, algbw 273.49, busbw 488.6 GB/s",
+            PERF,
+            *OUT_OF_PLACE,
+        ),
     ),
     one(
         "a time that is not that of its algbw",
         Said(TABLE.replace("62818.2", "72818.2")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - "
-        "Expected: algbw 235.93 (size / time) and busbw 1.75 x algbw "
-        f"Actual: time 72818.2 us, algbw 273.49, busbw 478.6 GB/s. {CONTRADICTS}",
+        (
+            "nccl-row-figures",
+            FIRST,
+            "algbw 235.93 (size / time) and busbw 1.75 x algbw",
+            "time 72818.2 us, algbw 273.49, busbw 478.6 GB/s",
+            PERF,
+            *OUT_OF_PLACE,
+        ),
     ),
     one(
         "slow at the other large size",
         Said(at(TABLE, 90.0, only=8589934592)),
         Outcome.FAIL,
-        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes out of place - {OF_MAIN} "
-        f"Actual: 90.0 GB/s (median of 1). {ROWS}",
-        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes in place - {OF_MAIN} "
-        f"Actual: 90.0 GB/s (median of 1). {ROWS}",
+        slow_at("8589934592 bytes out of place", "90.0 GB/s (median of 1)"),
+        slow_at("8589934592 bytes in place", "90.0 GB/s (median of 1)"),
     ),
     one(
         "slow in place",
         Said(at(TABLE, 478.6, in_place=200.0, only=17179869184)),
         Outcome.FAIL,
-        f"node01: all-reduce of 8 GPUs is slow at 17179869184 bytes in place - {OF_MAIN} "
-        f"Actual: 200.0 GB/s (median of 1). {ROWS}",
+        slow_at("17179869184 bytes in place", "200.0 GB/s (median of 1)"),
     ),
     one("a little slower in place", Said(at(TABLE, 478.6, in_place=440.0)), Outcome.PASS),
     one(
         "fewer iterations than asked for",
         Said(TABLE.replace("iters: 50", "iters: 5").replace("validation: 1 graph: 0", "validation: 1 graph: 3")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran with other settings - Expected: iters 50, graph 0 "
-        "Actual: iters 5, graph 3. "
-        "Run it with the command that `rackready gate show` prints.",
+        ("nccl-other-settings", FIRST, "iters 50, graph 0", "iters 5, graph 3", PERF),
     ),
     one(
         "a barrier after each iteration",
@@ -331,34 +338,32 @@ CASES = [
             )
         ),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran with other settings - Expected: blocking 0 Actual: blocking 1. "
-        "Run it with the command that `rackready gate show` prints.",
+        ("nccl-other-settings", FIRST, "blocking 0", "blocking 1", PERF),
     ),
     one(
         "settings that are not told",
         Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("# nThread"))),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf does not print its settings - Expected: the line '# nThread ... "
-        "warmup iters: ... iters: ...' "
-        "Actual: some are missing in its output. Capture its output from the first line on.",
+        (
+            "nccl-no-settings",
+            FIRST,
+            "the line '# nThread ... warmup iters: ... iters: ...'",
+            "some are missing in its output",
+            PERF,
+        ),
     ),
     one("settings as newer versions tell them", Said(re.sub("(?m)^# nThread.*$", settings(8), TABLE)), Outcome.PASS),
     one(
         "not checked in place, where all-reduce is",
         Said(re.sub(r"(?m)0$", "N/A", LARGEST).join(TABLE.split(LARGEST))),
         Outcome.ERROR,
-        "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1.",
+        ("nccl-not-checked", FIRST, "#wrong 0", "#wrong N/A"),
     ),
     Case(
         "one launch of two is missing",
         {"launch0": HEALTHY},
         Outcome.ERROR,
-        (
-            (
-                "node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; "
-                "if that does not help, report a bug."
-            ),
-        ),
+        (("command-not-run", "node01 launch 2", "an output", "none", "command=all_reduce_perf"),),
         {"launches": 2},
     ),
 ]

@@ -13,7 +13,7 @@ from rackready.gates.nccl.program import collectives_run
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.nccl_table import at
-from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
+from tests.gates.support import Case, Said, Told, check, judge, port, ports, rack, tells, text
 
 GATE = "cluster/fabric/performance/nccl-all-reduce-ring"
 DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
@@ -49,29 +49,24 @@ TRYING = HEALTHY.stdout.split("#                                                
 """NCCL's output before it connects its ranks."""
 WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
 
-LOGS = (
-    "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the "
-    "gate again."
-)
-
 
 def gave_up(stdout: str, stderr: str = "") -> Said:
     return Said(f"{stdout}{WARNED}\n", stderr, 3)
 
 
-def ring(name: str, outcome: Outcome, *messages: str, launch: Said = HEALTHY, **outputs: Said) -> Case:
+def ring(name: str, outcome: Outcome, *findings: Told, launch: Said = HEALTHY, **outputs: Said) -> Case:
     return Case(
         name,
         {**BASE, "launch0": launch, **{key.replace("_", "-"): value for key, value in outputs.items()}},
         outcome,
-        messages,
+        findings,
         {"launches": 1},
         2,
     )
 
 
-def both(message: str) -> tuple[str, str]:
-    return message.format(node="node01"), message.format(node="node02")
+def both(code: str, *values: str) -> tuple[Told, Told]:
+    return (code, "node01", *values), (code, "node02", *values)
 
 
 CASES = [
@@ -94,17 +89,15 @@ CASES = [
     ring(
         "sockets",
         Outcome.FAIL,
-        *both(
-            "{node}: NCCL transport - Expected: NET/IB Actual: NET/Socket, Socket. "
-            "RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: docs/runbooks/nccl-transport.md"
+        *both("nccl-rdma-not-used", "NET/IB", "NET/Socket, Socket"),
+        *both("nccl-rails-not-used", "traffic on every rail", "0 bytes"),
+        (
+            "collective-slow",
+            "cluster",
+            "at least 312.8 GB/s (floor)",
+            "9.8 GB/s (median of 1: 9.8)",
+            "what=all-reduce of 16 GPUs on 2 nodes",
         ),
-        *both(
-            "{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. "
-            "NCCL did not use the rails: docs/runbooks/nccl-transport.md"
-        ),
-        "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) "
-        "Actual: 9.8 GB/s (median of 1: 9.8). This gate does not show which node is slow: compare the "
-        "rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md",
         launch=Said(text("nccl/2x_dgx_h100_ring_socket.txt")),
         after_node01=counters(),
         after_node02=counters(),
@@ -112,20 +105,16 @@ CASES = [
     ring(
         "no GPUDirect RDMA",
         Outcome.FAIL,
-        *both(
-            "{node}: GPUDirect RDMA - Expected: every channel via NET/IB/.../GDRDMA Actual: channels without GDRDMA. "
-            "Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: docs/runbooks/nccl-transport.md"
-        ),
+        *both("nccl-no-gpudirect", "every channel via NET/IB/.../GDRDMA", "channels without GDRDMA"),
         launch=Said(text("nccl/2x_dgx_h100_ring_no_gdr.txt")),
     ),
     ring(
         "a rail that NCCL leaves out",
         Outcome.FAIL,
         *both(
-            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
-            "Actual: mlx5_0, mlx5_10, mlx5_11, "
-            "mlx5_3, mlx5_5, mlx5_6, mlx5_9. "
-            "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
+            "nccl-other-hcas",
+            "mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9",
+            "mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_5, mlx5_6, mlx5_9",
         ),
         launch=Said(text("nccl/2x_dgx_h100_ring_rail3_unused.txt")),
     ),
@@ -133,19 +122,17 @@ CASES = [
         "HCAs of another link layer",
         Outcome.FAIL,
         *both(
-            "{node}: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, "
-            "mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, "
-            "mlx5_9/IB. Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; "
-            "or correct fabric.kind in site.yml."
+            "nccl-link-layer",
+            "RoCE (RoCE)",
+            "mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, mlx5_9/IB",
+            "link_type=2",
         ),
         launch=Said(HEALTHY.stdout.replace(":1/RoCE", ":1/IB")),
     ),
     ring(
         "one HCA of another link layer",
         Outcome.FAIL,
-        "node02: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_9/IB. "
-        "Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; "
-        "or correct fabric.kind in site.yml.",
+        ("nccl-link-layer", "node02", "RoCE (RoCE)", "mlx5_9/IB", "link_type=2"),
         launch=Said(
             "\n".join(
                 line.replace("mlx5_9:1/RoCE", "mlx5_9:1/IB") if line.startswith("node02") else line
@@ -156,9 +143,7 @@ CASES = [
     ring(
         "channels of one GPU alone between the GPUs of a node",
         Outcome.ERROR,
-        "node01: NCCL did not report how all its GPUs talk - Expected: channels to another GPU from 8 "
-        "(but one) GPUs Actual: from 1. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it "
-        "(NCCL_DEBUG_FILE).",
+        ("nccl-gpus-not-told", "node01", "channels to another GPU from 8 (but one) GPUs", "from 1"),
         launch=Said(
             "\n".join(
                 line
@@ -170,93 +155,104 @@ CASES = [
     ring(
         "one rail carries far less",
         Outcome.FAIL,
-        "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. "
-        "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md",
+        ("nccl-rail-share", "node02 mlx5_4 (rail 3)", "1.0 within 20%", "0.50"),
         after_node02=counters(MUST, {device: 0.5 if device == "mlx5_4" else 7.5 / 7 for device in DEVICES}),
     ),
     ring(
         "half of the bytes went another way",
         Outcome.FAIL,
-        f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: "
-        f"{MUST / 2e9:.0f} GB. The data took another way than the rails, or something else used them: "
-        "check the transport, and that no job runs.",
+        ("nccl-node-bytes", "node01", f"{MUST / 1000000000.0:.0f} GB within 5%", f"{MUST / 2000000000.0:.0f} GB"),
         after_node01=counters(MUST / 2),
     ),
     ring(
         "a port that counts errors while it is loaded",
         Outcome.FAIL,
-        "node02 mlx5_4 (rail 3): port_xmit_discards grew under load - Expected: by at most 0 Actual: 3120. "
-        "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with "
-        "them.",
+        ("port-errors-grew", "node02 mlx5_4 (rail 3)", "by at most 0", "3120", "name=port_xmit_discards"),
         after_node02=counters(MUST, errors={"mlx5_4": {"port_xmit_discards": 3120}}),
     ),
     ring(
         "a port that fell while it was loaded",
         Outcome.FAIL,
-        "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
-        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        (
+            "rdma-link-down",
+            "node02 mlx5_4 (rail 3)",
+            "port ACTIVE",
+            "port DOWN",
+            "when= after the run",
+            "cable=its cable",
+        ),
         after_node02=counters(MUST, changed={"mlx5_4": {"state": "1: DOWN"}}),
     ),
     ring(
         "a port that trained down while it was loaded",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): link rate after the run - Expected: 400 Gb/s Actual: 100 Gb/sec (1X NDR). "
-        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        ("rdma-link-rate", "node01 mlx5_0 (rail 1)", "400 Gb/s", "100 Gb/sec (1X NDR)", "when= after the run"),
         after_node01=counters(MUST, changed={"mlx5_0": {"rate": "100 Gb/sec (1X NDR)"}}),
     ),
     ring(
         "a port below its rate from the beginning",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (2X NDR). "
-        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        ("rdma-link-rate", "node01 mlx5_0 (rail 1)", "400 Gb/s", "200 Gb/sec (2X NDR)", "when="),
         before_node01=counters(changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
         after_node01=counters(MUST, changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
     ),
     ring(
         "a counter that cannot be read",
         Outcome.ERROR,
-        "node01 mlx5_0: byte counter - Expected: a number that grows Actual: 7000000000 then None. "
-        "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+        ("nccl-bytes-went-back", "node01 mlx5_0", "a number that grows", "7000000000 then None"),
         after_node01=counters(MUST, mlx5_0=None),
     ),
     ring(
         "a NIC that was reset",
         Outcome.ERROR,
-        "node02 mlx5_0: byte counter - Expected: a number that grows "
-        f"Actual: {int(7e9 + MUST)} then {int(7e9 + MUST / 8)}. "
-        "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+        (
+            "nccl-bytes-went-back",
+            "node02 mlx5_0",
+            "a number that grows",
+            f"{int(7000000000.0 + MUST)} then {int(7000000000.0 + MUST / 8)}",
+        ),
         before_node02=counters(MUST * 8),
         after_node02=counters(MUST),
     ),
     ring(
         "implausible",
         Outcome.ERROR,
-        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s "
-        "(ceiling) Actual: 462.4 GB/s (median of 1: 462.4). Check the platform profile, the output's "
-        "origin and its units: one of them is wrong.",
+        (
+            "collective-implausible",
+            "cluster",
+            "at most 400.0 GB/s (ceiling)",
+            "462.4 GB/s (median of 1: 462.4)",
+            "what=all-reduce of 16 GPUs on 2 nodes",
+        ),
         launch=Said(at(text("nccl/2x_dgx_h100_ring_healthy.txt"), 462.4)),
     ),
     ring(
         "NCCL says nothing",
         Outcome.ERROR,
-        *both(
-            "{node}: NCCL did not report its transport - Expected: NCCL INFO lines of every node Actual: "
-            "none of this node. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it "
-            "(NCCL_DEBUG_FILE)."
-        ),
+        *both("nccl-transport-not-told", "NCCL INFO lines of every node", "none of this node"),
         launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "NCCL INFO" not in line)),
     ),
     ring(
         "an HCA that NCCL does not find, so that others wait for it in vain",
         Outcome.FAIL,
-        "node01: HCAs found by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
-        "Actual: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6. "
-        "Check the state of mlx5_9 (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: no list of ranks and table header: not nccl-tests' output, "
-        "or cut off before its table (exit code 3); it printed: "
-        "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        (
+            "nccl-hcas-not-found",
+            "node01",
+            "mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9",
+            "mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6",
+            "missing=mlx5_9",
+        ),
+        (
+            "nccl-no-result",
+            "cluster launch 1",
+            "a whole table",
+            (
+                "no list of ranks and table header: not nccl-tests' output, or cut off before its table "
+                "(exit code 3); it printed: NCCL WARN Call to ibv_modify_qp failed with 110 Connection "
+                "timed out, on dev mlx5_9:1"
+            ),
+            "program=all_reduce_perf",
+        ),
         launch=gave_up(
             "".join(
                 line.replace(" [5]mlx5_9:1/RoCE", "") if line.startswith("node01:") else line
@@ -267,11 +263,17 @@ CASES = [
     ring(
         "a launch that gave up with every HCA found",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: no list of ranks and table header: not nccl-tests' output, "
-        "or cut off before its table (exit code 3); it printed: "
-        "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        (
+            "nccl-no-result",
+            "cluster launch 1",
+            "a whole table",
+            (
+                "no list of ranks and table header: not nccl-tests' output, or cut off before its table "
+                "(exit code 3); it printed: NCCL WARN Call to ibv_modify_qp failed with 110 Connection "
+                "timed out, on dev mlx5_9:1"
+            ),
+            "program=all_reduce_perf",
+        ),
         launch=gave_up(
             TRYING,
             "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)",
@@ -280,16 +282,25 @@ CASES = [
     ring(
         "a queue pair that failed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
-        f"Actual: NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. {LOGS}",
+        (
+            "nccl-says-failure",
+            "cluster launch 1",
+            "a whole table and no error message",
+            "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1",
+            "program=all_reduce_perf",
+        ),
         launch=Said(f"{HEALTHY.stdout}{WARNED}\n"),
     ),
     ring(
         "a completion with an error, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
-        "Actual: NCCL WARN NET/IB: Got completion "
-        f"from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12). {LOGS}",
+        (
+            "nccl-says-failure",
+            "cluster launch 1",
+            "a whole table and no error message",
+            "NCCL WARN NET/IB: Got completion from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12)",
+            "program=all_reduce_perf",
+        ),
         launch=Said(
             f"{HEALTHY.stdout}node02:41003:41103 [3] transport/net_ib.cc:2262 NCCL WARN NET/IB: Got completion "
             "from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12)\n"
@@ -298,9 +309,13 @@ CASES = [
     ring(
         "a process that was killed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
-        "Actual: mpirun noticed that process rank 3 "
-        f"with PID 41003 on node node01 exited on signal 9 (Killed). {LOGS}",
+        (
+            "nccl-says-failure",
+            "cluster launch 1",
+            "a whole table and no error message",
+            "mpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 (Killed)",
+            "program=all_reduce_perf",
+        ),
         launch=Said(
             HEALTHY.stdout,
             f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 "
@@ -310,17 +325,25 @@ CASES = [
     ring(
         "a task that srun says was killed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
-        f"Actual: srun: error: node02: task 11: Killed. {LOGS}",
+        (
+            "nccl-says-failure",
+            "cluster launch 1",
+            "a whole table and no error message",
+            "srun: error: node02: task 11: Killed",
+            "program=all_reduce_perf",
+        ),
         launch=Said(HEALTHY.stdout, "srun: error: node02: task 11: Killed\n"),
     ),
     ring(
         "a node with other GPUs",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
-        "Actual: NVIDIA A100-SXM4-80GB (8 on node02). "
-        "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
-        "MIG instances are parts of GPUs: switch MIG off.",
+        (
+            "gpus-of-another-model",
+            "cluster launch 1",
+            "NVIDIA H100 80GB HBM3",
+            "NVIDIA A100-SXM4-80GB (8 on node02)",
+            "what=all_reduce_perf ran on",
+        ),
         launch=Said(
             "\n".join(
                 line.replace("H100 80GB HBM3", "A100-SXM4-80GB") if "on     node02" in line else line
@@ -331,10 +354,13 @@ CASES = [
     ring(
         "mpirun cannot log in",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: empty output (exit code 255); it printed: root@192.0.2.12: "
-        "Permission denied (publickey). "
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        (
+            "nccl-no-result",
+            "cluster launch 1",
+            "a whole table",
+            "empty output (exit code 255); it printed: root@192.0.2.12: Permission denied (publickey)",
+            "program=all_reduce_perf",
+        ),
         launch=Said("", "root@192.0.2.12: Permission denied (publickey)", 255),
     ),
 ]
@@ -406,11 +432,8 @@ def test_a_node_that_is_left_without_a_partner_was_not_measured() -> None:
     assert (bad.blamed, found.follow_up(known, [FinishedRun(run, bad)])) == (["node02"], [])
     by_node = found.attribute(known, [FinishedRun(run, bad)])
     assert by_node["node02"][0].outcome is Outcome.FAIL
-    assert [str(finding) for finding in by_node["node01"][0].findings] == [
-        (
-            "node01: not measured - Expected: a partner with a good link Actual: its only partner node02 is bad. "
-            "Repair node02, or run the gate with another partner."
-        )
+    assert tells(by_node["node01"][0]) == [
+        ("no-good-partner", "node01", "a partner with a good link", "its only partner node02 is bad", "partners=node02")
     ]
     assert by_node["node01"][0].outcome is Outcome.ERROR
 

@@ -14,7 +14,7 @@ from rackready.gates.host.versions import wanted_packages
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.captured import evaluate
-from tests.gates.support import Case, Said, check, document, text
+from tests.gates.support import Case, Said, Told, check, document, text
 
 GATE = "node/gpu/sanity/versions"
 
@@ -25,8 +25,8 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Said:
     return Said(json.dumps(found))
 
 
-def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
-    return Case(name, {"versions": said}, outcome, messages)
+def one(name: str, said: Said, outcome: Outcome, *findings: Told) -> Case:
+    return Case(name, {"versions": said}, outcome, findings)
 
 
 CASES = [
@@ -35,100 +35,102 @@ CASES = [
         "older fabric manager",
         Said(text("versions/dgx_h100_fabric_manager_older.json")),
         Outcome.FAIL,
-        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. The fabric manager must be exactly the "
-        "driver's version. Run install again: it pins this version.",
-        "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again: it "
-        "pins this version.",
+        ("fabric-manager-version", "node01", "580.173.02", "580.126.09"),
+        ("package-version", "node01", "580.173.02-1", "580.126.09-1", "name=nvidia-fabricmanager"),
     ),
     one(
         "old module still loaded",
         changed(lambda found: found.update(driver_module="570.133.20")),
         Outcome.FAIL,
-        "node01: loaded kernel module - Expected: 580.173.02 Actual: 570.133.20. Reboot the node to load the "
-        "installed module.",
+        ("driver-module-version", "node01", "580.173.02", "570.133.20"),
     ),
     one(
         "NVML says no",
         changed(lambda found: found.update(nvml={"error": "NVML: Driver/library version mismatch"})),
         Outcome.ERROR,
-        "node01: NVML does not answer - Expected: an answer Actual: NVML: Driver/library version mismatch. Check "
-        "that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        ("versions-nvml-cannot-be-asked", "node01", "an answer", "NVML: Driver/library version mismatch"),
     ),
     one(
         "driver too old for the toolkit",
         changed(lambda found: found["nvml"].update(cuda="12.8")),
         Outcome.FAIL,
-        "node01: CUDA version of the driver - Expected: at least 13.0 (the toolkit's) Actual: 12.8. "
-        "Choose a version set whose driver branch supports its toolkit.",
+        ("cuda-version", "node01", "at least 13.0 (the toolkit's)", "12.8"),
     ),
     one("newer driver runs an older toolkit", changed(lambda found: found["nvml"].update(cuda="13.1")), Outcome.PASS),
     one(
         "package missing",
         changed(lambda found: found["packages"].update(libnccl2=None)),
         Outcome.FAIL,
-        "node01: package libnccl2 - Expected: 2.28.9-1+cuda13.0 Actual: not installed. Run install again: it pins "
-        "this version.",
+        ("package-version", "node01", "2.28.9-1+cuda13.0", "not installed", "name=libnccl2"),
     ),
     one(
         "package not asked for",
         changed(lambda found: found["packages"].pop("libnccl2")),
         Outcome.ERROR,
-        "node01: package libnccl2 not reported - Expected: 2.28.9-1+cuda13.0 Actual: nothing. Run the gate again.",
+        ("package-not-reported", "node01", "2.28.9-1+cuda13.0", "nothing", "name=libnccl2"),
     ),
     one(
         "fabric manager failed",
         changed(lambda found: found["services"].update({"nvidia-fabricmanager.service": "failed"})),
         Outcome.FAIL,
-        "node01: nvidia-fabricmanager.service - Expected: active Actual: failed. Run `systemctl status "
-        "nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the node: they show why.",
+        ("gpu-service-not-active", "node01", "active", "failed", "name=nvidia-fabricmanager.service"),
     ),
     one(
         "no systemctl",
         changed(lambda found: found["services"].update({"nvidia-dcgm.service": None})),
         Outcome.ERROR,
-        "node01: nvidia-dcgm.service not reported - Expected: active Actual: nothing. "
-        "Update the driver or the tool that reports it.",
+        ("value-not-reported", "node01", "active", "nothing", "value=nvidia-dcgm.service"),
     ),
     one(
         "a package that no tool reports",
         changed(lambda found: found["packages"].pop("cuda-toolkit-13-0")),
         Outcome.ERROR,
-        "node01: package cuda-toolkit-13-0 not reported - Expected: 13.0.2-1 Actual: nothing. Run the gate again.",
+        ("package-not-reported", "node01", "13.0.2-1", "nothing", "name=cuda-toolkit-13-0"),
     ),
     one(
         "module not reported",
         changed(lambda found: found.update(driver_module=None)),
         Outcome.ERROR,
-        "node01: loaded kernel module not reported - Expected: 580.173.02 Actual: nothing. "
-        "Update the driver or the tool that reports it.",
+        ("value-not-reported", "node01", "580.173.02", "nothing", "value=loaded kernel module"),
     ),
     one(
         "cut off",
         Said('{"format": "rackready/versions/v1"}'),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. "
-        "Run the gate again.",
+        ("versions-unreadable", "node01", "a complete versions document", "the document is not complete"),
     ),
     one(
         "services that are no list of them",
         changed(lambda found: found.update(services="active")),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document "
-        "Actual: services: Input should be a valid dictionary. Run the gate again.",
+        (
+            "versions-unreadable",
+            "node01",
+            "a complete versions document",
+            "services: Input should be a valid dictionary",
+        ),
     ),
     one(
         "no word of NVML",
         changed(lambda found: found.update(nvml=True)),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document "
-        "Actual: nvml: Input should be a valid dictionary or instance of _Nvml. Run the gate again.",
+        (
+            "versions-unreadable",
+            "node01",
+            "a complete versions document",
+            "nvml: Input should be a valid dictionary or instance of _Nvml",
+        ),
     ),
     one(
         "another format",
         Said('{"format": "rackready/versions/v9", "complete": true}'),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document "
-        "Actual: no document of format rackready/versions/v1. Run the gate again.",
+        (
+            "versions-unreadable",
+            "node01",
+            "a complete versions document",
+            "no document of format rackready/versions/v1",
+        ),
     ),
 ]
 

@@ -21,7 +21,7 @@ from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import GateSetEntry
 from tests.gates.fake import Reply
 from tests.gates.stage import fingerprint_of, site_with, stage_of
-from tests.gates.support import Case, Said, check, outputs, rack
+from tests.gates.support import Case, Said, check, outputs, rack, tells
 
 GATE = "node/gpu/validation/container-run"
 IMAGE = "registry.example/cuda:13.0-base"
@@ -29,13 +29,7 @@ INPUTS = {"image": IMAGE}
 UUIDS = [f"GPU-5f9c1c6e-52a5-4a4e-9d0c-6f2f1a5a7b1{gpu}" for gpu in range(8)]
 GPUS = "".join(f"{gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS))
 PODMAN, DOCKER = Said("podman version 4.3.1\n"), Said("Docker version 27.5.1, build 9f9e405\n")
-REFRESH = (
-    "Recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`); this does not happen by "
-    "itself after a driver was removed or MIG was changed."
-)
-HAND = f"Run its command line by hand on the node (`rackready gate show {GATE}`)."
-FETCH = f"Check that the node reaches the registry of image {IMAGE}, or has the image. {HAND}"
-NOT_STARTED = "node01: the container did not start, or ended with an error - Expected: exit code 0 Actual: exit code"
+OF = f"image={IMAGE}"
 NO_HOST = (
     f"initializing source docker://{IMAGE}: pinging container registry registry.example: Get "
     '"https://registry.example/v2/": dial tcp: lookup registry.example: no such host'
@@ -52,11 +46,6 @@ CRUN = (
     "runtime attempted to invoke a command that was not found"
 )
 SMI = "nvidia-smi, put there by the Container Toolkit"
-GLIBC = (
-    "The toolkit adds nvidia-smi to images with glibc: name such an image, and see gate node/gpu/sanity/containers "
-    "for the contents of the CDI specification."
-)
-INVENTORY = "Run gate node/gpu/sanity/inventory: it reports what is wrong with the driver or a GPU."
 DRIVER = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
 
 
@@ -84,7 +73,7 @@ CASES = [
         "one fewer",
         answered(Said(without(5))),
         Outcome.FAIL,
-        ((f"node01 gpu5: not seen in a container - Expected: {UUIDS[5]} Actual: 7 GPUs without it. {REFRESH}"),),
+        (("container-gpu-not-seen", "node01 gpu5", f"{UUIDS[5]}", "7 GPUs without it"),),
         INPUTS,
     ),
     Case(
@@ -92,11 +81,8 @@ CASES = [
         answered(Said(OTHER)),
         Outcome.FAIL,
         (
-            f"node01 gpu3: not seen in a container - Expected: {UUIDS[3]} Actual: 8 GPUs without it. {REFRESH}",
-            (
-                "node01: a container sees other GPUs than the driver has - Expected: those of the host "
-                f"Actual: also GPU-00000000-0000-0000-0000-000000000000. {REFRESH}"
-            ),
+            ("container-gpu-not-seen", "node01 gpu3", f"{UUIDS[3]}", "8 GPUs without it"),
+            ("container-other-gpus", "node01", "those of the host", "also GPU-00000000-0000-0000-0000-000000000000"),
         ),
         INPUTS,
     ),
@@ -104,19 +90,14 @@ CASES = [
         "a GPU gone from host and container",
         answered(Said(without(5)), host=Said(without(5))),
         Outcome.FAIL,
-        ("node01: GPUs of the driver - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing.",),
+        (("container-driver-gpus-missing", "node01", "8", "7"),),
         INPUTS,
     ),
     Case(
         "no GPU inside",
         answered(Said("No devices were found\n", exit_code=6)),
         Outcome.FAIL,
-        (
-            (
-                "node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No "
-                f"devices were found. {REFRESH}"
-            ),
-        ),
+        (("container-no-gpus", "node01", "those of the host", "exit code 6: No devices were found"),),
         INPUTS,
     ),
     Case(
@@ -125,8 +106,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01: no GPUs in the container - Expected: those of the host Actual: exit code 18: "
-                f"Failed to initialize NVML: Driver/library version mismatch. {REFRESH}"
+                "container-no-gpus",
+                "node01",
+                "those of the host",
+                "exit code 18: Failed to initialize NVML: Driver/library version mismatch",
             ),
         ),
         INPUTS,
@@ -137,8 +120,12 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01: podman gives a container no GPUs - Expected: a container with all GPUs Actual: "
-                f"exit code 126: {CDI}. See gate node/gpu/sanity/containers. {REFRESH}"
+                "container-runtime-gives-no-gpus",
+                "node01",
+                "a container with all GPUs",
+                f"exit code 126: {CDI}",
+                "runtime=podman",
+                "step=2",
             ),
         ),
         INPUTS,
@@ -156,9 +143,12 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01: docker gives a container no GPUs - Expected: a container with all GPUs Actual: "
-                f"exit code 125: {HOOK}. Configure docker (`nvidia-ctk runtime configure "
-                "--runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+                "container-runtime-gives-no-gpus",
+                "node01",
+                "a container with all GPUs",
+                f"exit code 125: {HOOK}",
+                "runtime=docker",
+                "step=1",
             ),
         ),
         DOCKERS,
@@ -167,14 +157,14 @@ CASES = [
         "image not to be had",
         answered(Said("", f"Trying to pull {IMAGE}...\nError: {NO_HOST}\n", 125)),
         Outcome.ERROR,
-        (f"{NOT_STARTED} 125: {NO_HOST}. {FETCH}",),
+        (("container-not-started", "node01", "exit code 0", f"exit code 125: {NO_HOST}", OF),),
         INPUTS,
     ),
     Case(
         "no nvidia-smi, crun",
         answered(Said("", f"Error: {CRUN}\n", 127)),
         Outcome.ERROR,
-        ((f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {CRUN}. {GLIBC}"),),
+        (("container-no-nvidia-smi", "node01", SMI, f"exit code 127: {CRUN}"),),
         INPUTS,
     ),
     Case(
@@ -188,19 +178,14 @@ CASES = [
             runtime=DOCKER,
         ),
         Outcome.ERROR,
-        (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {RUNC}. {GLIBC}",),
+        (("container-no-nvidia-smi", "node01", SMI, f"exit code 127: {RUNC}"),),
         DOCKERS,
     ),
     Case(
         "empty",
         answered(Said("")),
         Outcome.ERROR,
-        (
-            (
-                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
-                f"Actual: empty output. {HAND}"
-            ),
-        ),
+        (("container-gpus-unreadable", "node01", "index and UUID of every GPU", "empty output"),),
         INPUTS,
     ),
     Case(
@@ -209,8 +194,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
-                f"Actual: no GPU's index and UUID: '\\x00{{]<gpu>'. {HAND}"
+                "container-gpus-unreadable",
+                "node01",
+                "index and UUID of every GPU",
+                "no GPU's index and UUID: '\\x00{]<gpu>'",
             ),
         ),
         INPUTS,
@@ -219,19 +206,14 @@ CASES = [
         "twice",
         answered(Said(GPUS + GPUS)),
         Outcome.ERROR,
-        (
-            (
-                "node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU "
-                f"Actual: a GPU twice: '0, {UUIDS[0]}'. {HAND}"
-            ),
-        ),
+        (("container-gpus-unreadable", "node01", "index and UUID of every GPU", f"a GPU twice: '0, {UUIDS[0]}'"),),
         INPUTS,
     ),
     Case(
         "killed with its whole text",
         answered(Said(GPUS, exit_code=137)),
         Outcome.ERROR,
-        (f"{NOT_STARTED} 137: 7, {UUIDS[7]}. {FETCH}",),
+        (("container-not-started", "node01", "exit code 0", f"exit code 137: 7, {UUIDS[7]}", OF),),
         INPUTS,
     ),
     Case(
@@ -240,9 +222,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: container did not end - Expected: an end within its time limit Actual: still "
-                "running after 1 s, killed. Look for Xid errors in the kernel log (`journalctl -k -g "
-                "Xid`), then run the gate again."
+                "command-did-not-end",
+                "node01",
+                "an end within its time limit",
+                "still running after 1 s, killed",
+                "command=container",
             ),
         ),
         INPUTS,
@@ -253,9 +237,11 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: no podman on the node - Expected: `podman --version` answers Actual: exit code 127: bash: "
-                "line 1: podman: command not found. Install podman, or name the runtime that the nodes have (input "
-                "`runtime`). If they have none, skip the gate (site.yml gates.skip)."
+                "container-runtime-missing",
+                "node01",
+                "`podman --version` answers",
+                "exit code 127: bash: line 1: podman: command not found",
+                "name=podman",
             ),
         ),
         INPUTS,
@@ -266,10 +252,14 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: nvidia-smi on the host unreadable - Expected: index and UUID of every GPU "
-                "Actual: no GPU's index and UUID: \"NVIDIA-SMI has failed because it couldn't "
-                'communicate with the NVIDIA driver." (exit code 9: NVIDIA-SMI has failed because it '
-                f"couldn't communicate with the NVIDIA driver.). {INVENTORY}"
+                "container-host-gpus-unreadable",
+                "node01",
+                "index and UUID of every GPU",
+                (
+                    "no GPU's index and UUID: \"NVIDIA-SMI has failed because it couldn't communicate "
+                    "with the NVIDIA driver.\" (exit code 9: NVIDIA-SMI has failed because it couldn't "
+                    "communicate with the NVIDIA driver.)"
+                ),
             ),
         ),
         INPUTS,
@@ -278,12 +268,7 @@ CASES = [
         "the host contradicts itself",
         {"host": Said(GPUS, "killed", 137)},
         Outcome.ERROR,
-        (
-            (
-                "node01: nvidia-smi on the host contradicts itself - Expected: exit code 0 with a list "
-                "Actual: exit code 137: killed. Run nvidia-smi by hand on the node."
-            ),
-        ),
+        (("container-host-gpus-exit-code", "node01", "exit code 0 with a list", "exit code 137: killed"),),
         INPUTS,
     ),
 ]
@@ -351,10 +336,7 @@ def test_without_an_image_it_is_an_error_and_no_container_is_started() -> None:
     made = gate(GATE)
     assert made.plan(known, ["node01"]) == []
     [found] = made.attribute(known, [])["node01"]
-    step = "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason (site.yml gates.skip)."
-    assert [str(finding) for finding in found.findings] == [
-        f"node01: {GATE} has no container image - Expected: an image in its input image Actual: none. {step}"
-    ]
+    assert tells(found) == [("no-container-image", "node01", "an image in its input image", "none", f"gate={GATE}")]
     assert found.outcome is Outcome.ERROR
 
 

@@ -187,7 +187,7 @@ def test_a_link_with_more_crc_errors_than_the_gate_set_allows() -> None:
         "errors": links.counters(8, links.HOPPER, {(1, 4): {"CRC Errors": "40"}}),
     }
     verdict = links.judge(f"{S}nvlink", texts, inputs={"crc_limit": 39})
-    wanted = ("nvlink-crc", "node01 gpu1 nvlink4", "at most 39 (gate input)", "40")
+    wanted = ("nvlink-crc", "node01 gpu1 nvlink4", "at most 39 (gate input)", "40", "name=CRC Errors")
     assert (tells(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
     assert links.judge(f"{S}nvlink", texts, inputs={"crc_limit": 40}).outcome is Outcome.PASS
 

@@ -12,6 +12,7 @@ from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import recovery
 from rackready.gates.records.offline import facts
+from rackready.model.finding_kinds import KINDS
 from rackready.model.outcome import Outcome, Verdict
 from rackready.profiles import loader
 from tests.gates.captured import evaluate
@@ -39,15 +40,18 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu4: Xid 79 (GPU has fallen off the bus) - Expected: none since boot Actual: 1 time at Sat "
-                "Nov 21 09:12:44 2026: pid='<unknown>', name=<unknown>, GPU has fallen off the bus. Vendor's action "
-                "RESTART_BM: power the node off and on; if it happens again: CONTACT_SUPPORT: docs/runbooks/gpu.md."
+                "xid",
+                "node01 gpu4",
+                "none since boot",
+                "1 time at Sat Nov 21 09:12:44 2026: pid='<unknown>', name=<unknown>, GPU has fallen off the bus",
+                "code=79",
+                "name=GPU has fallen off the bus",
+                (
+                    "step=Vendor's action RESTART_BM: power the node off and on; if it happens again: "
+                    "CONTACT_SUPPORT: docs/runbooks/gpu.md."
+                ),
             ),
-            (
-                "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot "
-                "Required, 1 time at Sat Nov 21 09:12:44 2026. "
-                "Drain and reboot the node: docs/runbooks/gpu.md."
-            ),
+            ("xid-154", "node01 gpu4", "None", "Node Reboot Required, 1 time at Sat Nov 21 09:12:44 2026", "step=2"),
         ),
     ),
     Case(
@@ -56,10 +60,17 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 48 (Double Bit ECC Error) - Expected: none since boot Actual: 1 time at "
-                "2026-11-21T07:00:00+0000: pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error. "
-                "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic if the SRAM threshold "
-                "flag is set (gate node/gpu/sanity/ecc); if it happens again: WORKFLOW_XID_48: docs/runbooks/gpu.md."
+                "xid",
+                "node01 gpu1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error",
+                "code=48",
+                "name=Double Bit ECC Error",
+                (
+                    "step=Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic if "
+                    "the SRAM threshold flag is set (gate node/gpu/sanity/ecc); if it happens again: "
+                    "WORKFLOW_XID_48: docs/runbooks/gpu.md."
+                ),
             ),
         ),
     ),
@@ -69,10 +80,16 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 94 (Contained memory error) - Expected: none since boot Actual: 1 time "
-                "at 2026-11-21T07:00:00+0000: pid=1234, name=python3, "
-                "Contained ECC error. Vendor's action RESTART_APP: restart the application, and reset "
-                "the GPU when convenient: docs/runbooks/gpu.md."
+                "xid",
+                "node01 gpu1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: pid=1234, name=python3, Contained ECC error",
+                "code=94",
+                "name=Contained memory error",
+                (
+                    "step=Vendor's action RESTART_APP: restart the application, and reset the GPU when "
+                    "convenient: docs/runbooks/gpu.md."
+                ),
             ),
         ),
     ),
@@ -82,9 +99,16 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 251 (not in the vendor's catalogue) - Expected: none since boot "
-                "Actual: 1 time at 2026-11-21T07:00:00+0000: something new. "
-                "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report: docs/runbooks/gpu.md."
+                "xid",
+                "node01 gpu1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: something new",
+                "code=251",
+                "name=not in the vendor's catalogue",
+                (
+                    "step=Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report: "
+                    "docs/runbooks/gpu.md."
+                ),
             ),
         ),
     ),
@@ -94,10 +118,16 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 167 (PCIE_FATAL_TIMEOUT) - Expected: none since boot Actual: 1 time at "
-                "2026-11-21T07:00:00+0000: PCIe fatal timeout. "
-                "The vendor's catalogue names no action: open a support case with nvidia-bug-report: "
-                "docs/runbooks/gpu.md."
+                "xid",
+                "node01 gpu1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: PCIe fatal timeout",
+                "code=167",
+                "name=PCIE_FATAL_TIMEOUT",
+                (
+                    "step=The vendor's catalogue names no action: open a support case with "
+                    "nvidia-bug-report: docs/runbooks/gpu.md."
+                ),
             ),
         ),
     ),
@@ -107,10 +137,12 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 nvswitch1: SXid 20034 (LTSSM Fault Up) - Expected: none since boot Actual: 1 time at "
-                "2026-11-21T07:00:00+0000: Fatal, Link 62 LTSSM Fault Up. Power the node off and on: this resets the "
-                "fabric and all its GPUs. If it happens again, replace the NVSwitch board: "
-                "docs/runbooks/nvlink-down.md."
+                "sxid-fatal",
+                "node01 nvswitch1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: Fatal, Link 62 LTSSM Fault Up",
+                "code=20034",
+                "name=LTSSM Fault Up",
             ),
         ),
     ),
@@ -120,9 +152,12 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01 nvswitch1: SXid 20999 (not in the vendor's guide) - Expected: none since boot Actual: 1 time "
-                "at 2026-11-21T07:00:00+0000: Non-fatal, Link 2 something. Look the SXid up in the Fabric Manager "
-                "guide, appendix D."
+                "sxid-unknown",
+                "node01 nvswitch1",
+                "none since boot",
+                "1 time at 2026-11-21T07:00:00+0000: Non-fatal, Link 2 something",
+                "code=20999",
+                "name=not in the vendor's guide",
             ),
         ),
     ),
@@ -132,9 +167,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log has an Xid in an unknown form - Expected: a known form Actual: "
-                "2026-11-21T07:00:00+0000 node01 kernel: NVRM: Xid (invalid): some error. Look the Xid up in the "
-                "vendor's catalogue."
+                "xid-unknown-form",
+                "node01",
+                "a known form",
+                "2026-11-21T07:00:00+0000 node01 kernel: NVRM: Xid (invalid): some error",
             ),
         ),
     ),
@@ -144,10 +180,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log does not reach back to the boot - Expected: the line with which the "
-                "kernel starts or the driver is loaded ('NVRM: loading NVIDIA "
-                "UNIX') Actual: 3 lines without it. Enlarge the journal (journald.conf SystemMaxUse, "
-                "RuntimeMaxUse), reboot, then run the gate again."
+                "kernel-log-not-from-boot",
+                "node01",
+                "the line with which the kernel starts or the driver is loaded ('NVRM: loading NVIDIA UNIX')",
+                "3 lines without it",
             ),
         ),
     ),
@@ -157,9 +193,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log unreadable - Expected: the kernel's messages since boot Actual: no "
-                "line of a kernel log, but '-- No entries --' (exit code 0). "
-                "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
+                "kernel-log-unreadable",
+                "node01",
+                "the kernel's messages since boot",
+                "no line of a kernel log, but '-- No entries --' (exit code 0)",
             ),
         ),
     ),
@@ -183,9 +220,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: events count from a time in the future - Expected: at most 2026-11-21T09:30:00+00:00, the "
-                "node's clock Actual: 2026-11-21T09:30:01+00:00. Correct the input `since` in the gate set, or the "
-                "node's clock (gate node/host/sanity/clock)."
+                "xid-since-ahead",
+                "node01",
+                "at most 2026-11-21T09:30:00+00:00, the node's clock",
+                "2026-11-21T09:30:01+00:00",
             ),
         ),
         {"since": "2026-11-21T09:30:01+00:00"},
@@ -194,12 +232,7 @@ CASES = [
         "a clock that was not read",
         {"log": xid(79, "GPU has fallen off the bus.")},
         Outcome.ERROR,
-        (
-            (
-                "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run "
-                "the gate again; if that does not help, report a bug."
-            ),
-        ),
+        (("command-not-run", "node01", "an output", "none", "command=reading of the node's clock"),),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
     Case(
@@ -209,24 +242,14 @@ CASES = [
             "clock": Said("bash: date: command not found\n", exit_code=127),
         },
         Outcome.ERROR,
-        (
-            (
-                "node01: node clock unreadable - Expected: seconds since 1970 Actual: 'bash: date: command not "
-                "found' (exit code 127). Run `date +%s` on the node."
-            ),
-        ),
+        (("xid-clock-unreadable", "node01", "seconds since 1970", "'bash: date: command not found' (exit code 127)"),),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
     Case(
         "a clock of another age",
         {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("9" * 18)},
         Outcome.ERROR,
-        (
-            (
-                "node01: node clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code "
-                "0). Run `date +%s` on the node."
-            ),
-        ),
+        (("xid-clock-unreadable", "node01", "seconds since 1970", "'999999999999999999' (exit code 0)"),),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
 ]
@@ -290,30 +313,23 @@ def test_the_last_recovery_action_counts() -> None:
 @pytest.mark.parametrize(
     ("code", "word", "step"),
     [
-        (1, "GPU Reset Required", "Drain the node and reset the GPU (`nvidia-smi -r -i N`): docs/runbooks/gpu.md."),
-        (1, "PF FLR", "Drain the node and reset the GPU (`nvidia-smi -r -i N`): docs/runbooks/gpu.md."),
-        (2, "OS Reboot", "Drain and reboot the node: docs/runbooks/gpu.md."),
-        (5, "Recover IMEX Domain", "Restart nvidia-imex on all nodes of the NVLink domain."),
-        (6, "Bus Reset", "Power the node off and on: docs/runbooks/gpu.md."),
+        (1, "GPU Reset Required", 1),
+        (1, "PF FLR", 1),
+        (2, "OS Reboot", 2),
+        (5, "Recover IMEX Domain", 5),
+        (6, "Bus Reset", 6),
     ],
 )
-def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: str) -> None:
+def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: int) -> None:
     said = xid(154, f"GPU recovery action changed from 0x0 (None) to 0x{code} ({word})")
-    finding = (
-        f"node01 gpu1: Xid 154 (GPU recovery action changed) - Expected: None Actual: {word}, 1 "
-        f"time at 2026-11-21T07:00:00+0000. {step}"
-    )
+    finding = ("xid-154", "node01 gpu1", "None", f"{word}, 1 time at 2026-11-21T07:00:00+0000", f"step={step}")
     check(GATE, Case(word, {"log": said}, Outcome.FAIL, (finding,)))
-    assert recovery.ACTIONS[word] == step
+    assert recovery.ACTIONS[word] == KINDS["xid-154"].steps[step - 1]
 
 
 def test_a_recovery_action_of_another_word_is_an_error() -> None:
     said = xid(154, "GPU recovery action changed from 0x0 (None) to 0x9 (Exorcise)")
-    step = "Read the vendor's catalogue, run `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
-    finding = (
-        "node01 gpu1: Xid 154: unknown recovery action - Expected: None Actual: Exorcise, 1 time "
-        f"at 2026-11-21T07:00:00+0000. {step}"
-    )
+    finding = ("xid-154-unknown-action", "node01 gpu1", "None", "Exorcise, 1 time at 2026-11-21T07:00:00+0000")
     check(GATE, Case("another word", {"log": said}, Outcome.ERROR, (finding,)))
 
 
@@ -356,7 +372,7 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], wher
                 "NVRM: GPU at PCI:0000:1b:00: GPU-00000000-0000-0000-0000-000000000000", "NVRM: something"
             )
         )
-    wanted = f"{where}: GPU has fallen off the bus - Expected: no such line since boot Actual: {said}. {GONE}"
+    wanted = ("gpu-fallen-off-bus", where, "no such line since boot", said, f"step={GONE}")
     check(GATE, Case("fallen", {"log": log}, Outcome.FAIL, (wanted,)))
     past = Case("dealt with", {"log": log, "clock": NOW}, Outcome.PASS, (), {"since": "2026-11-21T08:00:00+00:00"})
     assert judge(GATE, past).outcome is Outcome.PASS
@@ -376,10 +392,10 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], wher
 )
 def test_an_excerpt_of_a_log_is_an_error(log: str, actual: str) -> None:
     finding = (
-        "node01: kernel log is an excerpt - Expected: the driver's first line ('NVRM: loading "
-        "NVIDIA UNIX') and what came after it "
-        f"Actual: {actual}. Give the whole log, not parts of it. On a node: check that the driver "
-        "is loaded (`lsmod`), then run the gate again."
+        "kernel-log-excerpt",
+        "node01",
+        "the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it",
+        actual,
     )
     check(GATE, Case("excerpt", {"log": Said(log)}, Outcome.ERROR, (finding,)))
 

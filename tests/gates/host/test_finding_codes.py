@@ -19,6 +19,7 @@ from tests.gates.support import judge as of_case
 
 H = "node/host/sanity/"
 NIC = "0000:18:00.0"
+SWITCH = "address=0000:17:00.0"
 SPARE = "node01 /dev/nvme4 (SAMSUNG MZQL23T8HCLS-00A07 S6EYNA0TCA46989E)"
 
 
@@ -72,7 +73,7 @@ def no_counters(found: Document) -> None:
             OPTICS,
             port("Physical Counters and BER Info", Effective_Physical_BER="N/A"),
             Outcome.ERROR,
-            ("link-ber-not-reported", WHERE, "at most 1e-12", "N/A"),
+            ("link-ber-not-reported", WHERE, "at most 1e-12", "N/A", "what=bit error rate after correction"),
         ),
         (
             OPTICS,
@@ -102,19 +103,19 @@ def no_counters(found: Document) -> None:
             f"{H}iommu",
             file(f"/sys/bus/pci/devices/{NIC}/vendor", None),
             Outcome.ERROR,
-            ("pci-device-not-found", "node01 mlx5_0", f"/sys/bus/pci/devices/{NIC}/vendor", "nothing"),
+            ("pci-device-not-found", "node01 mlx5_0", f"/sys/bus/pci/devices/{NIC}/vendor", "nothing", f"pci={NIC}"),
         ),
         (
             f"{H}pcie-acs",
             no_kind,
             Outcome.ERROR,
-            ("pcie-port-kind-unknown", "node01 0000:17:00.0", "root, upstream or downstream port", "nothing"),
+            ("pcie-port-kind-unknown", "node01 0000:17:00.0", "root, upstream or downstream port", "nothing", SWITCH),
         ),
         (
             f"{H}cpu",
             lambda found: found["commands"].pop("lscpu"),
             Outcome.ERROR,
-            ("tool-not-run", "node01", "its output", "nothing"),
+            ("tool-not-run", "node01", "its output", "nothing", "name=lscpu"),
         ),
     ],
     ids=["spare", "read", "ber", "link", "part", "edac", "numa", "iommu", "acs", "tool"],
