@@ -18,6 +18,7 @@ from rackready.gates.records.offline import facts
 from rackready.gates.records.sanitize import clean
 from rackready.model.finding_kinds import KINDS
 from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.problems import quoted
 from rackready.ondevice import rdma_counters
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -147,7 +148,13 @@ def told(finding: Finding) -> Told:
         values["step"] = str(kind.steps.index(finding.next_step) + 1)
     else:
         values |= _filled(kind.next_step, finding.next_step)
-    return finding.code, finding.where, finding.expected, finding.actual, *(f"{k}={v}" for k, v in values.items())
+    return (
+        finding.code,
+        finding.where,
+        finding.expected,
+        quoted(finding.actual),
+        *(f"{k}={v}" for k, v in values.items()),
+    )
 
 
 def _filled(template: str, words: str) -> dict[str, str]:

@@ -33,14 +33,9 @@ from rackready.model.site import Bmc as BmcSite
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, answered
-from tests.gates.support import document, tells
+from tests.gates.support import Told, document, tells
 from tests.gates.support import rack as facts
 from tests.stacks.fake_rack import FakeNode, FakeRack
-
-RMA = (
-    "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser "
-    "or board. Do not put the node into use."
-)
 
 
 class Host:
@@ -135,15 +130,11 @@ def measured(host: Host, bmc: Bmcs, cycles: int = 2, **inputs: object) -> tuple[
     return done[0].verdict, attempts
 
 
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
-
-
 def test_a_node_that_comes_back_whole_passes_cold_and_warm_in_turn(
     bmcs: FakeRack, node: FakeNode, ledger: Ledger
 ) -> None:
     found, attempts = measured(Host(lambda: boots(node)), way(bmcs, ledger), cycles=3)
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.note == "3 of 3 power cycles (cold, warm), 12 parts compared after each"
     assert node.asked == ["GracefulShutdown", "On", "ForceRestart", "GracefulShutdown", "On"]
     assert [entry.status for entry in ledger.entries("node01") if entry.operation == OPERATION] == ["done"] * 3
@@ -164,54 +155,44 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
     serial = document("nvml/dgx_h100_healthy.json")["gpus"][5]["serial"]
     assert found.outcome is Outcome.FAIL
     assert len(found.findings) == 1
-    assert texts(found)[0].startswith(
-        f"node01 gpu {serial}: gone after a power cycle: 2 (warm) - Expected: NVIDIA H100 80GB HBM3 at "
-    )
-    assert texts(found)[0].endswith(f"Actual: not there. {RMA}")
+    code, where, expected, *values = tells(found)[0]
+    assert (code, where, values) == ("part-gone-after-cycle", f"node01 gpu {serial}", ["not there", "cycle=2 (warm)"])
+    assert expected.startswith("NVIDIA H100 80GB HBM3 at ")
     assert node.asked == ["GracefulShutdown", "On", "ForceRestart"], "a node that lost a part is not cycled again"
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "finding"),
     [
         (
             lambda found: found["pci"]["0000:18:00.0"].update(width=8),
-            f"node01 pci 0000:18:00.0: PCIe link width changed: 1 (cold) - Expected: x16 Actual: x8. {RMA}",
+            ("part-width-changed-with-cycle", "node01 pci 0000:18:00.0", "x16", "x8", "cycle=1 (cold)"),
         ),
         (
             lambda found: found["disks"].pop("S4XX01"),
-            (
-                "node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: 7501476528 sectors "
-                f"Actual: not there. {RMA}"
-            ),
+            ("part-gone-after-cycle", "node01 disk S4XX01", "7501476528 sectors", "not there", "cycle=1 (cold)"),
         ),
         (
             lambda found: found["pci"].pop("0000:18:00.0"),
-            (
-                "node01 pci 0000:18:00.0: gone after a power cycle: 1 (cold) - Expected: 0x15b3:0x1021 "
-                f"Actual: not there. {RMA}"
-            ),
+            ("part-gone-after-cycle", "node01 pci 0000:18:00.0", "0x15b3:0x1021", "not there", "cycle=1 (cold)"),
         ),
         (
             lambda found: found.update(memory_bytes=2**41 - 2**36),
-            f"node01 memory: changed by a power cycle: 1 (cold) - Expected: 2048 GiB Actual: 1984 GiB. {RMA}",
+            ("part-changed-with-cycle", "node01 memory", "2048 GiB", "1984 GiB", "cycle=1 (cold)"),
         ),
         (
             lambda found: found["disks"].update(S4XX02={"name": "nvme1n1", "sectors": "7501476528"}),
-            (
-                "node01 disk S4XX02: appeared only after a power cycle: 1 (cold) - Expected: not there "
-                f"Actual: 7501476528 sectors. {RMA}"
-            ),
+            ("part-came-with-cycle", "node01 disk S4XX02", "not there", "7501476528 sectors", "cycle=1 (cold)"),
         ),
     ],
 )
 def test_what_differs_after_a_cycle_is_named(
-    bmcs: FakeRack, node: FakeNode, ledger: Ledger, change: Callable[[dict[str, Any]], object], message: str
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger, change: Callable[[dict[str, Any]], object], finding: Told
 ) -> None:
     host = Host(lambda: boots(node))
     host.change = lambda found, count: change(found) if count else None
     found, _ = measured(host, way(bmcs, ledger))
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [message])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [finding])
 
 
 def test_parts_that_can_no_longer_be_listed_after_a_cycle_are_a_fail(
@@ -220,7 +201,14 @@ def test_parts_that_can_no_longer_be_listed_after_a_cycle_are_a_fail(
     host = Host(lambda: boots(node))
     host.gpus = lambda found, count: found.pop("complete") if count else None
     found, _ = measured(host, way(bmcs, ledger))
-    wanted = ("cycle-later-look", "node01", "the same parts as before", "the document is not complete")
+    wanted = (
+        "cycle-later-look",
+        "node01",
+        "the same parts as before",
+        "the document is not complete",
+        "number=1",
+        "cycle=cold",
+    )
     assert (tells(found), found.outcome) == ([wanted], Outcome.FAIL)
     assert node.asked == ["GracefulShutdown", "On"]
 
@@ -234,7 +222,7 @@ def test_more_differences_than_are_named_are_counted(bmcs: FakeRack, node: FakeN
     found, _ = measured(host, way(bmcs, ledger))
     codes = [finding.code for finding in found.findings]
     assert codes == [*["part-came-with-cycle"] * 16, "cycle-further-differences"]
-    assert (tells(found)[-1][1:], found.outcome) == (("node01", "none", "2"), Outcome.FAIL)
+    assert (tells(found)[-1][1:], found.outcome) == (("node01", "none", "2", "cycle=1 (cold)"), Outcome.FAIL)
 
 
 def test_a_link_that_is_slower_after_a_cycle_is_named(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
@@ -243,7 +231,13 @@ def test_a_link_that_is_slower_after_a_cycle_is_named(bmcs: FakeRack, node: Fake
         speed="16.0 GT/s PCIe" if count else "32.0 GT/s PCIe"
     )
     found, _ = measured(host, way(bmcs, ledger))
-    wanted = ("part-speed-changed-with-cycle", "node01 pci 0000:18:00.0", "32.0 GT/s PCIe", "16.0 GT/s PCIe")
+    wanted = (
+        "part-speed-changed-with-cycle",
+        "node01 pci 0000:18:00.0",
+        "32.0 GT/s PCIe",
+        "16.0 GT/s PCIe",
+        "cycle=1 (cold)",
+    )
     assert (tells(found), found.outcome) == ([wanted], Outcome.FAIL)
 
 
@@ -256,12 +250,8 @@ def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(
     gate = PowerCycles({"cycles": 2, "boot_s": 30})
     object.__setattr__(gate, "inputs", gate.inputs.model_copy(update={"boot_s": 0.2}))
     found = runner.gate(gate, ["node01"])[0].verdict
-    assert texts(found) == [
-        (
-            "node01: not back after power cycle 1 (cold) - Expected: a booted system that answers on SSH "
-            "Actual: not after 0 s. Check its console over the BMC, and bmc/log/sanity/events; do not "
-            "put the node into use."
-        )
+    assert tells(found) == [
+        ("cycle-not-back", "node01", "a booted system that answers on SSH", "not after 0 s", "number=1", "cycle=cold")
     ]
     assert node.asked == ["GracefulShutdown", "On"]
 
@@ -270,14 +260,9 @@ def test_a_cycle_after_which_the_same_boot_answers_did_not_happen(
     bmcs: FakeRack, node: FakeNode, ledger: Ledger
 ) -> None:
     found, attempts = measured(Host(lambda: 0), way(bmcs, ledger))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
-        [
-            (
-                "node01: power cycle 1 (cold) did not happen - Expected: another boot id Actual: boot-0. "
-                "The BMC reported a power cycle that did not happen: update its firmware."
-            )
-        ],
+        [("cycle-did-not-happen", "node01", "another boot id", "boot-0", "cycle=1 (cold)")],
     )
     assert node.asked == ["GracefulShutdown", "On"]
     assert len(attempts) == 1, "an error of a gate that takes the power away is not tried again by itself"
@@ -288,23 +273,24 @@ def test_nothing_is_cycled_when_the_first_look_is_not_whole(bmcs: FakeRack, node
     host.gpus = lambda found, _count: found.pop("complete")
     found, _ = measured(host, way(bmcs, ledger))
     assert found.outcome is Outcome.ERROR
-    assert texts(found)[0].startswith(
-        "node01: inventory before the first power cycle - Expected: a complete one "
-        "Actual: the document is not complete."
-    )
+    assert tells(found)[0] == ("cycle-first-look", "node01", "a complete one", "the document is not complete")
     assert node.asked == []
 
 
 def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     found, _ = measured(Host(lambda: boots(node)), way(bmcs, ledger, "the scheduler may start jobs on it"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01 BMC: power cycle 1 not done - Expected: power off and on again Actual: node01: "
-                "power cycle: the scheduler may start jobs on it "
-                "(expected: a node on which no jobs run or may start). Nothing was done to it: drain it first. "
-                "Check the node's power state in its BMC; bring it to On, then run the gate again."
+                "cycle-not-done",
+                "node01 BMC",
+                "power off and on again",
+                (
+                    "node01: power cycle: the scheduler may start jobs on it (expected: a node on which "
+                    "no jobs run or may start). Nothing was done to it: drain it first"
+                ),
+                "what=power cycle 1",
             )
         ],
     )
@@ -428,9 +414,7 @@ def test_a_missing_look_is_not_taken_for_a_whole_one() -> None:
     gate = PowerCycles({"cycles": 1})
     run = gate.plan(facts(), ["node01"])[0]
     found = gate.evaluate(facts(), run, {"gpus-0": Output("gpus-0", "node01", "x", 0, "")})
-    assert texts(found)[0].startswith(
-        "node01: inventory before the first power cycle - Expected: a complete one Actual: empty output."
-    )
+    assert tells(found)[0] == ("cycle-first-look", "node01", "a complete one", "empty output")
 
 
 def _outputs_of_one_cycle(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> tuple[PowerCycles, Run, dict[str, Output]]:
@@ -446,21 +430,15 @@ def test_a_cycle_of_which_a_command_is_missing_did_not_happen(
     assert gate.evaluate(facts(), run, outputs).outcome is Outcome.PASS
     del outputs[key]
     found = gate.evaluate(facts(), run, outputs)
-    said = (
-        "node01 BMC: power cycle 1 was not run - Expected: a power cycle, after a mark on the node "
-        "Actual: none. Check the finding that ended the series."
-    )
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+    said = ("cycle-not-run", "node01 BMC", "a power cycle, after a mark on the node", "none", "what=power cycle 1")
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [said])
 
 
 def test_a_mark_that_did_not_end_is_an_error(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
     outputs["mark-1"] = replace(outputs["mark-1"], exit_code=None, timed_out=True)
-    said = (
-        "node01: power cycle 1 not begun - Expected: SSH answers before it Actual: exit None. "
-        "Check the node, then run the gate again."
-    )
-    assert texts(gate.evaluate(facts(), run, outputs)) == [said]
+    said = ("cycle-not-begun", "node01", "SSH answers before it", "exit None", "what=power cycle 1")
+    assert tells(gate.evaluate(facts(), run, outputs)) == [said]
 
 
 def test_a_cycle_of_a_kind_that_nobody_knows_is_unreadable(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
@@ -470,9 +448,9 @@ def test_a_cycle_of_a_kind_that_nobody_knows_is_unreadable(bmcs: FakeRack, node:
     outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(done))
     found = gate.evaluate(facts(), run, outputs)
     assert found.outcome is Outcome.ERROR
-    assert texts(found)[0].startswith(
-        "node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 Actual: "
-    )
+    code, where, expected, _, *values = tells(found)[0]
+    assert (code, where, values) == ("cycle-unreadable", "node01 BMC", ["what=power cycle 1"])
+    assert expected == "a document of format rackready/power-cycle/v1"
 
 
 def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(
@@ -483,13 +461,14 @@ def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(
     told["unread"]["/redfish/v1/Systems/1/Memory/DIMM1"] = "HTTP 500"
     outputs["bmc-0"] = replace(outputs["bmc-0"], stdout=json.dumps(sealed(told)))
     found = gate.evaluate(facts(), run, outputs)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01: inventory before the first power cycle - Expected: a complete one Actual: the BMC "
-                "did not report its parts: /redfish/v1/Systems/1/Memory/DIMM1: HTTP 500. Fix the problem "
-                "that it names; the node was not power-cycled."
+                "cycle-first-look",
+                "node01",
+                "a complete one",
+                "the BMC did not report its parts: /redfish/v1/Systems/1/Memory/DIMM1: HTTP 500",
             )
         ],
     )

@@ -16,11 +16,9 @@ from rackready.gates.bmc.fans import Fans
 from rackready.gates.bmc.limit import PowerLimit
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, gathered, healthy, verdict, world
-from tests.gates.support import Said, outputs, rack
+from tests.gates.support import Said, outputs, rack, tells
 
 FAN = f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"
-STEP = "Update or restart the BMC, then run the gate again."
-RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
 
 
 def told(change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> Verdict:
@@ -29,10 +27,6 @@ def told(change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> Ve
     found = json.loads(gathered(world(healthy()), run.commands[0].argv[1:]))
     change(found)
     return gate.evaluate(known, run, outputs(run, {"redfish": Said(json.dumps(sealed(found) if seal else found))}))
-
-
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
 
 
 def lose_digest(found: dict[str, Any]) -> None:
@@ -50,10 +44,13 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
 ) -> None:
     found = told(change, seal=False)
     said = (
-        "node01 BMC: fans unreadable - Expected: a complete document of the BMC's answer Actual: its "
-        f"digest is not that of its contents. {RAW}"
+        "bmc-unreadable",
+        "node01 BMC",
+        "a complete document of the BMC's answer",
+        "its digest is not that of its contents",
+        "what=fans",
     )
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [said])
 
 
 @pytest.mark.parametrize(
@@ -74,8 +71,8 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
 )
 def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any]], object], actual: str) -> None:
     found = told(change)
-    said = f"node01 BMC: fans unreadable - Expected: a complete document of the BMC's answer Actual: {actual}. {RAW}"
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+    said = ("bmc-unreadable", "node01 BMC", "a complete document of the BMC's answer", actual, "what=fans")
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [said])
 
 
 @pytest.mark.parametrize(
@@ -115,34 +112,45 @@ def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[
     found = told(lambda document: document["documents"][FAN].update(change))
     assert found.outcome is Outcome.ERROR
     assert (
-        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: {actual}. {STEP}"
-        in texts(found)
-    )
+        "bmc-link-unread",
+        "node01 BMC",
+        "a document, since the BMC links to it",
+        actual,
+        "what=fans",
+        f"address={FAN}",
+    ) in tells(found)
     assert "node01/fan/SPD_FAN_SYS4_F" not in found.measured
 
 
 def test_what_vendors_add_of_their_own_may_be_of_any_type() -> None:
     found = told(lambda document: document["documents"][FAN].update({"Oem": {"Vendor": {"Reading": "N/A"}}}))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 def test_a_set_point_that_is_no_number_is_not_taken_for_none() -> None:
     there = world(healthy())
     there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": "", "DefaultSetPoint": 10200}
     found = verdict(PowerLimit(), there)
+    address = f"{CHASSIS}/EnvironmentMetrics"
     said = (
-        f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - "
-        "Expected: a document, since the BMC links to it "
+        "bmc-link-unread",
+        "node01 BMC",
+        "a document, since the BMC links to it",
+        "SetPoint is '', not a number",
+        "what=power limits",
+        f"address={address}",
     )
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Actual: SetPoint is '', not a number. {STEP}"])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [said])
 
 
 def test_an_answer_in_which_something_was_not_asked_does_not_say_that_there_is_none() -> None:
     asked = Fans().plan(rack(), ["node01"])[0].commands[0].argv[1:]
     found = told(lambda found: found["trails"].pop(asked[1]))
     said = (
-        f"node01 BMC: fans: not everything was asked - Expected: answers to all {len(asked)} questions of "
-        f"today's gate Actual: 1 not asked, {asked[1]} first. The answer comes from another version of "
-        "rackready: run the gate again."
+        "bmc-not-all-asked",
+        "node01 BMC",
+        f"answers to all {len(asked)} questions of today's gate",
+        f"1 not asked, {asked[1]} first",
+        "what=fans",
     )
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [said])

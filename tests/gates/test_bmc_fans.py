@@ -13,7 +13,7 @@ from rackready.gates.bmc.fans import Fans
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.supply import Cooling
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
-from tests.gates.support import rack
+from tests.gates.support import rack, tells
 
 FANS = f"{CHASSIS}/ThermalSubsystem/Fans"
 AT = datetime(2026, 6, 1, tzinfo=UTC)
@@ -58,13 +58,8 @@ def names(numbers: Sequence[int]) -> list[str]:
 @pytest.mark.parametrize("gone", [[1], list(range(2, 13))], ids=["one", "all-but-one"])
 def test_a_fan_that_the_last_pass_saw_may_not_be_gone(gone: list[int]) -> None:
     found = after(passed(there()), without(*names(gone)))
-    assert [str(finding) for finding in found.findings] == [
-        (
-            f"node01: fans gone since the last pass - Expected: 12 fans Actual: {12 - len(gone)}, without "
-            f"{', '.join(sorted(names(gone)))}. Reseat that fan, or else replace it. If it was removed on "
-            "purpose, or new BMC firmware lists fans in another way, record with `rackready repair` that "
-            "it was dealt with."
-        )
+    assert tells(found) == [
+        ("fans-gone", "node01", "12 fans", f"{12 - len(gone)}, without {', '.join(sorted(names(gone)))}")
     ]
     assert found.outcome is Outcome.FAIL
 

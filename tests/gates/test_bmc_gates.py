@@ -25,25 +25,11 @@ from rackready.model.baseline import Baseline
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim.faults import FAULTS
 from tests.gates.redfish_world import CHASSIS, SYSTEM, World, broken, healthy, verdict, world
-from tests.gates.support import rack
+from tests.gates.support import Told, rack, tells
 
 Change = Callable[[World], object]
 ALL = (Fans, Temperatures, Leaks, PowerLimit, BiosSettings, FirmwareBaseline, Rollup)
-FAN = "Find what blocks it, reseat the fan tray, or else replace it; do not load the node before."
-AIR = (
-    "Check the supply air of the row, the blanking panels and whatever blocks the node's front; then its "
-    "fans (bmc/cooling/sanity/fans)."
-)
-SENSOR = "Update or restart the BMC; if the reading stays away, replace the board that carries the sensor."
-LEAK = (
-    "Cut the power of this node and close its coolant supply; find the leak before anything is switched "
-    "on again; inform the facility's operator."
-)
 AMBIENT = f"{CHASSIS}/Sensors/TEMP_AMBIENT"
-
-
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
 
 
 def changed(kind: type[Gate], change: Change, known: GateFacts | None = None, *, older: bool = False) -> Verdict:
@@ -61,7 +47,7 @@ def test_healthy_nodes_with_their_spread_pass_in_both_schemas(kind: type[Gate], 
     state = healthy(node)
     state["bmc"]["schema"] = "legacy" if older else "subsystem"
     found = verdict(kind(), world(state))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.measured
 
 
@@ -88,97 +74,92 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome", "message"),
+    ("fault", "outcome", "finding"),
     [
         (
             "fan-failed",
             Outcome.FAIL,
             (
-                "node01 fan SPD_FAN_SYS4_F: fan not working - Expected: State Enabled, Health OK "
-                f"Actual: State Enabled, Health Critical. {FAN}"
+                "fan-not-working",
+                "node01 fan SPD_FAN_SYS4_F",
+                "State Enabled, Health OK",
+                "State Enabled, Health Critical",
             ),
         ),
         (
             "fan-slow",
             Outcome.FAIL,
-            (
-                "node01 fan SPD_FAN_SYS4_F: fan too slow - Expected: at least 2436 RPM (the BMC's own threshold) "
-                f"Actual: 1800 RPM. {FAN}"
-            ),
+            ("fan-slow", "node01 fan SPD_FAN_SYS4_F", "at least 2436 RPM (the BMC's own threshold)", "1800 RPM"),
         ),
         (
             "inlet-hot",
             Outcome.FAIL,
             (
-                "node01 inlet TEMP_AMBIENT: inlet temperature too high - Expected: below 37 degC (caution threshold of "
-                f"the BMC) Actual: 39 degC. {AIR}"
+                "temperature-too-high",
+                "node01 inlet TEMP_AMBIENT",
+                "below 37 degC (caution threshold of the BMC)",
+                "39 degC",
+                "what=inlet temperature",
+                "step=1",
             ),
         ),
         (
             "outlet-hot",
             Outcome.FAIL,
             (
-                "node01 outlet TEMP_MB_OUTLET: outlet temperature too high - "
-                f"Expected: below 72 degC (caution threshold of the BMC) Actual: 76 degC. {AIR}"
+                "temperature-too-high",
+                "node01 outlet TEMP_MB_OUTLET",
+                "below 72 degC (caution threshold of the BMC)",
+                "76 degC",
+                "what=outlet temperature",
+                "step=1",
             ),
         ),
         (
             "sensor-missing",
             Outcome.ERROR,
-            f"node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading Actual: none. {SENSOR}",
+            ("temperature-not-read", "node01 inlet TEMP_AMBIENT", "a reading", "none", "what=inlet temperature"),
         ),
         (
             "leak",
             Outcome.FAIL,
-            (
-                "node01 leak detector Manifold_0: leak detected - Expected: DetectorState OK "
-                f"Actual: Critical (Moisture). {LEAK}"
-            ),
+            ("leak-detected", "node01 leak detector Manifold_0", "DetectorState OK", "Critical (Moisture)"),
         ),
         (
             "bmc-power-cap-low",
             Outcome.FAIL,
-            (
-                "node01 DGX: power limit below the BMC's own default - Expected: 10200 W Actual: 5000 W. "
-                "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or "
-                "set the gate's input cap_w if the site wants it."
-            ),
+            ("bmc-power-limit-below-default", "node01 DGX", "10200 W", "5000 W"),
         ),
         (
             "bios-changed",
             Outcome.FAIL,
-            (
-                "node01 bios SriovSupport: BIOS setting - Expected: Enabled Actual: Disabled. "
-                "Set it (the SettingsObject of the Bios resource, or the setup) and restart the node."
-            ),
+            ("bios-setting", "node01 bios SriovSupport", "Enabled", "Disabled"),
         ),
         (
             "bmc-firmware-other",
             Outcome.FAIL,
-            (
-                "node01 BMC firmware: version - Expected: 25.06.27 Actual: 24.09.17. "
-                "Update it with the vendor's package of that version, or correct the baseline in the site file; "
-                "mixed firmware hides faults."
-            ),
+            ("bmc-firmware-version", "node01 BMC firmware", "25.06.27", "24.09.17"),
         ),
         (
             "health-rollup-lies",
             Outcome.ERROR,
             (
-                "node01 chassis DGX: health rollup contradicts its parts - Expected: a rollup as bad as "
-                "its worst part Actual: OK, and PSU0 Warning. Update the BMC; repair that part."
+                "health-sum-contradicts",
+                "node01 chassis DGX",
+                "a rollup as bad as its worst part",
+                "OK, and PSU0 Warning",
             ),
         ),
     ],
 )
-def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message: str) -> None:
+def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, finding: Told) -> None:
     found = verdict(gate(FAULTS[fault].caught_by), world(broken(fault)))
-    assert texts(found)[0] == message
+    assert tells(found)[0] == finding
     assert found.outcome is outcome
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "message"),
+    ("kind", "change", "finding"),
     [
         (
             Fans,
@@ -186,18 +167,12 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
                 there[f"{CHASSIS}/ThermalSubsystem/Fans"].update(Members=[], **{"Members@odata.count": 0})
                 or _drop(there, "SPD_FAN")
             ),
-            (
-                "node01 BMC: fans not reported - Expected: at least one fan Actual: none. Update the "
-                "BMC's firmware; rackready knows no server without fans."
-            ),
+            ("fans-not-reported", "node01 BMC", "at least one fan", "none"),
         ),
         (
             Fans,
             lambda there: there[f"{CHASSIS}/Sensors/SPD_FAN_SYS1_F"].update(Reading=None),
-            (
-                "node01 fan SPD_FAN_SYS1_F: fan speed not reported - Expected: a reading Actual: none. "
-                "Reseat the fan; if the speed is still missing, replace it, or update the BMC's firmware."
-            ),
+            ("fan-speed-not-reported", "node01 fan SPD_FAN_SYS1_F", "a reading", "none"),
         ),
         (
             Fans,
@@ -205,9 +180,10 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
                 DataSourceUri="/redfish/v1/none"
             ),
             (
-                "node01 fan SPD_FAN_SYS4_F: sensor of the fan not read - Expected: /redfish/v1/none "
-                "Actual: not among the sensors of the BMC. "
-                "Update or restart the BMC, then run the gate again."
+                "fan-sensor-not-read",
+                "node01 fan SPD_FAN_SYS4_F",
+                "/redfish/v1/none",
+                "not among the sensors of the BMC",
             ),
         ),
         (
@@ -215,82 +191,72 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
             lambda there: (
                 _drop(there, "TEMP_AMBIENT") or there[f"{CHASSIS}/Sensors/TEMP_CPU0"].update(PhysicalContext="CPU")
             ),
-            (
-                "node01 BMC: inlet temperature not reported - Expected: a sensor of the inlet air "
-                f"Actual: none. {SENSOR}"
-            ),
+            ("inlet-temperature-not-reported", "node01 BMC", "a sensor of the inlet air", "none"),
         ),
         (
             Temperatures,
             lambda there: there[AMBIENT].update(Thresholds={}),
             (
-                "node01 inlet TEMP_AMBIENT: inlet temperature has no threshold - "
-                "Expected: an upper threshold of the BMC Actual: none. "
-                "Set it in the BMC, or update its firmware."
+                "temperature-no-threshold",
+                "node01 inlet TEMP_AMBIENT",
+                "an upper threshold of the BMC",
+                "none",
+                "what=inlet temperature",
             ),
         ),
         (
             Temperatures,
             lambda there: there[AMBIENT].update(Status={"State": "Disabled"}),
             (
-                "node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading "
-                f"Actual: a sensor that is switched off. {SENSOR}"
+                "temperature-not-read",
+                "node01 inlet TEMP_AMBIENT",
+                "a reading",
+                "a sensor that is switched off",
+                "what=inlet temperature",
             ),
         ),
         (
             Temperatures,
             lambda there: there[f"{CHASSIS}/Sensors"].update({"Members@odata.count": 99}),
             (
-                f"node01 BMC: temperatures: {CHASSIS}/Sensors unread - Expected: a document, since the BMC links to it "
-                "Actual: it counts 99 members and lists 16. Update or restart the BMC, then run the gate again."
+                "bmc-link-unread",
+                "node01 BMC",
+                "a document, since the BMC links to it",
+                "it counts 99 members and lists 16",
+                "what=temperatures",
+                f"address={CHASSIS}/Sensors",
             ),
         ),
         (
             PowerLimit,
             lambda there: there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"].update(ControlMode="Eco"),
-            (
-                "node01 DGX: power limit mode unknown - Expected: one of Automatic, Disabled, Manual, Override "
-                "Actual: Eco. Update the BMC's firmware."
-            ),
+            ("bmc-power-limit-mode-unknown", "node01 DGX", "one of Automatic, Disabled, Manual, Override", "Eco"),
         ),
         (
             BiosSettings,
             lambda there: there[f"{SYSTEM}/Bios"].update(Attributes={}),
-            (
-                "node01 BMC: BIOS settings not reported - Expected: Attributes of the host's Bios resource "
-                "Actual: none. "
-                "Power the node on once, or update the BMC."
-            ),
+            ("bios-not-reported", "node01 BMC", "Attributes of the host's Bios resource", "none"),
         ),
         (
             BiosSettings,
             lambda there: there[f"{SYSTEM}/Bios"]["Attributes"].pop("VTdSupport"),
-            (
-                "node01 bios VTdSupport: BIOS setting not reported - Expected: Enable Actual: no such "
-                "attribute. Correct the name in the baseline for this BIOS version."
-            ),
+            ("bios-setting-not-reported", "node01 bios VTdSupport", "Enable", "no such attribute"),
         ),
         (
             FirmwareBaseline,
             lambda there: there[SYSTEM].pop("BiosVersion"),
-            (
-                "node01 BIOS version: version not reported - Expected: 1.06.07 Actual: nothing. "
-                "Update the driver or the tool that reports it."
-            ),
+            ("value-not-reported", "node01 BIOS version", "1.06.07", "nothing", "value=version"),
         ),
         (
             Rollup,
             lambda there: there[SYSTEM].update(Status={"State": "Enabled", "Health": "Fine"}),
-            (
-                "node01 system DGX: health unknown - Expected: one of OK, Warning, Critical Actual: Fine. "
-                "Update the BMC's firmware."
-            ),
+            ("health-sum-unknown", "node01 system DGX", "one of OK, Warning, Critical", "Fine"),
         ),
     ],
 )
-def test_what_nobody_can_say_is_an_error(kind: type[Gate], change: Change, message: str) -> None:
+def test_what_nobody_can_say_is_an_error(kind: type[Gate], change: Change, finding: Told) -> None:
     found = changed(kind, change)
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [finding])
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -305,15 +271,9 @@ def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
         listed["Status"] = {"State": "Enabled", "Health": "Critical"}
 
     found = changed(Rollup, unsummed, older=older)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                f"node01 part {'Power Supply #2' if older else 'PSU2'}: health - Expected: OK Actual: "
-                "Critical. Repair or replace it; see the gates on power, cooling and parts. Update the "
-                "BMC: no rollup includes this part."
-            )
-        ],
+        [("health-part-bad", f"node01 part {('Power Supply #2' if older else 'PSU2')}", "OK", "Critical")],
     )
 
 
@@ -335,12 +295,7 @@ def _drop(there: World, begins: str) -> None:
 
 def test_a_bios_change_that_waits_for_the_next_boot_is_a_fail() -> None:
     found = changed(BiosSettings, lambda there: there[f"{SYSTEM}/Bios/SD"].update(Attributes={"VTdSupport": "Disable"}))
-    assert texts(found) == [
-        (
-            "node01 bios VTdSupport: BIOS setting changes at the next boot - Expected: Enable Actual: "
-            "Disable. Cancel the pending change, or correct the baseline."
-        )
-    ]
+    assert tells(found) == [("bios-setting-pending", "node01 bios VTdSupport", "Enable", "Disable")]
 
 
 def test_bios_names_with_a_build_suffix_and_other_vocabularies_are_the_same_setting() -> None:
@@ -355,37 +310,31 @@ def test_bios_names_with_a_build_suffix_and_other_vocabularies_are_the_same_sett
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("kind", "finding"),
     [
         (
             BiosSettings,
-            (
-                "node01: BIOS settings not judged - Expected: settings wanted of gb200_nvl72 Actual: "
-                "none declared. Declare baselines.gb200_nvl72.bios_settings in the site file, or the "
-                "gate's skip with its reason."
-            ),
+            ("bios-not-declared", "node01", "settings wanted of gb200_nvl72", "none declared", "where=gb200_nvl72"),
         ),
         (
             FirmwareBaseline,
             (
-                "node01: firmware not judged - Expected: versions wanted of gb200_nvl72 Actual: none "
-                "declared. Declare baselines.gb200_nvl72 (bmc, bios) in the site file, or the gate's "
-                "skip with its reason."
+                "bmc-firmware-not-declared",
+                "node01",
+                "versions wanted of gb200_nvl72",
+                "none declared",
+                "where=gb200_nvl72",
             ),
         ),
         (
             Leaks,
-            (
-                "node01 BMC: no leak detector - Expected: at least one, since the node is liquid-cooled "
-                "Actual: none. Update the BMC's firmware, or watch for leaks by other means and declare "
-                "the gate's skip with that reason."
-            ),
+            ("leak-no-detector", "node01 BMC", "at least one, since the node is liquid-cooled", "none"),
         ),
     ],
 )
-def test_a_platform_of_which_nothing_is_declared_is_an_error_not_a_pass(kind: type[Gate], message: str) -> None:
+def test_a_platform_of_which_nothing_is_declared_is_an_error_not_a_pass(kind: type[Gate], finding: Told) -> None:
     found = changed(kind, lambda there: there, facts("gb200_nvl72"))
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [finding])
 
 
 def test_a_rack_that_liquid_cools_wants_leak_detectors_of_any_server() -> None:
@@ -414,22 +363,14 @@ def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
     with_firmware = dataclasses.replace(known, nodes={"node01": node})
     assert "UpdateService/FirmwareInventory/*" not in FirmwareBaseline().plan(known, ["node01"])[0].commands[0].argv
     found = verdict(FirmwareBaseline(), world(healthy()), with_firmware)
-    assert texts(found) == [
-        (
-            "node01 firmware HGX_FW_BMC_0: version not reported - Expected: HGX-22.10-1 Actual: nothing. "
-            "Update the driver or the tool that reports it."
-        )
+    assert tells(found) == [
+        ("value-not-reported", "node01 firmware HGX_FW_BMC_0", "HGX-22.10-1", "nothing", "value=version")
     ]
 
 
 def test_a_bad_sum_is_a_fail_with_the_part_below_it() -> None:
     found = verdict(Rollup(), world(broken("psu-failed")))
-    assert texts(found) == [
-        (
-            "node01 chassis DGX: health - Expected: OK Actual: Critical: PSU2 Critical. "
-            "Read the BMC's event log and the gates on its power, cooling and parts; repair that part."
-        )
-    ]
+    assert tells(found) == [("health-sum-bad", "node01 chassis DGX", "OK", "Critical: PSU2 Critical")]
 
 
 @pytest.mark.parametrize(

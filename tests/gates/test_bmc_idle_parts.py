@@ -13,21 +13,15 @@ from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
-from tests.gates.support import rack
-from tests.gates.test_bmc_rack import CDU, FACILITY, PDU, POWER, SHELF, judged
+from tests.gates.support import Told, rack, tells
+from tests.gates.test_bmc_rack import CDU, PDU, SHELF, judged
 
 SUPPLIES = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU"
 FANS = f"{CHASSIS}/ThermalSubsystem/Fans/"
 DETECTION = f"{CHASSIS}/ThermalSubsystem/LeakDetection"
 SHELF_PSUS = "/redfish/v1/PowerEquipment/PowerShelves/1/PowerSupplies/"
 PUMPS = "/redfish/v1/ThermalEquipment/CDUs/1/Pumps/"
-ON = "Switch it on, or wait until it has started, then run the gate again."
-SEEN = "Switch it on in the BMC, so that a leak is seen."
 Change = Callable[[World], None]
-
-
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
 
 
 def status(begins: str, numbers: range | None = None, **said: object) -> Change:
@@ -55,27 +49,32 @@ def supplies(change: Change, platform: str | None = None, *, redundancy: Mapping
 @pytest.mark.parametrize("said", ["Disabled", "Quiesced", "Starting", "Updating", "Deferring"])
 def test_supplies_that_are_switched_off_are_errors_and_count_for_nothing(said: str) -> None:
     found = supplies(status(SUPPLIES, range(3), State=said, Health="OK"))
-    few = (
-        "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
-        "The server slows down or stops under load: repair its supplies before anything else."
-    )
+    few = ("psu-too-few-good", "node01", "at least 4 for full performance", "3")
     off = [
-        f"node01 psu PSU{n}: power supply not in use - Expected: State Enabled, Health OK "
-        f"Actual: State {said}, Health OK. {ON}"
+        (
+            "part-not-in-use",
+            f"node01 psu PSU{n}",
+            "State Enabled, Health OK",
+            f"State {said}, Health OK",
+            "what=power supply",
+        )
         for n in range(3)
     ]
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few, *off])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [few, *off])
     assert len(found.measured) == 3
 
 
 def test_a_supply_that_is_switched_off_without_a_health_is_an_error() -> None:
     found = supplies(status(SUPPLIES, range(1), State="Disabled"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK "
-                f"Actual: State Disabled, Health None. {ON}"
+                "part-not-in-use",
+                "node01 psu PSU0",
+                "State Enabled, Health OK",
+                "State Disabled, Health None",
+                "what=power supply",
             )
         ],
     )
@@ -83,32 +82,30 @@ def test_a_supply_that_is_switched_off_without_a_health_is_an_error() -> None:
 
 def test_spare_supplies_of_a_redundant_set_may_stand_by() -> None:
     found = supplies(status(SUPPLIES, range(2), State="StandbyOffline", Health="OK"))
-    assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
+    assert (found.outcome, tells(found), len(found.measured)) == (Outcome.PASS, [], 6)
     found = supplies(status(SUPPLIES, range(6), State="StandbySpare", Health="OK"))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 def test_supplies_that_stand_by_offline_do_not_keep_the_server_up() -> None:
     found = supplies(status(SUPPLIES, range(3), State="StandbyOffline", Health="OK"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
-                "The server slows down or stops under load: repair its supplies before anything else."
-            )
-        ],
+        [("psu-too-few-good", "node01", "at least 4 for full performance", "3")],
     )
 
 
 def test_a_spare_that_does_not_tell_its_health_is_an_error() -> None:
     found = supplies(status(SUPPLIES, range(1), State="StandbyOffline"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01 psu PSU0: power supply health not reported - Expected: Health OK "
-                "Actual: State StandbyOffline, no Health. Update the BMC's firmware."
+                "part-health-not-reported",
+                "node01 psu PSU0",
+                "Health OK",
+                "State StandbyOffline, no Health",
+                "what=power supply",
             )
         ],
     )
@@ -122,21 +119,19 @@ def test_where_nothing_is_published_spares_need_a_set_and_one_supply_must_be_at_
     unpublished = "sys_521ge_l40s"
     one = status(SUPPLIES, range(1), State="StandbyOffline", Health="OK")
     assert supplies(one, unpublished, redundancy=A_SET).outcome is Outcome.PASS
-    assert texts(supplies(one, unpublished, redundancy=NO_SET)) == [
+    assert tells(supplies(one, unpublished, redundancy=NO_SET)) == [
         (
-            "node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK "
-            f"Actual: State StandbyOffline, Health OK. {ON}"
+            "part-not-in-use",
+            "node01 psu PSU0",
+            "State Enabled, Health OK",
+            "State StandbyOffline, Health OK",
+            "what=power supply",
         )
     ]
     found = supplies(status(SUPPLIES, range(6), State="StandbyOffline", Health="OK"), unpublished, redundancy=A_SET)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
-        [
-            (
-                "node01: no power supply in use - Expected: at least one that is switched on and good "
-                "Actual: none of 6. Update or restart the BMC; check its supplies."
-            )
-        ],
+        [("psu-none-at-work", "node01", "at least one that is switched on and good", "none of 6")],
     )
 
 
@@ -149,9 +144,12 @@ def test_fans_that_are_switched_off_are_errors(said: dict[str, str]) -> None:
     found = verdict(Fans(), there)
     assert (found.outcome, len(found.findings), found.measured) == (Outcome.ERROR, 12, [])
     actual = f"State {said['State']}, Health {said.get('Health')}"
-    assert (
-        texts(found)[0]
-        == f"node01 fan SPD_FAN_SYS1_F: fan not in use - Expected: State Enabled, Health OK Actual: {actual}. {ON}"
+    assert tells(found)[0] == (
+        "part-not-in-use",
+        "node01 fan SPD_FAN_SYS1_F",
+        "State Enabled, Health OK",
+        actual,
+        "what=fan",
     )
 
 
@@ -166,14 +164,17 @@ def wet(change: Change, *, detectors: bool = True, platform: str = "gb200_nvl72"
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome", "message"),
+    ("change", "outcome", "finding"),
     [
         (
             status(f"{DETECTION}/LeakDetectors/", State="Disabled"),
             Outcome.FAIL,
             (
-                "node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled "
-                f"Actual: State Disabled. {SEEN}"
+                "leak-detector-off",
+                "node01 leak detector ColdPlate_0",
+                "State Enabled",
+                "State Disabled",
+                "what=leak detector",
             ),
         ),
         (
@@ -182,31 +183,34 @@ def wet(change: Change, *, detectors: bool = True, platform: str = "gb200_nvl72"
             ),
             Outcome.FAIL,
             (
-                "node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled "
-                f"Actual: State Disabled. {SEEN}"
+                "leak-detector-off",
+                "node01 leak detector ColdPlate_0",
+                "State Enabled",
+                "State Disabled",
+                "what=leak detector",
             ),
         ),
         (
             lambda there: there[DETECTION].update(Status={"State": "Disabled"}),
             Outcome.FAIL,
-            (
-                "node01 leak detection: leak detection switched off - Expected: State Enabled Actual: State Disabled. "
-                f"{SEEN}"
-            ),
+            ("leak-detector-off", "node01 leak detection", "State Enabled", "State Disabled", "what=leak detection"),
         ),
         (
             status(f"{DETECTION}/LeakDetectors/", State="Quiesced", Health="OK"),
             Outcome.ERROR,
             (
-                "node01 leak detector ColdPlate_0: leak detector not in use - Expected: State Enabled, Health OK "
-                f"Actual: State Quiesced, Health OK. {ON}"
+                "part-not-in-use",
+                "node01 leak detector ColdPlate_0",
+                "State Enabled, Health OK",
+                "State Quiesced, Health OK",
+                "what=leak detector",
             ),
         ),
     ],
 )
-def test_a_leak_detector_that_is_switched_off_sees_nothing(change: Change, outcome: Outcome, message: str) -> None:
+def test_a_leak_detector_that_is_switched_off_sees_nothing(change: Change, outcome: Outcome, finding: Told) -> None:
     found = wet(change)
-    assert (found.outcome, texts(found)) == (outcome, [message])
+    assert (found.outcome, tells(found)) == (outcome, [finding])
 
 
 def test_leak_detection_may_be_switched_off_where_air_cools_and_no_detector_is_there() -> None:
@@ -225,14 +229,9 @@ def test_parts_of_a_cdu_that_are_switched_off_are_errors() -> None:
         "cdu_healthy",
         status("/redfish/v1/ThermalEquipment/CDUs/1/SecondaryCoolantConnectors/", State="Disabled"),
     )
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
-        [
-            (
-                "cdu1 loop 1: loop not in use - Expected: State Enabled, Health OK "
-                f"Actual: State Disabled, Health None. {ON}"
-            )
-        ],
+        [("part-not-in-use", "cdu1 loop 1", "State Enabled, Health OK", "State Disabled, Health None", "what=loop")],
     )
 
 
@@ -244,14 +243,9 @@ def test_a_spare_pump_may_stand_by_and_one_must_run() -> None:
         is Outcome.PASS
     )
     found = judged(RackCooling.id, CDU, "cdu_healthy", status(PUMPS, State="StandbyOffline", Health="OK"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                "cdu1: too few pumps in use - Expected: at least 1 (MinNeededInGroup of the device, else "
-                f"one) Actual: 0. {FACILITY}"
-            )
-        ],
+        [("rack-cooling-too-few-at-work", "cdu1", "at least 1 (MinNeededInGroup of the device, else one)", "0")],
     )
 
 
@@ -265,21 +259,21 @@ def test_supplies_of_a_shelf_are_held_against_what_it_needs() -> None:
         ).outcome
         is Outcome.PASS
     )
-    few = (
-        "shelf1: too few psus in use - Expected: at least 5 (MinNeededInGroup of the device, else one) "
-        f"Actual: 4. {POWER}"
-    )
+    few = ("rack-power-too-few-at-work", "shelf1", "at least 5 (MinNeededInGroup of the device, else one)", "4")
     found = judged(
         RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="StandbyOffline", Health="OK")
     )
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [few])
     found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="Absent"))
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [few])
     found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(1, 7), State="Disabled"))
     assert (
-        f"shelf1 psu 1: psu not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"
-        in texts(found)
-    )
+        "part-not-in-use",
+        "shelf1 psu 1",
+        "State Enabled, Health OK",
+        "State Disabled, Health None",
+        "what=psu",
+    ) in tells(found)
 
 
 def test_an_outlet_may_be_switched_off_and_a_circuit_not() -> None:
@@ -291,9 +285,6 @@ def test_an_outlet_may_be_switched_off_and_a_circuit_not() -> None:
         is Outcome.PASS
     )
     found = judged(RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Branches/", State="Disabled", Health="OK"))
-    assert texts(found) == [
-        (
-            "pdu-a circuit A: circuit not in use - Expected: State Enabled, Health OK "
-            f"Actual: State Disabled, Health OK. {ON}"
-        )
+    assert tells(found) == [
+        ("part-not-in-use", "pdu-a circuit A", "State Enabled, Health OK", "State Disabled, Health OK", "what=circuit")
     ]

@@ -9,7 +9,8 @@ import pytest
 from rackready.gates.bmc.limit import PowerLimit
 from rackready.model.outcome import Outcome
 from tests.gates.redfish_world import CHASSIS, SYSTEM, World, healthy, verdict, world
-from tests.gates.test_bmc_gates import Change, changed, texts
+from tests.gates.support import tells
+from tests.gates.test_bmc_gates import Change, changed
 
 
 def _older_limit(**control: Any) -> Change:
@@ -19,17 +20,20 @@ def _older_limit(**control: Any) -> Change:
 def test_a_limit_in_the_older_schema_is_held_against_the_platform() -> None:
     found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 5000}), older=True)
     assert found.outcome is Outcome.FAIL
-    assert texts(found)[0].startswith(
-        "node01 power control 0: power limit below the platform's highest draw - "
-        "Expected: none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 5000 W. "
+    assert tells(found)[0] == (
+        "bmc-power-limit-below-draw-old",
+        "node01 power control 0",
+        "none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum)",
+        "5000 W",
     )
 
 
 ENVIRONMENT = f"{CHASSIS}/EnvironmentMetrics"
 BELOW = (
-    "node01 DGX: power limit below the platform's highest draw - Expected: none, or at least 10200 W "
-    "(NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 3000 W. Remove or raise the limit in the BMC "
-    "(PowerLimitWatts or its power capping page), or set the gate's input cap_w if the site wants it."
+    "bmc-power-limit-below-draw",
+    "node01 DGX",
+    "none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum)",
+    "3000 W",
 )
 
 
@@ -71,12 +75,12 @@ def test_a_limit_of_the_whole_server_is_held_against_the_platform_whatever_the_b
             _board(there)
 
     found = changed(PowerLimit, low)
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [BELOW])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [BELOW])
 
 
 def test_the_limit_of_a_gpu_board_is_not_held_against_what_the_server_draws() -> None:
     found = changed(PowerLimit, _board)
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert [(item.target, item.value) for item in found.metrics] == [
         ("node01/DGX", 10200),
         ("node01/HGX_Chassis_0", 5600),
@@ -94,7 +98,7 @@ def test_a_chassis_within_another_is_a_part_of_the_server() -> None:
 def test_a_limit_of_no_watts_and_one_that_is_switched_off_limit_nothing() -> None:
     for limit in ({"SetPoint": 0}, {"SetPoint": 3000, "ControlMode": "Disabled"}):
         found = changed(PowerLimit, lambda there, limit=limit: there[ENVIRONMENT].update(PowerLimitWatts=limit))
-        assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+        assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 def test_a_limit_below_the_wanted_cap_is_a_fail_even_where_the_older_resource_shows_the_cap() -> None:
@@ -106,12 +110,7 @@ def test_a_limit_below_the_wanted_cap_is_a_fail_even_where_the_older_resource_sh
         "PowerControl": [{"PowerConsumedWatts": 900, "PowerLimit": {"LimitInWatts": 9000}}],
     }
     found = verdict(PowerLimit({"cap_w": 9000}), there)
-    assert texts(found) == [
-        (
-            "node01 DGX: power limit - Expected: 9000 W, as the site wants Actual: 3000 W. "
-            "Set the limit in the BMC, or correct cap_w."
-        )
-    ]
+    assert tells(found) == [("bmc-power-limit", "node01 DGX", "9000 W, as the site wants", "3000 W")]
 
 
 def test_a_control_that_meters_nothing_limits_nothing() -> None:
@@ -130,12 +129,7 @@ def test_a_bmc_that_shows_no_power_control_limits_nothing_but_one_that_shows_no_
     found = changed(
         PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0})
     )
-    assert texts(found) == [
-        (
-            "node01 BMC: no chassis reported - Expected: at least one Actual: none. "
-            "Update or restart the BMC, then run the gate again."
-        )
-    ]
+    assert tells(found) == [("bmc-no-chassis", "node01 BMC", "at least one", "none")]
 
 
 @pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (None, Outcome.FAIL), (8000, Outcome.FAIL)])
@@ -158,8 +152,5 @@ def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, out
 
 def test_a_cap_that_nobody_can_see_is_an_error() -> None:
     found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
-    step = "Update the BMC's firmware, or remove cap_w from the gate set: the limit cannot be verified."
-    assert texts(found) == [
-        f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"
-    ]
+    assert tells(found) == [("bmc-power-limit-not-reported", "node01 BMC", "9000 W, as the site wants", "10200 W")]
     assert found.outcome is Outcome.ERROR

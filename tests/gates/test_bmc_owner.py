@@ -21,20 +21,12 @@ from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, MANAGER, SYSTEM, World, gathered, healthy, said, verdict, world
-from tests.gates.support import Said, outputs, rack
+from tests.gates.support import Said, outputs, rack, tells
 from tests.gates.test_bmc_rack import PDU, SHELF
 
 SANITY = sorted(gate_id for gate_id in all_gates() if gate_id.startswith("bmc/") and "/sanity/" in gate_id)
-STEP = (
-    "Set bmc.address to the server's own BMC, or correct the platform of node01 in the site file; a "
-    "server model without a profile needs one of its own."
-)
 BOARD, DPU = "/redfish/v1/Systems/HGX_Baseboard_0", "/redfish/v1/Systems/DPU1"
 CARD = "/redfish/v1/Chassis/Card1"
-
-
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
 
 
 def link(address: str) -> dict[str, str]:
@@ -95,8 +87,8 @@ def test_the_bmc_of_a_card_is_no_servers(gate_id: str, model: str | None) -> Non
     found = verdict(gate(gate_id), bluefield(Model=model))
     assert found.outcome is Outcome.ERROR
     cards = ", chassis Card1" if "Chassis/*" in gate(gate_id).plan(rack(), ["node01"])[0].commands[0].argv else ""
-    assert texts(found) == [
-        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield{cards}. {STEP}"
+    assert tells(found) == [
+        ("bmc-other-machine", "node01 BMC", "a DGXH100 (dgx_h100)", f"system Bluefield{cards}", "node=node01")
     ]
 
 
@@ -104,8 +96,8 @@ def test_the_bmc_of_a_card_is_no_servers(gate_id: str, model: str | None) -> Non
 def test_the_bmc_of_another_model_is_not_this_servers(gate_id: str) -> None:
     found = verdict(gate(gate_id), of_server(Model="PowerEdge R750"))
     assert found.outcome is Outcome.ERROR
-    assert texts(found) == [
-        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: PowerEdge R750. {STEP}"
+    assert tells(found) == [
+        ("bmc-other-machine", "node01 BMC", "a DGXH100 (dgx_h100)", "PowerEdge R750", "node=node01")
     ]
 
 
@@ -122,9 +114,9 @@ def test_the_bmc_of_another_model_is_not_this_servers(gate_id: str) -> None:
 )
 def test_none_of_the_systems_is_the_server(there: World, actual: str) -> None:
     found = verdict(Rollup(), there)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
-        [f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: {actual}. {STEP}"],
+        [("bmc-other-machine", "node01 BMC", "a DGXH100 (dgx_h100)", actual, "node=node01")],
     )
 
 
@@ -142,7 +134,7 @@ def test_none_of_the_systems_is_the_server(there: World, actual: str) -> None:
 )
 def test_one_of_the_systems_is_the_server(there: World) -> None:
     found = verdict(Rollup(), there)
-    assert (found.outcome, texts(found), found.note) == (Outcome.PASS, [], None)
+    assert (found.outcome, tells(found), found.note) == (Outcome.PASS, [], None)
 
 
 def test_a_server_that_tells_no_model_is_judged_and_that_is_said() -> None:
@@ -168,8 +160,8 @@ def test_an_answer_of_an_earlier_version_is_judged_by_the_names_in_it() -> None:
         "the server's model was not asked; no earlier pass: every entry of the logs was judged",
     )
     bad = of_earlier_version(bluefield())
-    assert texts(bad) == [
-        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield. {STEP}"
+    assert tells(bad) == [
+        ("bmc-other-machine", "node01 BMC", "a DGXH100 (dgx_h100)", "system Bluefield", "node=node01")
     ]
 
 
@@ -179,7 +171,8 @@ def test_an_answer_without_the_systems_that_a_gate_judges_is_not_whole() -> None
     found = json.loads(output.stdout)
     del found["trails"]["Systems/*"]
     judged = Rollup().evaluate(rack(), run, {"redfish": dataclasses.replace(output, stdout=json.dumps(sealed(found)))})
-    assert [text.split(" - ")[0] for text in texts(judged)] == ["node01 BMC: health: not everything was asked"]
+    ((code, where, _, _, *values),) = tells(judged)
+    assert (code, where, values) == ("bmc-not-all-asked", "node01 BMC", ["what=health"])
 
 
 def test_a_model_is_compared_with_the_nodes_own_profile() -> None:
@@ -201,10 +194,8 @@ def test_a_servers_bmc_is_no_power_shelf_and_no_pdu(device: Any, there: World, a
     found = RackPower().evaluate(
         known, run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands})
     )
-    said = (
-        f"{device.name}: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: {actual}. "
-    )
-    assert (found.outcome, texts(found)) == (
+    said = ("rack-no-power-equipment", device.name, "a PDU or power shelf in its Redfish service", actual)
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
-        [f"{said}Correct the device's kind or bmc in the site file."],
+        [said],
     )

@@ -15,19 +15,13 @@ from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Device
 from tests.gates.redfish_world import World, gathered
-from tests.gates.support import Said, document, outputs, rack
+from tests.gates.support import Said, Told, document, outputs, rack, tells
 
 BMC = {"address": "192.0.2.201", "password": {"env": "NONE"}}
 PDU = Device.model_validate({"name": "pdu-a", "kind": "pdu", "rack": "rack", "bmc": BMC})
 SHELF = Device.model_validate({"name": "shelf1", "kind": "power_shelf", "rack": "rack", "bmc": BMC})
 CDU = Device.model_validate({"name": "cdu1", "kind": "cdu", "rack": "rack", "bmc": BMC})
 MUTE = Device.model_validate({"name": "pdu-b", "kind": "pdu", "rack": "rack"})
-POWER = "Check the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
-FACILITY = "Inform the facility's operator; do not power up further nodes of this rack before."
-LEAK = (
-    "Cut the power of this node and close its coolant supply; find the leak before anything is switched "
-    "on again; inform the facility's operator."
-)
 Change = Callable[[World], Any]
 
 
@@ -51,10 +45,6 @@ def _only_links(there: World) -> None:
     del there["/redfish/v1/"]["Chassis"]
 
 
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
-
-
 @pytest.mark.parametrize(
     ("gate_id", "device", "fixture", "measured"),
     [
@@ -65,18 +55,18 @@ def texts(found: Verdict) -> list[str]:
 )
 def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measured: int) -> None:
     found = judged(gate_id, device, fixture)
-    assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], measured)
+    assert (found.outcome, tells(found), len(found.measured)) == (Outcome.PASS, [], measured)
 
 
 @pytest.mark.parametrize(
-    ("gate_id", "device", "fixture", "change", "message"),
+    ("gate_id", "device", "fixture", "change", "finding"),
     [
         (
             RackPower.id,
             PDU,
             "rack_pdu_healthy",
             lambda there: there["/redfish/v1/PowerEquipment/RackPDUs/1/Branches/A"].update(BreakerState="Tripped"),
-            f"pdu-a circuit A: breaker - Expected: Normal Actual: Tripped. {POWER}",
+            ("rack-breaker", "pdu-a circuit A", "Normal", "Tripped"),
         ),
         (
             RackPower.id,
@@ -84,8 +74,10 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             "rack_pdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/CurrentMains1"].update(Reading=46.2),
             (
-                "pdu-a sensor CurrentMains1: outside its thresholds - Expected: below 45 A (caution "
-                f"threshold of the device) Actual: 46.2 A. {POWER}"
+                "rack-power-out-of-thresholds",
+                "pdu-a sensor CurrentMains1",
+                "below 45 A (caution threshold of the device)",
+                "46.2 A",
             ),
         ),
         (
@@ -96,8 +88,11 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
                 Status={"State": "Enabled", "Health": "Critical"}
             ),
             (
-                "shelf1 psu 2: psu not working - Expected: State Enabled, Health OK "
-                f"Actual: State Enabled, Health Critical. {POWER}"
+                "rack-power-part-not-working",
+                "shelf1 psu 2",
+                "State Enabled, Health OK",
+                "State Enabled, Health Critical",
+                "part=psu",
             ),
         ),
         (
@@ -108,8 +103,11 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
                 Status={"State": "Enabled", "Health": "Critical"}
             ),
             (
-                "cdu1 pump 2: pump not working - Expected: State Enabled, Health OK "
-                f"Actual: State Enabled, Health Critical. {FACILITY}"
+                "rack-cooling-part-not-working",
+                "cdu1 pump 2",
+                "State Enabled, Health OK",
+                "State Enabled, Health Critical",
+                "part=pump",
             ),
         ),
         (
@@ -119,10 +117,7 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             lambda there: there["/redfish/v1/ThermalEquipment/CDUs/1/LeakDetection/LeakDetectors/Moisture"].update(
                 DetectorState="Critical"
             ),
-            (
-                "cdu1 leak detector Moisture: leak detected - Expected: DetectorState OK Actual: Critical (Moisture). "
-                f"{LEAK}"
-            ),
+            ("leak-detected", "cdu1 leak detector Moisture", "DetectorState OK", "Critical (Moisture)"),
         ),
         (
             RackCooling.id,
@@ -130,60 +125,52 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             "cdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/SecondaryFlow"].update(Reading=61),
             (
-                "cdu1 sensor SecondaryFlow: outside its thresholds - Expected: above 80 L/min (caution "
-                f"threshold of the device) Actual: 61 L/min. {FACILITY}"
+                "rack-cooling-out-of-thresholds",
+                "cdu1 sensor SecondaryFlow",
+                "above 80 L/min (caution threshold of the device)",
+                "61 L/min",
             ),
         ),
     ],
 )
-def test_a_bad_device_is_named(gate_id: str, device: Device, fixture: str, change: Change, message: str) -> None:
+def test_a_bad_device_is_named(gate_id: str, device: Device, fixture: str, change: Change, finding: Told) -> None:
     found = judged(gate_id, device, fixture, change)
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [message])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [finding])
 
 
 @pytest.mark.parametrize(
-    ("gate_id", "device", "fixture", "change", "message"),
+    ("gate_id", "device", "fixture", "change", "finding"),
     [
         (
             RackPower.id,
             PDU,
             "cdu_healthy",
             _only_links,
-            (
-                "pdu-a: no power equipment - Expected: a PDU or power shelf in its Redfish service "
-                "Actual: none. Correct the device's kind or bmc in the site file."
-            ),
+            ("rack-no-power-equipment", "pdu-a", "a PDU or power shelf in its Redfish service", "none"),
         ),
         (
             RackCooling.id,
             CDU,
             "cdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/SecondaryFlow"].update(Reading=None),
-            (
-                "cdu1 sensor SecondaryFlow: not read - Expected: a reading Actual: none. "
-                "Restart the device's controller; check the sensor's cable."
-            ),
+            ("rack-sensor-not-read", "cdu1 sensor SecondaryFlow", "a reading", "none"),
         ),
     ],
 )
 def test_what_nobody_can_say_is_an_error(
-    gate_id: str, device: Device, fixture: str, change: Change, message: str
+    gate_id: str, device: Device, fixture: str, change: Change, finding: Told
 ) -> None:
     found = judged(gate_id, device, fixture, change)
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [finding])
 
 
-CANNOT = (
-    "Set it up in the device or update its firmware; if that is not possible, watch it by other means "
-    "and declare the gate's skip with that reason."
-)
-NO_FLOW = (
-    "cdu1: coolant flow not monitored - Expected: a sensor of liquid flow with a lower threshold "
-    f"Actual: none. {CANNOT}"
-)
+NO_FLOW = ("rack-not-watched", "cdu1", "a sensor of liquid flow with a lower threshold", "none", "what=coolant flow")
 NO_HEAT = (
-    "cdu1: coolant temperature not monitored - Expected: a sensor of temperature with an upper threshold "
-    f"Actual: none. {CANNOT}"
+    "rack-not-watched",
+    "cdu1",
+    "a sensor of temperature with an upper threshold",
+    "none",
+    "what=coolant temperature",
 )
 CHASSIS, UNIT = "/redfish/v1/Chassis/1", "/redfish/v1/ThermalEquipment/CDUs/1"
 
@@ -198,7 +185,7 @@ def _no_thresholds(there: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "messages"),
+    ("change", "findings"),
     [
         pytest.param(_without((CHASSIS, "Sensors")), [NO_FLOW, NO_HEAT], id="no sensors"),
         pytest.param(_no_thresholds, [NO_FLOW, NO_HEAT], id="no thresholds"),
@@ -211,27 +198,20 @@ def _no_thresholds(there: World) -> None:
         ),
         pytest.param(
             _without((UNIT, "LeakDetection")),
-            [f"cdu1: no leak detector - Expected: at least one Actual: none. {CANNOT}"],
+            [("rack-no-leak-detector", "cdu1", "at least one", "none")],
             id="no leak detection",
         ),
-        pytest.param(
-            _without((UNIT, "Pumps")), [f"cdu1: no pump - Expected: at least one Actual: none. {CANNOT}"], id="no pump"
-        ),
+        pytest.param(_without((UNIT, "Pumps")), [("rack-no-pump", "cdu1", "at least one", "none")], id="no pump"),
         pytest.param(
             lambda there: there[f"{CHASSIS}/Sensors/SecondarySupplyTemp"].update(Status={"State": "Disabled"}),
-            [
-                (
-                    "cdu1 sensor SecondarySupplyTemp: not read - Expected: a reading Actual: none. "
-                    "Restart the device's controller; check the sensor's cable."
-                )
-            ],
+            [("rack-sensor-not-read", "cdu1 sensor SecondarySupplyTemp", "a reading", "none")],
             id="sensor off",
         ),
     ],
 )
-def test_a_cdu_that_nobody_watches_is_an_error(change: Change, messages: list[str]) -> None:
+def test_a_cdu_that_nobody_watches_is_an_error(change: Change, findings: list[Told]) -> None:
     found = judged(RackCooling.id, CDU, "cdu_healthy", change)
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, messages)
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, findings)
 
 
 @pytest.mark.parametrize("bounded", [True, False])
@@ -250,14 +230,9 @@ def test_a_sensor_that_says_of_itself_that_it_is_bad_is_a_fail(*, bounded: bool)
         there[f"{CHASSIS}/Sensors"]["Members@odata.count"] += 1
 
     found = judged(RackCooling.id, CDU, "cdu_healthy", ill)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                "cdu1 sensor Pressure: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. "
-                f"{FACILITY}"
-            )
-        ],
+        [("rack-cooling-sensor-health", "cdu1 sensor Pressure", "Health OK", "State Enabled, Health Critical")],
     )
 
 

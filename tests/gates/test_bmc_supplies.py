@@ -14,12 +14,10 @@ from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, broken, gathered, healthy, verdict, world
-from tests.gates.support import rack
+from tests.gates.support import Told, rack, tells
 
 PSU = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"
-FEED = "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
-REPLACE = "Reseat the supply; if the fault stays, replace it."
-RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
+GOOD = "State Enabled, Health OK"
 Change = Callable[[World], object]
 
 
@@ -31,14 +29,10 @@ def changed(change: Change, *, older: bool = False) -> Verdict:
     return verdict(Supplies(), there)
 
 
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
-
-
 @pytest.mark.parametrize("older", [False, True])
 def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     found = changed(lambda there: there, older=older)
-    assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
+    assert (found.outcome, tells(found), len(found.measured)) == (Outcome.PASS, [], 6)
     carried = (
         [] if older else [("power_supplies_capacity", 10200)]
     )  # the older schema of the simulated BMC reports no capacity
@@ -50,63 +44,51 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "messages"),
+    ("fault", "findings"),
     [
         (
             "psu-failed",
             [
-                (
-                    "node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK "
-                    f"Actual: State UnavailableOffline, Health Critical. {REPLACE}"
-                )
+                ("psu-not-working", "node01 psu PSU2", GOOD, "State UnavailableOffline, Health Critical"),
             ],
         ),
         (
             "psu-input-lost",
             [
-                f"node01 psu PSU2: power supply input lost - Expected: Normal input Actual: LossOfInput. {FEED}",
-                (
-                    "node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK "
-                    f"Actual: State UnavailableOffline, Health Critical. {FEED}"
-                ),
+                ("psu-input-lost", "node01 psu PSU2", "Normal input", "LossOfInput"),
+                ("psu-not-fed", "node01 psu PSU2", GOOD, "State UnavailableOffline, Health Critical"),
             ],
         ),
         (
             "psu-missing",
-            [
-                (
-                    "node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the missing "
-                    "supply; the evidence lists those that are there."
-                )
-            ],
+            [("psu-count", "node01", "6", "5")],
         ),
         (
             "psu-redundancy-lost",
             [
                 (
-                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, "
-                    "Health OK Actual: State Enabled, Health Warning. Repair the supply or feed that "
-                    "another finding names; if one more fails, the server may stop."
+                    "psu-redundancy-lost",
+                    "node01 power redundancy group 0",
+                    "State Enabled, Health OK",
+                    "State Enabled, Health Warning",
                 )
             ],
         ),
     ],
 )
-def test_a_bad_supply_is_named(fault: str, messages: list[str]) -> None:
+def test_a_bad_supply_is_named(fault: str, findings: list[Told]) -> None:
     found = verdict(Supplies(), world(broken(fault)))
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, messages)
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, findings)
 
 
 def test_an_open_input_that_reads_a_few_volts_is_no_input() -> None:
     found = changed(lambda there: there[f"{CHASSIS}/Power"]["PowerSupplies"][2].update(LineInputVoltage=4), older=True)
-    assert texts(found) == [
-        f"node01 psu Power Supply #2: power supply input lost - Expected: Normal input Actual: 4 V. {FEED}"
-    ]
+    assert tells(found) == [("psu-input-lost", "node01 psu Power Supply #2", "Normal input", "4 V")]
 
 
 def test_volts_that_are_none_count_more_than_a_word_that_says_normal() -> None:
     found = changed(lambda there: there[f"{PSU}/Metrics"].update(InputVoltage={"Reading": 0}))
-    assert texts(found) == [f"node01 psu PSU2: power supply input lost - Expected: Normal input Actual: 0 V. {FEED}"]
+    assert tells(found) == [("psu-input-lost", "node01 psu PSU2", "Normal input", "0 V")]
 
 
 def test_too_few_good_supplies_are_said_once_more() -> None:
@@ -114,10 +96,7 @@ def test_too_few_good_supplies_are_said_once_more() -> None:
     for psu in state["bmc"]["psus"][:3]:
         psu.update(health="Critical")
     found = verdict(Supplies(), world(state))
-    assert texts(found)[-1] == (
-        "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
-        "The server slows down or stops under load: repair its supplies before anything else."
-    )
+    assert tells(found)[-1] == ("psu-too-few-good", "node01", "at least 4 for full performance", "3")
 
 
 def _group(**group: object) -> Change:
@@ -131,9 +110,10 @@ DGX = (
     "starts with three"
 )
 BARE = (
-    "node01 power redundancy group 0: power supplies not redundant - Expected: spares, since 4 of 6 are "
-    f"enough ({DGX}) Actual: NotRedundant. Set the redundancy in the BMC, and repair the supply or feed "
-    "that another finding names."
+    "psu-not-redundant",
+    "node01 power redundancy group 0",
+    f"spares, since 4 of 6 are enough ({DGX})",
+    "NotRedundant",
 )
 
 
@@ -149,25 +129,27 @@ BARE = (
 )
 def test_a_set_that_is_not_redundant_is_a_fail_where_spares_are_planned(change: Change) -> None:
     found = changed(change)
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [BARE])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [BARE])
 
 
 def test_a_set_that_is_not_redundant_is_a_fail_in_the_older_schema() -> None:
     found = changed(lambda there: there[f"{CHASSIS}/Power"]["Redundancy"][0].update(Mode="NotRedundant"), older=True)
-    assert (found.outcome, texts(found)) == (Outcome.FAIL, [BARE])
+    assert (found.outcome, tells(found)) == (Outcome.FAIL, [BARE])
 
 
 def test_a_set_that_is_not_redundant_where_nothing_is_published_is_an_error() -> None:
     there = world(healthy())
     _group(RedundancyType="NotRedundant")(there)
     found = verdict(Supplies(), there, facts("sys_521ge_l40s"))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01 power redundancy group 0: power supplies not redundant - Expected: spares, or a "
-                "profile that plans none Actual: NotRedundant. Set the redundancy in the BMC, or add "
-                "psus with min_count and its source to the platform profile sys_521ge_l40s."
+                "psu-not-redundant-undeclared",
+                "node01 power redundancy group 0",
+                "spares, or a profile that plans none",
+                "NotRedundant",
+                "platform=sys_521ge_l40s",
             )
         ],
     )
@@ -189,7 +171,7 @@ def test_a_server_that_needs_all_of_its_supplies_has_no_spares_and_is_right() ->
     there = world(healthy())
     _group(RedundancyType="NotRedundant", Status={"State": "Disabled", "Health": "OK"})(there)
     found = verdict(Supplies(), there, _planned("dgx_h100", min_count=6))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 def _capacity(watts: object) -> Change:
@@ -201,13 +183,14 @@ def _capacity(watts: object) -> Change:
 
 def test_supplies_that_are_too_small_are_a_fail() -> None:
     found = changed(_capacity(1000))
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
         [
             (
-                "node01: power supplies too small - Expected: at least 10200 W from 4 of them (NVIDIA DGX H100 user "
-                "guide: 10.2 kW maximum) Actual: 4000 W. "
-                "Fit the supplies that the vendor lists for this server."
+                "psu-too-small",
+                "node01",
+                "at least 10200 W from 4 of them (NVIDIA DGX H100 user guide: 10.2 kW maximum)",
+                "4000 W",
             )
         ],
     )
@@ -226,7 +209,7 @@ def test_an_estimated_draw_bounds_no_supply() -> None:
     there = world(healthy())
     _capacity(1400)(there)
     found = verdict(Supplies(), there, _planned("r760xa_l4", count=6))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.note is not None
     assert found.note.startswith("1 of its supplies can carry 1400 W, less than 1502 W (derived: ")
 
@@ -261,56 +244,56 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
 
     assert changed(lambda there: bare(there, 398)).outcome is Outcome.PASS
     found = changed(lambda there: bare(there, 0))
-    assert texts(found) == [
-        f"node01 psu PSU2: power supply delivers no power - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"
-    ]
+    assert tells(found) == [("psu-carries-nothing", "node01 psu PSU2", "power on PWR_PSU2", "0 W")]
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "finding"),
     [
         (
             lambda there: there[PSU].update(Status={"State": "Enabled", "Health": "Excellent"}),
             (
-                "node01 psu PSU2: power supply state unknown - Expected: a State and a Health of Redfish "
-                "Actual: State Enabled, Health Excellent. "
-                "Update the BMC's firmware."
+                "part-state-unknown",
+                "node01 psu PSU2",
+                "a State and a Health of Redfish",
+                "State Enabled, Health Excellent",
+                "what=power supply",
             ),
         ),
         (
             lambda there: there[PSU].update(Status={"State": "Enabled"}),
             (
-                "node01 psu PSU2: power supply health not reported - Expected: Health OK "
-                "Actual: State Enabled, no Health. Update the BMC's firmware."
+                "part-health-not-reported",
+                "node01 psu PSU2",
+                "Health OK",
+                "State Enabled, no Health",
+                "what=power supply",
             ),
         ),
         (
             lambda there: there[PSU].pop("Status"),
-            (
-                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power "
-                "sensor with its name Actual: neither. Update the BMC's firmware."
-            ),
+            ("psu-state-not-reported", "node01 psu PSU2", "a Status, or a power sensor with its name", "neither"),
         ),
         (
             lambda there: there[PSU].update(LineInputStatus="Fine"),
-            (
-                "node01 psu PSU2: input state unknown - Expected: one of LossOfInput, Normal, OutOfRange Actual: Fine. "
-                "Update the BMC's firmware."
-            ),
+            ("psu-input-unknown", "node01 psu PSU2", "one of LossOfInput, Normal, OutOfRange", "Fine"),
         ),
         (
             lambda there: there.pop(PSU),
             (
-                f"node01 BMC: power supplies: {PSU} unread - Expected: a document, since the BMC links to it "
-                f"Actual: node01 BMC: Redfish: HTTP 404: {PSU} (expected: success). "
-                "Update or restart the BMC, then run the gate again."
+                "bmc-link-unread",
+                "node01 BMC",
+                "a document, since the BMC links to it",
+                f"node01 BMC: Redfish: HTTP 404: {PSU} (expected: success)",
+                "what=power supplies",
+                f"address={PSU}",
             ),
         ),
     ],
 )
-def test_what_nobody_can_say_is_an_error(change: Change, message: str) -> None:
+def test_what_nobody_can_say_is_an_error(change: Change, finding: Told) -> None:
     found = changed(change)
-    assert message in texts(found)
+    assert finding in tells(found)
     assert found.outcome is not Outcome.PASS
 
 
@@ -330,66 +313,80 @@ def _said(stdout: str, *, code: int | None = 0, failure: str = "", timed_out: bo
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("found", "finding"),
     [
         (
             _said(""),
             (
-                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
-                f"answer Actual: empty output. {RAW}"
+                "bmc-unreadable",
+                "node01 BMC",
+                "a complete document of the BMC's answer",
+                "empty output",
+                "what=power supplies",
             ),
         ),
         (
             _said('{"format": "rackready/redfish/v1", "doc'),
             (
-                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
-                f"answer Actual: JSON cut off or damaged at line 1 column 36. {RAW}"
+                "bmc-unreadable",
+                "node01 BMC",
+                "a complete document of the BMC's answer",
+                "JSON cut off or damaged at line 1 column 36",
+                "what=power supplies",
             ),
         ),
         (
             _said("{}"),
             (
-                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
-                f"answer Actual: no document of format rackready/redfish/v1. {RAW}"
+                "bmc-unreadable",
+                "node01 BMC",
+                "a complete document of the BMC's answer",
+                "no document of format rackready/redfish/v1",
+                "what=power supplies",
             ),
         ),
         (
             _said(gathered(world(healthy()), ["Chassis/*/PowerSubsystem"]), code=1),
             (
-                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
-                f"answer Actual: a complete document, but exit code 1. {RAW}"
+                "bmc-unreadable",
+                "node01 BMC",
+                "a complete document of the BMC's answer",
+                "a complete document, but exit code 1",
+                "what=power supplies",
             ),
         ),
         (
             _said("", code=None, failure="node01 BMC 192.0.2.111:443: unreachable"),
             (
-                "node01 BMC: power supplies not reported - Expected: an answer over Redfish "
-                "Actual: node01 BMC 192.0.2.111:443: unreachable. "
-                "Check that the BMC of node01 answers (bmc.address, its cable, user and password in the site file), "
-                "then run the gate again."
+                "bmc-not-reached",
+                "node01 BMC",
+                "an answer over Redfish",
+                "node01 BMC 192.0.2.111:443: unreachable",
+                "what=power supplies",
+                "node=node01",
             ),
         ),
         (
             _said("", code=None, timed_out=True),
-            (
-                "node01 BMC: power supplies not reported - Expected: an answer in time Actual: none after 120 s. "
-                "Restart the BMC, then run the gate again."
-            ),
+            ("bmc-late", "node01 BMC", "an answer in time", "none after 120 s", "what=power supplies"),
         ),
     ],
 )
-def test_no_whole_answer_is_an_error(found: Verdict, message: str) -> None:
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+def test_no_whole_answer_is_an_error(found: Verdict, finding: Told) -> None:
+    assert (found.outcome, tells(found)) == (Outcome.ERROR, [finding])
 
 
 def test_a_document_that_lost_a_resource_on_the_way_is_an_error() -> None:
     cut = json.loads(gathered(world(healthy()), ["Chassis/*/PowerSubsystem/PowerSupplies/*"]))
     del cut["documents"][PSU]
     found = _said(json.dumps(sealed(cut)))
-    assert texts(found) == [
+    assert tells(found) == [
         (
-            "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's answer "
-            f"Actual: {PSU} was found and is missing from the document. {RAW}"
+            "bmc-unreadable",
+            "node01 BMC",
+            "a complete document of the BMC's answer",
+            f"{PSU} was found and is missing from the document",
+            "what=power supplies",
         )
     ]
 
@@ -398,7 +395,7 @@ def test_a_tray_that_the_rack_feeds_has_nothing_to_judge() -> None:
     state = healthy()
     state["bmc"]["psus"] = []
     found = verdict(Supplies(), world(state), facts("gb200_nvl72"))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert (
         found.note
         == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge "
@@ -412,7 +409,4 @@ def test_a_server_of_its_own_that_shows_no_supplies_is_an_error(platform: str) -
     state["bmc"]["psus"] = []
     found = verdict(Supplies(), world(state), facts(platform))
     assert found.outcome is not Outcome.PASS
-    assert (
-        "node01 BMC: power supplies not reported - Expected: at least one Actual: none. "
-        "Update or restart the BMC, then run the gate again." in texts(found)
-    )
+    assert ("psus-not-reported", "node01 BMC", "at least one", "none") in tells(found)

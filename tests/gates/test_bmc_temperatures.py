@@ -10,13 +10,9 @@ import pytest
 from rackready.gates.bmc.temperatures import Temperatures
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
+from tests.gates.support import tells
 
 Change = Callable[[World], object]
-SENSOR = "Update or restart the BMC; if the reading stays away, replace the board that carries the sensor."
-
-
-def texts(found: Verdict) -> list[str]:
-    return [str(finding) for finding in found.findings]
 
 
 def changed(change: Change) -> Verdict:
@@ -30,7 +26,7 @@ def _every(**said: object) -> Change:
     return lambda there: [item.update(said) for item in there.values() if item.get("ReadingType") == "Temperature"]
 
 
-NO_READING = "Expected: above 0 degC (judgement: ASHRAE classes A1 to A4 begin at 5 degC)"
+NO_READING = "above 0 degC (judgement: ASHRAE classes A1 to A4 begin at 5 degC)"
 
 
 @pytest.mark.parametrize("reading", [-128, 0])
@@ -42,10 +38,10 @@ def test_a_temperature_that_no_running_server_has_is_an_error(reading: int) -> N
         ("sensor TEMP_CPU0", "temperature"),
         ("sensor TEMP_CPU1", "temperature"),
     ]
-    assert (found.outcome, texts(found), found.measured) == (
+    assert (found.outcome, tells(found), found.measured) == (
         Outcome.ERROR,
         [
-            f"node01 {where}: {what} not plausible - {NO_READING} Actual: {reading} degC. {SENSOR}"
+            ("temperature-not-plausible", f"node01 {where}", NO_READING, f"{reading} degC", f"what={what}")
             for where, what in said
         ],
         [],
@@ -60,29 +56,23 @@ def test_a_distance_to_a_limit_is_below_zero_while_all_is_well() -> None:
         "Thresholds": {"UpperFatal": {"Reading": 125}},
     }
     found = changed(lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(margin))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 @pytest.mark.parametrize("thresholds", [{"UpperCritical": {"Reading": 99}}, {}], ids=["bounded", "unbounded"])
 def test_a_temperature_sensor_that_calls_itself_bad_is_a_fail(thresholds: dict[str, object]) -> None:
     bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "Thresholds": thresholds}
     found = changed(lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(bad))
-    part = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                "node01 sensor TEMP_CPU1: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. "
-                f"{part}"
-            )
-        ],
+        [("temperature-part-sensor-health", "node01 sensor TEMP_CPU1", "Health OK", "State Enabled, Health Critical")],
     )
 
 
 def test_a_sensor_that_tells_no_health_or_is_switched_off_or_absent_is_no_fault() -> None:
     for said in ({"State": "Enabled"}, {"State": "Disabled"}, {"State": "Absent", "Health": "Critical"}):
         found = changed(lambda there, said=said: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(Status=said))
-        assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+        assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 @pytest.mark.parametrize("kind", [None, "", "unknown"])

@@ -18,17 +18,17 @@ from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates import test_bmc_parts_seen
 from tests.gates.redfish_world import CHASSIS, MANAGER, SYSTEM, World, broken, healthy, verdict, world
+from tests.gates.support import Told, tells
 
-UPDATE = "Update the BMC's firmware."
 SUPPLY = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"
 SENSOR, FAN = f"{CHASSIS}/Sensors/TEMP_AMBIENT", f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"
 CONTROL = f"{CHASSIS}/Controls/PowerLimit"
 STRANGE = ["", "N/A", "unknown"]
 
 
-def texts(gate_id: str, there: World, platform: str = "dgx_h100") -> tuple[Outcome, list[str]]:
+def texts(gate_id: str, there: World, platform: str = "dgx_h100") -> tuple[Outcome, list[Told]]:
     found = verdict(gate(gate_id), there, facts(platform))
-    return found.outcome, [str(finding) for finding in found.findings]
+    return found.outcome, tells(found)
 
 
 def older() -> World:
@@ -48,10 +48,7 @@ def test_how_supplies_are_redundant(schema: str, word: str) -> None:
     )
     group["RedundancyType" if schema == "newer" else "Mode"] = word
     expected = "one of Failover, N+m, NPlusM, NotRedundant, Sharing, Sparing"
-    said = (
-        f"node01 power redundancy group 0: redundancy unknown - Expected: {expected} Actual: {word or 'nothing'}. "
-        f"{UPDATE}"
-    )
+    said = ("psu-redundancy-unknown", "node01 power redundancy group 0", expected, f"{word or 'nothing'}")
     assert texts(Supplies.id, there) == (Outcome.ERROR, [said])
 
 
@@ -61,14 +58,17 @@ def test_a_spare_that_rests_needs_a_group_that_is_known_to_have_spares(word: str
     there[SUPPLY]["Status"]["State"] = "StandbyOffline"
     there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"][0]["RedundancyType"] = word
     outcome, said = texts(Supplies.id, there, "sys_521ge_l40s")
-    assert (outcome, [text for text in said if "PSU2: power supply not in use" in text] != []) == (Outcome.ERROR, True)
+    assert (
+        outcome,
+        ("part-not-in-use", "node01 psu PSU2", "what=power supply") in [(one[0], one[1], one[-1]) for one in said],
+    ) == (Outcome.ERROR, True)
 
 
 @pytest.mark.parametrize("word", STRANGE)
 def test_the_state_of_a_sensor(word: str) -> None:
     there = world(healthy())
     there[SENSOR]["Status"]["State"] = word
-    said = f"node01 inlet TEMP_AMBIENT: sensor state unknown - Expected: a State of Redfish Actual: {word}. {UPDATE}"
+    said = ("sensor-state-unknown", "node01 inlet TEMP_AMBIENT", "a State of Redfish", word)
     assert texts(Temperatures.id, there) == (Outcome.ERROR, [said])
 
 
@@ -94,9 +94,12 @@ def test_a_fan_whose_sensor_has_no_address_is_not_judged_without_its_threshold(w
     there = world(broken("fan-slow"))
     there[FAN]["SpeedPercent"]["DataSourceUri"] = word
     said = (
-        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it "
-        f"Actual: DataSourceUri is {str(word)!r}, not an address. "
-        "Update or restart the BMC, then run the gate again."
+        "bmc-link-unread",
+        "node01 BMC",
+        "a document, since the BMC links to it",
+        f"DataSourceUri is {str(word)!r}, not an address",
+        "what=fans",
+        f"address={FAN}",
     )
     assert texts(Fans.id, there) == (Outcome.ERROR, [said])
 
@@ -106,14 +109,14 @@ def test_the_health_of_a_part_that_nobody_sums_up(word: str) -> None:
     there = world(healthy())
     del there[CHASSIS]["Status"]
     there[SUPPLY]["Status"]["Health"] = word
-    said = f"node01 part PSU2: health unknown - Expected: one of OK, Warning, Critical Actual: {word}. {UPDATE}"
+    said = ("health-part-unknown", "node01 part PSU2", "one of OK, Warning, Critical", word)
     assert texts(Rollup.id, there) == (Outcome.ERROR, [said])
 
 
 def test_a_sum_without_a_word_is_not_the_health_beside_it() -> None:
     there = world(healthy())
     there[SYSTEM]["Status"] = {"State": "Enabled", "Health": "OK", "HealthRollup": ""}
-    said = f"node01 system DGX: health unknown - Expected: one of OK, Warning, Critical Actual: . {UPDATE}"
+    said = ("health-sum-unknown", "node01 system DGX", "one of OK, Warning, Critical", "")
     assert texts(Rollup.id, there) == (Outcome.ERROR, [said])
 
 
@@ -144,10 +147,7 @@ def controlled(**fields: Any) -> World:
 @pytest.mark.parametrize("key", ["ControlType", "SetPointUnits", "PhysicalContext"])
 def test_what_a_control_limits(key: str, word: str) -> None:
     assert texts(PowerLimit.id, controlled())[0] is Outcome.FAIL
-    said = (
-        f"node01 DGX PowerLimit: unknown what the control limits - Expected: a {key} of Redfish Actual: "
-        f"{word}. {UPDATE}"
-    )
+    said = ("bmc-power-control-unknown", "node01 DGX PowerLimit", f"a {key} of Redfish", word)
     assert texts(PowerLimit.id, controlled(**{key: word})) == (Outcome.ERROR, [said])
 
 
@@ -175,10 +175,11 @@ def test_a_version_that_is_no_word_hides_behind_no_other(word: str) -> None:
     there[other] = {**there[MANAGER], "@odata.id": other}
     there[MANAGER]["FirmwareVersion"] = word
     outcome, said = texts("bmc/firmware/sanity/versions", there)
-    assert (outcome, said[0].split(" - ")[0]) in {
-        (Outcome.FAIL, "node01 BMC firmware: version"),
-        (Outcome.ERROR, "node01 BMC firmware: version not reported"),
-    }
+    code, where, *values = said[0]
+    assert (outcome, code, where) in {
+        (Outcome.FAIL, "bmc-firmware-version", "node01 BMC firmware"),
+        (Outcome.ERROR, "value-not-reported", "node01 BMC firmware"),
+    }, values
 
 
 @pytest.mark.parametrize("word", STRANGE)

@@ -17,7 +17,7 @@ from rackready.gates.engine.schedule import batches
 from rackready.gates.formats import nvue_counters
 from rackready.gates.formats.error import FormatError
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Said, between, outputs, rack, text
+from tests.gates.support import Said, Told, between, outputs, rack, tells, text
 
 GATE = "cluster/fabric/stress/incast"
 NODES = ("node02", "node03", "node01")
@@ -150,10 +150,6 @@ def judged(**changed: Said) -> Verdict:
     )
 
 
-def said(verdict: Verdict) -> list[str]:
-    return [str(finding) for finding in verdict.findings]
-
-
 def test_the_plan_fills_one_port_and_reads_both_ends_of_every_cable() -> None:
     known, run = planned()
     assert run.target == "rail1 into node02"
@@ -183,7 +179,7 @@ def test_every_node_sends_and_receives_on_every_rail(nodes: int) -> None:
 
 def test_a_lossless_fabric_passes_and_its_cables_are_measured() -> None:
     verdict = judged()
-    assert said(verdict) == []
+    assert tells(verdict) == []
     assert verdict.outcome is Outcome.PASS
     assert "node02/rail1/cable" in verdict.measured
     assert verdict.measured == ["node02/mlx5_0", "node02/rail1", "node02/rail1/cable"], (
@@ -204,21 +200,13 @@ FAILS = [
                 swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}},
             )
         },
-        (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: "
-            "9000 in priority 3. Check PFC on this port (`nv show interface swp17 qos roce status`), and "
-            "run fabric again: docs/runbooks/incast.md"
-        ),
+        ("incast-frames-dropped", "leaf01 swp17 (to node03 rail 1)", "0", "9000 in priority 3", "port=swp17"),
     ),
     *(
         (
             f"a receiver that counts {name}",
             {"after_node02": received(**{name: 77_784})},
-            (
-                f"node02 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: {name} 77777. "
-                "Packets were dropped on the way from or to it: check the findings on its switch port, "
-                "and PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
-            ),
+            ("incast-packets-lost", "node02 mlx5_0 (rail 1)", "0", f"{name} 77777", "netdev=enp24s0np0"),
         )
         for name in ("rx_prio3_discards", "rx_prio3_buf_discard")
     ),
@@ -230,11 +218,7 @@ FAILS = [
                 swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}},
             )
         },
-        (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: "
-            "4000 in priority 3. Check PFC on this port (`nv show interface swp17 qos roce status`), and "
-            "run fabric again: docs/runbooks/incast.md"
-        ),
+        ("incast-frames-dropped", "leaf01 swp17 (to node03 rail 1)", "0", "4000 in priority 3", "port=swp17"),
     ),
     (
         "packets lost on the way from a sender",
@@ -245,19 +229,17 @@ FAILS = [
             )
         },
         (
-            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: local_ack_timeout_err "
-            "40, packet_seq_err 4000. Packets were dropped on the way from or to it: check the findings "
-            "on its switch port, and PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
+            "incast-packets-lost",
+            "node03 mlx5_0 (rail 1)",
+            "0",
+            "local_ack_timeout_err 40, packet_seq_err 4000",
+            "netdev=enp24s0np0",
         ),
     ),
     (
         "RoCE data in another class",
         {"after_node03": nic(interface={"tx_prio0_bytes": 240_000_000_000, "tx_prio3_bytes": 7})},
-        (
-            "node03 mlx5_0 (rail 1): class of RoCE data - Expected: priority 3 (DSCP 26) Actual: 100% in "
-            "priority 0. Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) "
-            "and trust, and run fabric again: docs/runbooks/incast.md"
-        ),
+        ("incast-data-class", "node03 mlx5_0 (rail 1)", "priority 3 (DSCP 26)", "100% in priority 0", "device=mlx5_0"),
     ),
     (
         "pauses outside of the RoCE class",
@@ -266,19 +248,12 @@ FAILS = [
                 interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio0_pause": 90, "rx_global_pause": 12}
             )
         },
-        (
-            "node03 mlx5_0 (rail 1): pause frames - Expected: in priority 3 only Actual: 83 in priority "
-            "0, 5 for all. Turn global pause off (`ethtool -A`), and run fabric again: "
-            "docs/runbooks/incast.md"
-        ),
+        ("incast-nic-pauses", "node03 mlx5_0 (rail 1)", "in priority 3 only", "83 in priority 0, 5 for all"),
     ),
     (
         "a switch that marks nothing",
         {"after_node02": nic(interface={"rx_prio3_bytes": 480_000_000_000})},
-        (
-            "node02 mlx5_0 (rail 1): ECN marks in incast - Expected: packets marked by leaf01 swp9 Actual: none. "
-            "Turn ECN on in the RoCE class of the switch: docs/runbooks/incast.md"
-        ),
+        ("incast-no-ecn-marks", "node02 mlx5_0 (rail 1)", "packets marked by leaf01 swp9", "none"),
     ),
     (
         "a NIC that tells nobody",
@@ -288,19 +263,22 @@ FAILS = [
             )
         },
         (
-            "node02 mlx5_0 (rail 1): congestion notifications - Expected: sent for 900000 marked packets "
-            "Actual: none. Turn ECN on at the NIC (roce_np for priority 3, "
-            "/sys/class/net/enp24s0np0/ecn), and run fabric again: docs/runbooks/incast.md"
+            "incast-no-notifications",
+            "node02 mlx5_0 (rail 1)",
+            "sent for 900000 marked packets",
+            "none",
+            "netdev=enp24s0np0",
         ),
     ),
     (
         "notifications in another class",
         {"after_node02": Said(RECEIVED.stdout.replace('"tx_prio6_packets": 18007', '"tx_prio6_packets": 7'))},
         (
-            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in "
-            "priority 6 Actual: 0. Set the class of notifications "
-            "(/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust, and run fabric again: "
-            "docs/runbooks/incast.md"
+            "incast-notification-class",
+            "node02 mlx5_0 (rail 1)",
+            "18000 packets in priority 6",
+            "0",
+            "netdev=enp24s0np0",
         ),
     ),
     (
@@ -310,18 +288,12 @@ FAILS = [
                 swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp1={"stats": {"in-errors": 120}}
             )
         },
-        (
-            "leaf01 swp1 (to node01 rail 1): errors and drops of the port - Expected: 0 Actual: 117. "
-            "Check its cable and transceivers: docs/runbooks/link-down.md"
-        ),
+        ("incast-switch-port-errors", "leaf01 swp1 (to node01 rail 1)", "0", "117"),
     ),
     (
         "pauses of a switch port in another class",
         {"after_leaf01": leaf(swp17={"pfc-stats/0": {"tx-pause-frames": 60}})},
-        (
-            "leaf01 swp17 (to node03 rail 1): pause frames - Expected: in priority 3 only Actual: 60 in priority 0. "
-            "Compare QoS of switch and host: docs/runbooks/incast.md"
-        ),
+        ("incast-switch-pauses", "leaf01 swp17 (to node03 rail 1)", "in priority 3 only", "60 in priority 0"),
     ),
 ]
 
@@ -335,20 +307,16 @@ def test_pauses_that_are_not_counted_are_an_error() -> None:
         )
     }
     verdict = judged(**said_)
-    step = (
-        "mlx5 counts them where PFC is on: check `mlnx_qos -i enp24s0np0`, and run fabric again: "
-        "docs/runbooks/incast.md"
-    )
-    assert said(verdict) == [
-        f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: missing. {step}"
+    assert tells(verdict) == [
+        ("incast-no-pauses-by-priority", "node03 mlx5_0 (rail 1)", "rx_prio3_pause", "missing", "netdev=enp24s0np0")
     ]
     assert verdict.outcome is Outcome.ERROR
 
 
-@pytest.mark.parametrize(("name", "changed", "message"), FAILS, ids=[row[0] for row in FAILS])
-def test_what_is_wrong_is_found_where_it_is(name: str, changed: dict[str, Said], message: str) -> None:
+@pytest.mark.parametrize(("name", "changed", "finding"), FAILS, ids=[row[0] for row in FAILS])
+def test_what_is_wrong_is_found_where_it_is(name: str, changed: dict[str, Said], finding: Told) -> None:
     verdict = judged(**changed)
-    assert said(verdict) == [message], name
+    assert tells(verdict) == [finding], name
     assert verdict.outcome is Outcome.FAIL
     assert verdict.measured == []
 
@@ -359,107 +327,102 @@ ERRORS = [
         "a counter of losses that is not there any more",
         {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2, ', ""))},
         (
-            "node03 mlx5_0 (rail 1): NIC counters - Expected: packet_seq_err, local_ack_timeout_err, "
-            "rx_discards_phy, tx_discards_phy before and after "
-            "Actual: no packet_seq_err. Install ethtool; check that the mlx5 driver is loaded and counts them."
+            "incast-nic-counters-missing",
+            "node03 mlx5_0 (rail 1)",
+            "packet_seq_err, local_ack_timeout_err, rx_discards_phy, tx_discards_phy before and after",
+            "no packet_seq_err",
         ),
     ),
     (
         "a counter that is no number",
         {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2', '"packet_seq_err": null'))},
         (
-            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document Actual: "
-            "mlx5_0: hardware holds something that is not a number. Run the gate again."
+            "incast-nic-counters-unreadable",
+            "node03 mlx5_0 (rail 1)",
+            "a complete document",
+            "mlx5_0: hardware holds something that is not a number",
         ),
     ),
     (
         "a switch whose command was killed",
         {"after_leaf01": Said(LEAF.stdout, exit_code=137)},
-        (
-            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port "
-            f"Actual: exit code 137: {LEAF_END}. "
-            "Check that `nv show interface PORT counters qos -o json` answers on the switch."
-        ),
+        ("incast-switch-counters-unreadable", "leaf01", "NVUE's JSON of every port", f"exit code 137: {LEAF_END}"),
     ),
     (
         "senders one after the other",
         {"client_node01": client(390.0, "node01"), "client_node03": client(391.0)},
-        (
-            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 "
-            "Gb/s. They did not write side by side: start them on idle nodes, and with more seconds."
-        ),
+        ("incast-not-side-by-side", "node02 mlx5_0 (rail 1)", "senders together at most 408 Gb/s", "781 Gb/s"),
     ),
     (
         "a port that was not filled",
         {"client_node01": client(1.0, "node01"), "client_node03": client(1.0)},
-        (
-            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 "
-            "Gb/s. The port was not filled, so nothing was tested: check the senders' rates (gate "
-            "pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
-        ),
+        ("incast-not-filled", "node02 mlx5_0 (rail 1)", "senders together at least 200 Gb/s", "2 Gb/s"),
     ),
     (
         "one sender alone",
         {"client_node01": client(0.5, "node01"), "client_node03": client(390.0)},
         (
-            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of "
-            "an even share) Actual: 0.5 Gb/s from node01. Check the slow sender's rail (gate "
-            "pair/fabric/performance/ib-write-bw), then run the gate again: docs/runbooks/incast.md"
+            "incast-not-all-wrote",
+            "node02 mlx5_0 (rail 1)",
+            "at least 19.5 Gb/s from every sender (0.1 of an even share)",
+            "0.5 Gb/s from node01",
         ),
     ),
     (
         "messages that did not arrive, and exit code 0",
         {"server_node01": Said("", " Completion with error at server\n")},
         (
-            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - Expected: exit "
-            "code 0 and no message of a failure Actual: Completion with error at server. Read the raw "
-            "outputs of both ends in the report, and the errors of both ports: "
-            "docs/runbooks/rail-slow.md."
+            "rdma-tool-contradicts",
+            "node01 mlx5_0 -> node02 mlx5_0 (rail 1)",
+            "exit code 0 and no message of a failure",
+            "Completion with error at server",
+            "program=ib_write_bw",
         ),
     ),
     (
         "a switch that does not answer",
         {"after_leaf01": Said(exit_code=None, failure="leaf01 (192.0.2.21:22): no SSH session")},
         (
-            "leaf01: reading of switch counters could not run - Expected: a result "
-            "Actual: leaf01 (192.0.2.21:22): no SSH session. "
-            "Check that leaf01 answers on SSH, then run the gate again."
+            "command-could-not-run",
+            "leaf01",
+            "a result",
+            "leaf01 (192.0.2.21:22): no SSH session",
+            "command=reading of switch counters",
+            "node=leaf01",
         ),
     ),
     (
         "a switch of another kind",
         {"after_leaf01": Said("== swp9 qos\nsh: 1: nv: not found\n")},
         (
-            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port "
-            "Actual: swp9 qos: no JSON, but 'sh: 1: nv: not found'. "
-            "Check that `nv show interface PORT counters qos -o json` answers on the switch."
+            "incast-switch-counters-unreadable",
+            "leaf01",
+            "NVUE's JSON of every port",
+            "swp9 qos: no JSON, but 'sh: 1: nv: not found'",
         ),
     ),
     (
         "counters that went back",
         {"after_leaf01": leaf(swp9={"stats": {"in-errors": 0}})},
         (
-            "leaf01: switch counters - Expected: numbers that grow Actual: a counter that went back: the switch was "
-            "booted or its counters cleared. "
-            "Run the gate again."
+            "incast-switch-counters-went-back",
+            "leaf01",
+            "numbers that grow",
+            "a counter that went back: the switch was booted or its counters cleared",
         ),
     ),
     (
         "a driver without counters by priority",
         {"after_node03": nic()},
-        (
-            "node03 mlx5_0 (rail 1): bytes by priority - Expected: tx_prio*_bytes that grow Actual: "
-            "none. Check `ethtool -S` on the node: the driver must count bytes by priority "
-            "(rx_prio3_bytes)."
-        ),
+        ("incast-no-bytes-by-priority", "node03 mlx5_0 (rail 1)", "tx_prio*_bytes that grow", "none"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("name", "changed", "message"), ERRORS, ids=[row[0] for row in ERRORS])
-def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], message: str) -> None:
+@pytest.mark.parametrize(("name", "changed", "finding"), ERRORS, ids=[row[0] for row in ERRORS])
+def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], finding: Told) -> None:
     verdict = judged(**changed)
-    assert said(verdict) == [message], name
+    assert tells(verdict) == [finding], name
     assert verdict.outcome is Outcome.ERROR
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rackready.model.outcome import Outcome
-from tests.gates.support import Said
-from tests.gates.test_incast import client, judged, nic, received, said
+from tests.gates.support import Said, Told, tells
+from tests.gates.test_incast import client, judged, nic, received
 
 FROM03 = "node03 mlx5_0 -> node02 mlx5_0 (rail 1)"
 MUCH = nic(interface={"tx_prio3_bytes": 400_000_000_000})
@@ -15,20 +15,22 @@ BYTES = [
         "a receiver that got next to nothing",
         {"after_node02": received(rx_prio3_bytes=5_000_000)},
         (
-            "node02 mlx5_0 (rail 1): bytes received by the port - Expected: at least 293.4 GB, as the "
-            "senders report Actual: 0.0 GB. The data used another port, or was not sent: check the "
-            "node's RDMA devices, and the raw outputs of the senders in the report: "
-            "docs/runbooks/incast.md"
+            "incast-port-bytes",
+            "node02 mlx5_0 (rail 1)",
+            "at least 293.4 GB, as the senders report",
+            "0.0 GB",
+            "direction=received",
         ),
     ),
     (
         "a sender whose port sent less than it says that it wrote",
         {"after_node03": nic(interface={"tx_prio3_bytes": 140_000_000_000})},
         (
-            "node03 mlx5_0 (rail 1): bytes sent by the port - Expected: at least 146.7 GB, as the "
-            "senders report Actual: 140.0 GB. The data used another port, or was not sent: check the "
-            "node's RDMA devices, and the raw outputs of the senders in the report: "
-            "docs/runbooks/incast.md"
+            "incast-port-bytes",
+            "node03 mlx5_0 (rail 1)",
+            "at least 146.7 GB, as the senders report",
+            "140.0 GB",
+            "direction=sent",
         ),
     ),
 ]
@@ -37,52 +39,52 @@ OTHER = [
         "a sender at another address",
         {"client_node03": client(node="node04")},
         (
-            f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 Actual: "
-            "192.168.1.14 to 192.168.1.12. Run the gate again; for an output that was captured "
-            "elsewhere, check that it belongs to this rail, and give its addresses (--address "
-            "NODE:HCA=ADDRESS)."
+            "rdma-other-gids",
+            FROM03,
+            "192.168.1.13 to 192.168.1.12",
+            "192.168.1.14 to 192.168.1.12",
+            "program=ib_write_bw",
         ),
     ),
     (
         "messages of another size",
         {"client_node03": client(size=65536)},
         (
-            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a "
-            "message, GPU memory by none "
-            "Actual: mlx5_0, link type Ethernet, 65536 bytes a message, GPU memory by none. Run the gate again."
+            "incast-something-else",
+            FROM03,
+            "mlx5_0, link type Ethernet, 1048576 bytes a message, GPU memory by none",
+            "mlx5_0, link type Ethernet, 65536 bytes a message, GPU memory by none",
         ),
     ),
     (
         "another device",
         {"client_node03": Said(client().stdout.replace(": mlx5_0", ": mlx5_3"))},
         (
-            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a "
-            "message, GPU memory by none "
-            "Actual: mlx5_3, link type Ethernet, 1048576 bytes a message, GPU memory by none. Run the gate again."
+            "incast-something-else",
+            FROM03,
+            "mlx5_0, link type Ethernet, 1048576 bytes a message, GPU memory by none",
+            "mlx5_3, link type Ethernet, 1048576 bytes a message, GPU memory by none",
         ),
     ),
     (
         "a sender that wrote for a moment",
         {"client_node03": client(seconds=0.1)},
-        (
-            f"{FROM03}: ib_write_bw wrote for another time - Expected: 6 to 10 s "
-            "Actual: 0.1 s: 2331 x 1048576 bytes at 195.6 Gb/s. Run the gate again."
-        ),
+        ("incast-other-time", FROM03, "6 to 10 s", "0.1 s: 2331 x 1048576 bytes at 195.6 Gb/s"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("name", "changed", "message"), BYTES, ids=[row[0] for row in BYTES])
-def test_bytes_that_no_port_carried_are_a_fail(name: str, changed: dict[str, Said], message: str) -> None:
+@pytest.mark.parametrize(("name", "changed", "finding"), BYTES, ids=[row[0] for row in BYTES])
+def test_bytes_that_no_port_carried_are_a_fail(name: str, changed: dict[str, Said], finding: Told) -> None:
     verdict = judged(**changed)
-    assert said(verdict) == [message], name
+    assert tells(verdict) == [finding], name
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
 
-@pytest.mark.parametrize(("name", "changed", "message"), OTHER, ids=[row[0] for row in OTHER])
-def test_something_else_than_was_asked_for_is_an_error(name: str, changed: dict[str, Said], message: str) -> None:
+@pytest.mark.parametrize(("name", "changed", "finding"), OTHER, ids=[row[0] for row in OTHER])
+def test_something_else_than_was_asked_for_is_an_error(name: str, changed: dict[str, Said], finding: Told) -> None:
     verdict = judged(**changed)
-    assert said(verdict) == [message], name
+    assert tells(verdict) == [finding], name
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 

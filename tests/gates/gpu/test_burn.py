@@ -16,8 +16,8 @@ from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import under_load
-from tests.gates.gpu.test_performance import DIAG, SMI, judge, says
-from tests.gates.support import later, text
+from tests.gates.gpu.test_performance import DIAG, SMI, judge
+from tests.gates.support import later, tells, text
 
 BURN = "node/gpu/stress/burn"
 
@@ -72,7 +72,7 @@ def third(old: str, new: str) -> str:
 
 def test_a_healthy_burn_passes() -> None:
     verdict = burn()
-    assert says(verdict) == []
+    assert tells(verdict) == []
     assert len(verdict.measured) == 8
     seen = {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
     assert seen >= {
@@ -86,10 +86,6 @@ def test_a_healthy_burn_passes() -> None:
 SOURCE = (
     "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
 )
-LOOK = (
-    "Check for reduced clocks, high temperatures and faulty power supplies (gate node/gpu/sanity/clocks), and for "
-    "other work on the node: docs/runbooks/gpu.md."
-)
 
 
 def drawing(watts: str, **changed: tuple[str, str]) -> str:
@@ -99,7 +95,7 @@ def drawing(watts: str, **changed: tuple[str, str]) -> str:
 def test_a_gpu_that_draws_little_at_full_load_is_named() -> None:
     verdict = burn(watched(drawing("150.00 W")))
     wanted = f"at least 525 W (0.75 x 700 W; {SOURCE})"
-    assert says(verdict) == [f"node01 gpu2: power drawn under load - Expected: {wanted} Actual: 150 W. {LOOK}"]
+    assert tells(verdict) == [("gpu-power-low", "node01 gpu2", wanted, "150 W")]
     assert (verdict.outcome, verdict.blamed, "node01/gpu2" in verdict.measured) == (Outcome.FAIL, [], False)
 
 
@@ -135,10 +131,7 @@ def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_rais
 )
 def test_power_that_is_not_reported_is_an_error(changed: dict[str, tuple[str, str]], told: str) -> None:
     verdict = burn(watched(busy(SMI, **changed)))
-    step = "Update the driver, then run the gate again."
-    assert says(verdict) == [
-        f"node01 gpu2: power under load not reported - Expected: its draw and its limit Actual: {told}. {step}"
-    ]
+    assert tells(verdict) == [("gpu-power-not-reported", "node01 gpu2", "its draw and its limit", told)]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -168,11 +161,12 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
         else re.sub(r"(<clocks_event_reasons_counters_\w+>)[^<]*<", r"\1N/A<", SMI)
     )
     verdict = burn(before=report, after=report)
-    step = "Update the driver (580 counts them)."
     names = "nothing of hw_power_brake, hw_therm_slowdown, sw_therm_slowdown"
-    assert says(verdict)[0] == (
-        "node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, "
-        f"before and after Actual: {names}. {step}"
+    assert tells(verdict)[0] == (
+        "burn-slowdowns-not-reported",
+        "node01 gpu0",
+        "time of each reason, before and after",
+        names,
     )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 8)
 
@@ -180,20 +174,15 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
 def test_memory_that_is_hot_under_load_only_is_named() -> None:
     verdict = burn(watched(busy(SMI, hot=("<memory_temp>42 C<", "<memory_temp>118 C<"))))
     source = "nvidia-smi -q of NVIDIA H100 80GB HBM3, Memory Max Operating Temp, public captures"
-    step = "Check fans or coolant flow, inlet temperature and the heat sink: docs/runbooks/gpu.md."
-    wanted = (
-        f"node01 gpu2: memory above its operating temperature - Expected: at most 95 C ({source}) Actual: 118 C. {step}"
-    )
-    assert (says(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
+    wanted = ("gpu-memory-hot", "node01 gpu2", f"at most 95 C ({source})", "118 C")
+    assert (tells(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
 
 
 def test_a_watch_that_saw_seven_gpus_is_no_pass() -> None:
     pieces = busy(SMI).split("\t<gpu id=")
     seven = "\t<gpu id=".join([*pieces[:3], *pieces[4:]]).replace("<attached_gpus>8<", "<attached_gpus>7<")
     verdict = burn(watched(seven))
-    assert says(verdict) == [
-        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing."
-    ]
+    assert tells(verdict) == [("nvidia-smi-gpus-missing", "node01", "8", "7")]
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
 
@@ -289,28 +278,23 @@ def test_twenty_corrected_errors_in_two_minutes_are_the_limit() -> None:
 
 
 LENGTH = "(the gate's inputs; DCGM runs each of its tests for that time, one after the other)"
-EARLY = "Read DCGM's log on the node (nvvs.log), then run the gate again."
-TIME = (
-    "Give the time that the command took (`gate evaluate --seconds dcgmi=S`, or `seconds` in a manifest), or run "
-    "the gate again."
-)
 
 
 @pytest.mark.parametrize(
     ("seconds", "asked", "said"),
     [
-        (2.0, 259200, f"node01: the load ended early - Expected: at least 518400 s {LENGTH} Actual: 2.0 s. {EARLY}"),
-        (119.9, 60, f"node01: the load ended early - Expected: at least 120 s {LENGTH} Actual: 119.9 s. {EARLY}"),
+        (2.0, 259200, ("burn-too-short", "node01", f"at least 518400 s {LENGTH}", "2.0 s")),
+        (119.9, 60, ("burn-too-short", "node01", f"at least 120 s {LENGTH}", "119.9 s")),
         (
             0.0,
             60,
-            f"node01: length of the load not reported - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}",
+            ("burn-time-unknown", "node01", f"at least 120 s {LENGTH}", "nothing"),
         ),
     ],
 )
 def test_a_load_that_was_shorter_than_asked_for_is_an_error(seconds: float, asked: int, said: str) -> None:
     verdict = burn(seconds=seconds, power_s=asked, stress_s=asked)
-    assert (says(verdict), verdict.outcome, verdict.measured) == ([said], Outcome.ERROR, [])
+    assert (tells(verdict), verdict.outcome, verdict.measured) == ([said], Outcome.ERROR, [])
     integrity = DIAG.replace('"targeted_stress"', '"memtest"')
     found = judge(
         "node/gpu/stress/compute-integrity",
@@ -348,12 +332,8 @@ def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: O
         "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio; "
         "700 W, NVIDIA H100 SXM datasheet, TDP up to 700 W"
     )
-    step = "Check the node's GPU profile, and update the driver."
-    said = (
-        f"node01 gpu2: power under load is implausible - Expected: at most 840 W ({most}) Actual: "
-        f"{float(watts[:-2]):g} W. {step}"
-    )
-    assert (verdict.outcome, says(verdict)) == (outcome, [] if outcome is Outcome.PASS else [said])
+    said = ("gpu-power-implausible", "node01 gpu2", f"at most 840 W ({most})", f"{float(watts[:-2]):g} W")
+    assert (verdict.outcome, tells(verdict)) == (outcome, [] if outcome is Outcome.PASS else [said])
     assert ("node01/gpu2" in verdict.measured) is (outcome is Outcome.PASS)
     assert ("ceiling", 840.0) in {(criterion.label, criterion.bound) for criterion in verdict.criteria}
 

@@ -15,8 +15,8 @@ from rackready.gates.engine.registry import gate
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.gpu.test_performance import COPY, SMI, judge, says
-from tests.gates.support import later, text
+from tests.gates.gpu.test_performance import COPY, SMI, judge
+from tests.gates.support import Told, later, tells, text
 
 JSON, TABLE = text("nvbandwidth/dgx_h100_healthy.json"), text("nvbandwidth/dgx_h100_healthy.txt")
 
@@ -47,8 +47,8 @@ def set_cell(test: str, row: int, column: int, value: str) -> Callable[[dict[str
 
 def test_copies_of_a_healthy_node_pass_as_json_and_as_text() -> None:
     assert copies().note is None
-    assert says(copies()) == []
-    assert says(copies(out=TABLE)) == []
+    assert tells(copies()) == []
+    assert tells(copies(out=TABLE)) == []
     assert nvbandwidth.parse(TABLE).tests == nvbandwidth.parse(TABLE).tests
     assert {name: len(test.matrix) for name, test in nvbandwidth.parse(TABLE).tests.items()} == {
         name: len(test.matrix) for name, test in nvbandwidth.parse(JSON).tests.items()
@@ -120,43 +120,31 @@ MEDIAN = "(0.85 of the median of all pairs: behind NVSwitches all are alike)"
         (
             "12.00",
             Outcome.FAIL,
-            (
-                f"device_to_device_memcpy_read_ce is slow between two GPUs - Expected: at least {{least}} "
-                f"GB/s {MEDIAN} Actual: 12.0 GB/s. {{look}}"
-            ),
+            ("nvbandwidth-peer-slow", f"at least {{least}} GB/s {MEDIAN}", "12.0 GB/s"),
         ),
         (
             "N/A",
             Outcome.ERROR,
-            (
-                "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Run "
-                "`nvidia-smi topo -p2p r`, then run the gate again."
-            ),
+            ("nvbandwidth-peer-no-number", "one for each pair of GPUs", "none"),
         ),
         (
             "446.00",
             Outcome.ERROR,
-            (
-                "device_to_device_memcpy_read_ce is implausible between two GPUs - Expected: at most "
-                "{most} GB/s (the median of all pairs / 0.85) Actual: 446.0 GB/s. Run the gate again."
-            ),
+            ("nvbandwidth-peer-implausible", "at most {most} GB/s (the median of all pairs / 0.85)", "446.0 GB/s"),
         ),
     ],
     ids=["slow", "without a number", "implausible"],
 )
-def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome, finding: str) -> None:
+def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome, finding: Told) -> None:
     test = next(
         one for one in json.loads(JSON)["nvbandwidth"]["testcases"] if one["name"] == "device_to_device_memcpy_read_ce"
     )
     test["bandwidth_matrix"][3][5] = cell
     typical = statistics.median(float(value) for row in test["bandwidth_matrix"] for value in row if value != "N/A")
     verdict = copies(set_cell("device_to_device_memcpy_read_ce", 3, 5, cell))
-    assert says(verdict) == [
-        (
-            "node01 gpu3 and gpu5: "
-            f"{finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"
-        )
-    ]
+    code, expected, actual = finding
+    bound = expected.format(least=f"{0.85 * typical:.1f}", most=f"{typical / 0.85:.1f}")
+    assert tells(verdict) == [(code, "node01 gpu3 and gpu5", bound, actual)]
     assert verdict.outcome is outcome
     assert not {"node01/gpu3", "node01/gpu5"} & set(verdict.measured)
 
@@ -171,10 +159,6 @@ def scaled(test: str, factor: float) -> Callable[[dict[str, dict[str, Any]]], ob
     return change
 
 
-LOOK = (
-    "Check NVLinks and fabric manager (gates node/gpu/sanity/nvlink and fabric), the memory clock, and that no other "
-    "work runs on the node. Replace a GPU that is still slow after a power cycle: docs/runbooks/gpu.md."
-)
 AZURE = "Azure azurehpc-health-checks, ND H100 v5: least of nvbandwidth device_to_device_memcpy_read_ce"
 ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
 
@@ -186,35 +170,38 @@ ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data
             "device_to_device_memcpy_read_ce",
             0.05,
             (
-                f"device_to_device_memcpy_read_ce is slow - Expected: at least 335.0 GB/s ({AZURE}) "
-                f"Actual: 18.6 GB/s. {LOOK}"
+                "nvbandwidth-slow",
+                f"at least 335.0 GB/s ({AZURE})",
+                "18.6 GB/s",
+                "test=device_to_device_memcpy_read_ce",
+                "step=2",
             ),
             Outcome.FAIL,
         ),
         (
             "device_to_device_memcpy_read_ce",
             20,
-            (
-                "device_to_device_memcpy_read_ce is implausible - Expected: at most 450 GB/s Actual: "
-                "7437.0 GB/s. Check the node's GPU profile."
-            ),
+            ("nvbandwidth-implausible", "at most 450 GB/s", "7437.0 GB/s", "test=device_to_device_memcpy_read_ce"),
             Outcome.ERROR,
         ),
         (
             "device_local_copy",
             0.05,
             (
-                "device_local_copy is slow - Expected: at least 837.5 GB/s (derived: 0.5 x 3350 GB/s / "
-                f"2, as a copy reads and writes each byte; {ASKED}) Actual: 69.4 GB/s. {LOOK}"
+                "nvbandwidth-slow",
+                f"at least 837.5 GB/s (derived: 0.5 x 3350 GB/s / 2, as a copy reads and writes each byte; {ASKED})",
+                "69.4 GB/s",
+                "test=device_local_copy",
+                "step=2",
             ),
             Outcome.FAIL,
         ),
     ],
     ids=["peers slow", "peers implausible", "own memory slow"],
 )
-def test_copies_that_are_equally_wrong_on_all_gpus(test: str, factor: float, finding: str, outcome: Outcome) -> None:
+def test_copies_that_are_equally_wrong_on_all_gpus(test: str, factor: float, finding: Told, outcome: Outcome) -> None:
     verdict = copies(scaled(test, factor))
-    assert says(verdict)[0] == f"node01 gpu0: {finding}"
+    assert tells(verdict)[0] == (finding[0], "node01 gpu0", *finding[1:])
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (outcome, [], 8)
 
 
@@ -259,12 +246,8 @@ def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Ou
 )
 def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
     verdict = copies(replays=replays, seconds=seconds)
-    step = "The driver was reloaded in between, or the outputs were captured without their time: run the gate again."
-    wanted = (
-        "node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of "
-        f"the copies Actual: {actual}. {step}"
-    )
-    assert says(verdict) == [wanted]
+    wanted = ("pcie-replays-no-rate", "node01 gpu2", "a counter that grows, and the time of the copies", actual)
+    assert tells(verdict) == [wanted]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -273,9 +256,7 @@ def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
     last = pieces[8].split("\t</gpu>\n", 1)[1]
     after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
     verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": later(after)}, {"launches": 1})
-    assert says(verdict) == [
-        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing."
-    ]
+    assert tells(verdict) == [("nvidia-smi-gpus-missing", "node01", "8", "7")]
     assert verdict.outcome is Outcome.FAIL
 
 
@@ -291,10 +272,6 @@ def test_the_copies_number_gpus_by_pci_address() -> None:
 
 
 PCI = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
-OTHERS = (
-    "Run the gate again. For captured outputs: give the report before the load and the one after it, both from "
-    "this node."
-)
 
 
 def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
@@ -309,13 +286,7 @@ def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
 def test_the_devices_that_nvbandwidth_lists_are_read_from_json_and_text() -> None:
     wanted = tuple(nvbandwidth.ListedGpu("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
     assert nvbandwidth.parse(listed()).devices == nvbandwidth.parse(TABLE).devices == wanted
-    assert says(copies(out=listed())) == []
-
-
-MODEL = (
-    "Correct the node's platform in site.yml or the profile that is named here, or replace "
-    "the GPU; MIG instances are parts of GPUs: switch MIG off."
-)
+    assert tells(copies(out=listed())) == []
 
 
 @pytest.mark.parametrize(
@@ -323,41 +294,34 @@ MODEL = (
     [
         (
             lambda lines: lines.__setitem__(slice(None), [line.replace("H100 80GB HBM3", "H200") for line in lines]),
-            (
-                "nvbandwidth ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: "
-                f"NVIDIA H200 (8 on node01). {MODEL}"
-            ),
+            ("gpus-of-another-model", "NVIDIA H100 80GB HBM3", "NVIDIA H200 (8 on node01)", "what=nvbandwidth ran on"),
         ),
         (
             lambda lines: lines.pop(),
-            (
-                "GPUs of nvbandwidth - Expected: 8 Actual: 7. Unset CUDA_VISIBLE_DEVICES, and run gate "
-                "node/gpu/sanity/inventory: it reports how many GPUs the node has."
-            ),
+            ("nvbandwidth-gpus", "8", "7"),
         ),
         (
             lambda lines: lines.__setitem__(slice(2), [lines[0].replace("1b", "43"), lines[1].replace("43", "1b")]),
             (
-                "nvbandwidth numbers the GPUs in another order - Expected: by PCI address Actual: "
-                f"0000:43:00, 0000:1b:00, {', '.join(f'0000:{bus}:00' for bus in PCI[2:])}. "
-                "Run nvbandwidth with CUDA_DEVICE_ORDER=PCI_BUS_ID."
+                "nvbandwidth-gpu-order",
+                "by PCI address",
+                f"0000:43:00, 0000:1b:00, {', '.join(f'0000:{bus}:00' for bus in PCI[2:])}",
             ),
         ),
         (
             lambda lines: lines.__setitem__(7, lines[7].replace("df", "e1")),
             (
-                "nvbandwidth ran on other GPUs than nvidia-smi reports - Expected: "
-                f"{', '.join(f'0000:{bus}:00' for bus in PCI)} "
-                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs from "
-                "one node. On a node: run the gate again."
+                "nvbandwidth-other-gpus",
+                f"{', '.join(f'0000:{bus}:00' for bus in PCI)}",
+                f"{', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}",
             ),
         ),
     ],
     ids=["another model", "one is missing", "another order", "another node"],
 )
-def test_copies_on_other_gpus_are_no_measurement(change: Callable[[list[str]], object], said: str) -> None:
+def test_copies_on_other_gpus_are_no_measurement(change: Callable[[list[str]], object], said: Told) -> None:
     verdict = copies(out=listed(change))
-    assert (says(verdict), verdict.outcome, verdict.measured) == ([f"node01: {said}"], Outcome.ERROR, [])
+    assert (tells(verdict), verdict.outcome, verdict.measured) == ([(said[0], "node01", *said[1:])], Outcome.ERROR, [])
 
 
 @pytest.mark.parametrize(
@@ -414,11 +378,20 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
     outputs = {"before": SMI, "copy-0": JSON, "copy-1": JSON, "after": later(SMI)}
     verdict = judge(COPY, outputs, {"launches": 2})
     wanted = (
-        "node01: launches 1 and 2 of nvbandwidth have the same figures - Expected: figures that differ "
-        "Actual: the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce. Give the output "
-        "of each launch. On a node: run the gate again."
+        "same-launch-twice",
+        "node01",
+        "figures that differ",
+        "the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce",
+        "one=1",
+        "other=2",
+        "program=nvbandwidth",
     )
-    assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+    assert (tells(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+
+
+def not_later(clock: str) -> Told:
+    expected = f"later than 2026-11-22 {clock}, the time of the report before it"
+    return "report-not-later", "node01", expected, "2026-11-22 06:00:00", "when=after"
 
 
 @pytest.mark.parametrize(
@@ -427,37 +400,33 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
         (
             SMI,
             SMI,
-            (
-                "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 "
-                "06:00:00, the time of the report before it Actual: 2026-11-22 06:00:00."
-            ),
+            not_later("06:00:00"),
         ),
         (
             later(SMI),
             SMI,
-            (
-                "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 "
-                "06:05:00, the time of the report before it Actual: 2026-11-22 06:00:00."
-            ),
+            not_later("06:05:00"),
         ),
         (
             SMI,
             later(SMI, "yesterday"),
             (
-                "time of nvidia-smi's report missing - Expected: a timestamp before and after the load Actual: before "
-                "2026-11-22 06:00:00, after nothing."
+                "report-time-not-told",
+                "node01",
+                "a timestamp before and after the load",
+                "before 2026-11-22 06:00:00, after nothing",
             ),
         ),
         (SMI, later(SMI).replace("<uuid>GPU-", "<uuid>GPU-9"), None),
     ],
     ids=["the same file", "the other way round", "no time", "another node"],
 )
-def test_counters_before_and_after_are_of_one_node_in_this_order(before: str, after: str, said: str | None) -> None:
+def test_counters_before_and_after_are_of_one_node_in_this_order(before: str, after: str, said: Told | None) -> None:
     verdict = judge(COPY, {"before": before, "copy-0": JSON, "after": after}, {"launches": 1})
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 1)
     if said is not None:
-        assert says(verdict) == [f"node01: {said} {OTHERS}"]
+        assert tells(verdict) == [said]
     else:
         first = verdict.findings[0]
-        assert (first.what, first.expected) == ("nvidia-smi reports other GPUs after the load", "the UUIDs from before")
+        assert (first.code, first.expected) == ("other-gpus-after-load", "the UUIDs from before")
         assert first.actual.endswith("and 6 more")

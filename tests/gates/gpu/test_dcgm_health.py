@@ -13,17 +13,11 @@ from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import rack
+from tests.gates.support import Told, rack, tells
 
 GATE = "node/gpu/validation/dcgm-health"
 HEALTH = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
 SET = "Health monitor systems set successfully.\n"
-
-
-NSCQ = (
-    "Check libnvidia-nscq (it must be the driver's version) and `systemctl status nvidia-fabricmanager`, then "
-    "restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
-)
 
 
 def judge(set_: str, seen: str, check: dict[str, Any], platform: str = "dgx_h100", **changed: str) -> Verdict:
@@ -41,10 +35,6 @@ def judge(set_: str, seen: str, check: dict[str, Any], platform: str = "dgx_h100
         for command in run.commands
     }
     return found.evaluate(known, run, said)
-
-
-def says(verdict: Verdict) -> list[str]:
-    return [str(finding) for finding in verdict.findings]
 
 
 def seen_by_dcgm(gpus: int, switches: int = 4, active: str = " (Active)", model: str = "NVIDIA H100 80GB HBM3") -> str:
@@ -66,36 +56,35 @@ def incident(word: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("set_", "check", "message", "outcome"),
+    ("set_", "check", "finding", "outcome"),
     [
         (SET, HEALTH, None, Outcome.PASS),
         (
             SET,
             incident("Failure"),
             (
-                "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 "
-                "volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready "
-                "gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+                "dcgm-health-incident",
+                "node01 gpu3",
+                "Healthy",
+                "Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.",
+                "system=Memory system",
             ),
             Outcome.FAIL,
         ),
         (
             SET,
             {"body": {"Overall Health": {"value": "Warning"}}},
-            (
-                "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read "
-                "`dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: "
-                "docs/runbooks/gpu.md."
-            ),
+            ("dcgm-health-bad-unnamed", "node01", "Healthy", "Warning, and no entity is named"),
             Outcome.FAIL,
         ),
         (
             SET,
             {"body": {"Overall Health": {"value": "Splendid"}}},
             (
-                "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health "
-                "'Splendid' is unknown (exit code 0). Check `systemctl status nvidia-dcgm`, set the "
-                "watches (`dcgmi health -s a`), then run the gate again."
+                "dcgm-health-unreadable",
+                "node01",
+                "JSON of dcgmi health -c",
+                "health 'Splendid' is unknown (exit code 0)",
             ),
             Outcome.ERROR,
         ),
@@ -103,34 +92,33 @@ def incident(word: str) -> dict[str, Any]:
             "Error: Unable to set health watches.\n",
             HEALTH,
             (
-                "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor "
-                "systems set successfully Actual: Error: Unable to set health watches. (exit code 0). "
-                "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run "
-                "the gate again."
+                "dcgm-watches-not-set",
+                "node01",
+                "Health monitor systems set successfully",
+                "Error: Unable to set health watches. (exit code 0)",
+                "name=gpus",
             ),
             Outcome.ERROR,
         ),
     ],
 )
-def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outcome: Outcome) -> None:
+def test_dcgm_health(set_: str, check: dict[str, Any], finding: Told | None, outcome: Outcome) -> None:
     verdict = judge(set_, seen_by_dcgm(8), check)
-    assert says(verdict) == ([message] if message else [])
+    assert tells(verdict) == ([finding] if finding else [])
     assert verdict.outcome is outcome
 
 
-READ = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
-WATCHES = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
-UNNAMED = f"node01 gpu3: DCGM health - Expected: Healthy Actual: Failure, and no incident is named. {READ}"
-ECC = f"node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: a double-bit error. {READ}"
+UNNAMED = ("dcgm-health-no-incident", "node01 gpu3", "Healthy", "Failure, and no incident is named")
+ECC = ("dcgm-health-incident", "node01 gpu3", "Healthy", "Failure: a double-bit error", "system=Memory system")
 
 
-def overall(actual: str) -> str:
+def overall(actual: str) -> Told:
     expected = "an overall health as bad as that of the worst entity: Failure"
-    return f"node01: DCGM contradicts itself - Expected: {expected} Actual: {actual}. {WATCHES}"
+    return "dcgm-health-overall-contradicts", "node01", expected, actual
 
 
 @pytest.mark.parametrize(
-    ("overall_", "word", "system", "messages"),
+    ("overall_", "word", "system", "findings"),
     [
         ("Healthy", "Failure", None, [UNNAMED, overall("Healthy")]),
         ("Healthy", "Failure", "Healthy", [UNNAMED, overall("Healthy")]),
@@ -142,8 +130,10 @@ def overall(actual: str) -> str:
             [
                 ECC,
                 (
-                    "node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: "
-                    f"Failure Actual: Healthy. {WATCHES}"
+                    "dcgm-health-entity-contradicts",
+                    "node01 gpu3",
+                    "a health as bad as its worst incident: Failure",
+                    "Healthy",
                 ),
             ],
         ),
@@ -156,20 +146,22 @@ def overall(actual: str) -> str:
             [
                 ECC,
                 (
-                    "node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: "
-                    f"Failure Actual: Warning. {WATCHES}"
+                    "dcgm-health-entity-contradicts",
+                    "node01 gpu3",
+                    "a health as bad as its worst incident: Failure",
+                    "Warning",
                 ),
                 overall("Warning"),
             ],
         ),
     ],
 )
-def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, messages: list[str]) -> None:
+def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, findings: list[Told]) -> None:
     """Dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""  # noqa: E501
     errors = {"Memory system": {"value": system, "overflow": ["a double-bit error"]}} if system else {}
     gpu = {"children": {"3": {"value": word, "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": overall_}, "GPU": gpu}, "header": []})
-    assert (says(verdict), verdict.outcome) == (messages, Outcome.FAIL)
+    assert (tells(verdict), verdict.outcome) == (findings, Outcome.FAIL)
     assert verdict.measured == [f"node01/gpu{index}" for index in range(8) if index != 3]
 
 
@@ -177,69 +169,52 @@ def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None
 def test_dcgm_lists_no_entity_that_is_healthy(errors: dict[str, Any]) -> None:
     gpu = {"children": {"3": {"value": "Healthy", "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": "Healthy"}, "GPU": gpu}, "header": []})
-    message = (
-        "node01 gpu3: DCGM contradicts itself - Expected: only entities with incidents Actual: "
-        f"an entity that is Healthy. {WATCHES}"
-    )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    finding = ("dcgm-health-healthy-listed", "node01 gpu3", "only entities with incidents", "an entity that is Healthy")
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(
-    ("seen", "message", "outcome"),
+    ("seen", "finding", "outcome"),
     [
         (
             seen_by_dcgm(7),
-            (
-                "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory. The host "
-                "engine sees the GPUs that the driver had when it started: restart nvidia-dcgm after a repair."
-            ),
+            ("dcgm-watches-too-few-gpus", "node01", "8", "7"),
             Outcome.FAIL,
         ),
-        (seen_by_dcgm(8, 0), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 0. {NSCQ}", Outcome.FAIL),
-        (seen_by_dcgm(8, 3), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 3. {NSCQ}", Outcome.FAIL),
+        (seen_by_dcgm(8, 0), ("dcgm-watches-nvswitches", "node01", "4", "0"), Outcome.FAIL),
+        (seen_by_dcgm(8, 3), ("dcgm-watches-nvswitches", "node01", "4", "3"), Outcome.FAIL),
         (
             "",
-            (
-                "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found "
-                "Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches "
-                "(`dcgmi health -s a`), then run the gate again."
-            ),
+            ("dcgm-discovery-unreadable", "node01", "the GPUs and NVSwitches that were found", "nothing (exit code 0)"),
             Outcome.ERROR,
         ),
     ],
     ids=["one is missing", "no switches", "a switch is missing", "nothing said"],
 )
-def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, outcome: Outcome) -> None:
+def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, finding: Told, outcome: Outcome) -> None:
     """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""  # noqa: E501
     verdict = judge(SET, seen, HEALTH)
-    assert says(verdict) == [message]
+    assert tells(verdict) == [finding]
     assert (verdict.outcome, verdict.measured) == (outcome, [])
-
-
-OTHER_MODEL = (
-    "Correct the node's platform in site.yml or the profile that is named here, or replace "
-    "the GPU; MIG instances are parts of GPUs: switch MIG off."
-)
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_watches_of_another_model_are_none_of_this_platforms_gpus(gpus: int) -> None:
     verdict = judge(SET, seen_by_dcgm(gpus, model="Tesla T4"), HEALTH)
     wanted = (
-        "node01: DCGM watches GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: "
-        f"Tesla T4 ({gpus} on node01). {OTHER_MODEL}"
+        "gpus-of-another-model",
+        "node01",
+        "NVIDIA H100 80GB HBM3",
+        f"Tesla T4 ({gpus} on node01)",
+        "what=DCGM watches",
     )
-    assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+    assert (tells(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
 
 
 def test_more_gpus_than_the_platform_has_are_not_called_missing() -> None:
     verdict = judge(SET, seen_by_dcgm(9), HEALTH)
-    step = (
-        "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
-        "--profile or --gpus."
-    )
-    assert (says(verdict), verdict.outcome) == (
-        [f"node01: GPUs that DCGM watches - Expected: 8 Actual: 9. {step}"],
+    assert (tells(verdict), verdict.outcome) == (
+        [("dcgm-watches-too-many-gpus", "node01", "8", "9")],
         Outcome.FAIL,
     )
 
@@ -247,7 +222,7 @@ def test_more_gpus_than_the_platform_has_are_not_called_missing() -> None:
 @pytest.mark.parametrize("active", ["", " (Active)"], ids=["until DCGM 4.4", "from DCGM 4.5 on"])
 def test_both_forms_of_the_discovery_are_read(active: str) -> None:
     verdict = judge(SET, seen_by_dcgm(8, active=active), HEALTH)
-    assert (says(verdict), verdict.measured) == ([], [f"node01/gpu{gpu}" for gpu in range(8)])
+    assert (tells(verdict), verdict.measured) == ([], [f"node01/gpu{gpu}" for gpu in range(8)])
 
 
 def test_switches_are_a_group_of_their_own() -> None:
@@ -266,11 +241,13 @@ def test_switches_are_a_group_of_their_own() -> None:
         HEALTH,
         check_switches=json.dumps({"body": {"Overall Health": {"value": "Failure"}, "Switch": switch}}),
     )
-    assert says(verdict) == [
+    assert tells(verdict) == [
         (
-            "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected "
-            "fatal errors on NvSwitch 2.. "
-            "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+            "dcgm-health-incident",
+            "node01 Switch 2",
+            "Healthy",
+            "Failure: Detected fatal errors on NvSwitch 2.",
+            "system=NvSwitch F",
         )
     ]
     refused = judge(
@@ -279,12 +256,13 @@ def test_switches_are_a_group_of_their_own() -> None:
         HEALTH,
         set_switches="Error: Unable to set health watches. Return: The Group is not found\n",
     )
-    assert says(refused) == [
+    assert tells(refused) == [
         (
-            "node01: DCGM health watches of its switches could not be set - Expected: Health monitor "
-            "systems set successfully "
-            "Actual: Error: Unable to set health watches. Return: The Group is not found (exit code 0). "
-            "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+            "dcgm-watches-not-set",
+            "node01",
+            "Health monitor systems set successfully",
+            "Error: Unable to set health watches. Return: The Group is not found (exit code 0)",
+            "name=switches",
         )
     ]
 
@@ -300,7 +278,7 @@ def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(
     platform: str, model: str, note: str | None
 ) -> None:
     verdict = judge(SET, seen_by_dcgm(8, 0, model=model), HEALTH, platform)
-    assert (says(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
+    assert (tells(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
 
 
 def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
@@ -313,7 +291,7 @@ def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
         f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
     )
     verdict = judge(SET, seen_by_dcgm(4, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
-    assert (says(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 4)
+    assert (tells(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 4)
     lost = judge(SET, seen_by_dcgm(3, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
     assert [item.actual for item in lost.findings] == ["3"]
 

@@ -18,13 +18,9 @@ from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import containers
 from tests.gates.captured import evaluate
-from tests.gates.support import text
+from tests.gates.support import Told, tells, text, told
 
 S = "node/gpu/sanity/"
-NVLINK_STEP = (
-    "Power the node off and on once; if that does not help, reseat the GPU, then replace it: "
-    "docs/runbooks/nvlink-down.md."
-)
 BLACKWELL = {
     "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",  # noqa: E501
     "Rx General Errors": "0", "Local link integrity Errors": "0", "Tx discards": "0", "Link recovery successful events": "0",  # noqa: E501
@@ -79,17 +75,13 @@ HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
         ({}, [], Outcome.PASS),
         (
             {"Replay Errors": "3"},
-            [
-                f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"  # noqa: E501
-            ],
+            [("nvlink-errors", "node01 gpu1 nvlink4", "0 since the driver was loaded", "3", "name=Replay Errors")],
             Outcome.FAIL,
         ),
         ({"CRC Errors": "40"}, [], Outcome.PASS),
         (
             {"Replay Errors": "many"},
-            [
-                "node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."  # noqa: E501
-            ],
+            [("nvlink-counter-unreadable", "node01 gpu1 nvlink4", "a whole number", "many", "name=Replay Errors")],
             Outcome.ERROR,
         ),
     ],
@@ -97,7 +89,7 @@ HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
 def test_error_counters_of_hopper(changed: dict[str, str], says: list[str], outcome: Outcome) -> None:
     texts = {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, HOPPER, {(1, 4): changed})}
     verdict = judge(f"{S}nvlink", texts)
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == (says, outcome)
+    assert (tells(verdict), verdict.outcome) == (says, outcome)
     assert len(verdict.measured) == 8 * 18 - len(says)
 
 
@@ -138,10 +130,14 @@ def test_links_that_are_down_or_slow_are_named() -> None:
         ),
     )
     verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 4). {NVLINK_STEP}",
-        "node01 gpu5 nvlink0: NVLink speed - Expected: 26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed) Actual: 19.922 GB/s. "  # noqa: E501
-        + NVLINK_STEP,
+    assert tells(verdict) == [
+        ("nvlink-inactive", "node01 gpu2", "18 links active", "17 (inactive or not listed: 4)"),
+        (
+            "nvlink-speed",
+            "node01 gpu5 nvlink0",
+            "26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed)",
+            "19.922 GB/s",
+        ),
     ]
 
 
@@ -174,8 +170,8 @@ def test_a_gpu_whose_links_nvml_does_not_give_fails_by_name(words: str, sign: st
         {"status": refused(status, 6, sign + words), "errors": refused(errors, 6, sign + words)},
         exit_code=code,
     )
-    wanted = f"node01 gpu6: no NVLink active - Expected: 18 links active Actual: NVML: {words}. {NVLINK_STEP}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+    wanted = ("nvlink-none-active", "node01 gpu6", "18 links active", f"NVML: {words}")
+    assert (tells(verdict), verdict.outcome, len(verdict.measured)) == (
         [wanted],
         Outcome.FAIL,
         7 * 18,
@@ -188,9 +184,13 @@ def test_counters_that_nvml_does_not_give_are_an_error_of_their_gpu() -> None:
         f"{S}nvlink",
         {"status": status, "errors": refused(errors, 2, "NVML: Unable to get error counters: Unknown Error")},
     )
-    step = "Run `nvidia-smi nvlink -e` by hand."
-    wanted = f"node01 gpu2: NVLink error counters not reported - Expected: its links Actual: NVML: Unable to get error counters: Unknown Error. {step}"  # noqa: E501
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+    wanted = (
+        "nvlink-errors-not-reported",
+        "node01 gpu2",
+        "its links",
+        "NVML: Unable to get error counters: Unknown Error",
+    )
+    assert (tells(verdict), verdict.outcome, len(verdict.measured)) == (
         [wanted],
         Outcome.ERROR,
         7 * 18,
@@ -201,8 +201,8 @@ def test_links_beside_a_refusal_to_give_them_are_an_error() -> None:
     status = links(8, lambda _gpu, _link: "26.562 GB/s").replace("\t Link 3: 26.562 GB/s", f"NVML: {ALL_INACTIVE}", 1)
     verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
     said = "GPU 0 has links, and NVML's refusal to give them (exit code 0)"
-    wanted = f"node01: nvidia-smi nvlink -s unreadable - Expected: GPUs and their links Actual: {said}. Run `nvidia-smi nvlink -s` by hand on the node."  # noqa: E501
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
+    wanted = ("nvlink-unreadable", "node01", "GPUs and their links", said, "what=nvidia-smi nvlink -s")
+    assert (tells(verdict), verdict.outcome) == ([wanted], Outcome.ERROR)
 
 
 @pytest.mark.parametrize("printed", ["5: 0000:C3:00.0", " 0000:C3:00.0", "0000:C3:00.0"])
@@ -211,16 +211,8 @@ def test_a_gpu_that_does_not_answer_fails_by_name(printed: str) -> None:
     verdict = judge(f"{S}nvlink", {"status": said, "errors": said}, exit_code=15)
     words = said.split(": ", 2 if printed.startswith("5") else 1)[-1].strip().rstrip(".").replace("  ", " ")
     actual = f"0000:C3:00.0: {words}" if printed.startswith("5") else words
-    step = "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md."
-    assert str(verdict.findings[0]) == f"node01 gpu5: GPU lost - Expected: a GPU that answers Actual: {actual}. {step}"
+    assert told(verdict.findings[0]) == ("nvlink-gpu-lost", "node01 gpu5", "a GPU that answers", actual)
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
-
-
-MISSING = "See gate node/gpu/sanity/inventory: a GPU is missing."
-MORE = (
-    "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
-    "--profile or --gpus."
-)
 
 
 @pytest.mark.parametrize(
@@ -229,17 +221,22 @@ MORE = (
         (
             7,
             8,
-            f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}",  # noqa: E501
+            (
+                "nvlink-gpus-missing",
+                "node01",
+                f"8 ({', '.join(f'GPU {gpu}' for gpu in range(8))})",
+                f"7 ({', '.join(f'GPU {gpu}' for gpu in range(7))})",
+            ),
         ),
-        (2, 1, f"Expected: 1 (GPU 0) Actual: 2 (GPU 0, GPU 1). {MORE}"),
+        (2, 1, ("nvlink-gpus-too-many", "node01", "1 (GPU 0)", "2 (GPU 0, GPU 1)")),
     ],
 )
-def test_fewer_and_more_gpus_are_told_apart(shown: int, gpus: int, says: str) -> None:
+def test_fewer_and_more_gpus_are_told_apart(shown: int, gpus: int, says: Told) -> None:
     known = offline.facts(offline.platform_of("dgx_h100", gpus))
     found = gate(f"{S}nvlink")
     texts = {"status": links(shown, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(shown, HOPPER, {})}
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], texts, 0)
-    assert (str(verdict.findings[0]), verdict.outcome) == (f"node01: GPUs in nvidia-smi nvlink - {says}", Outcome.FAIL)
+    assert (told(verdict.findings[0]), verdict.outcome) == (says, Outcome.FAIL)
 
 
 def test_one_gpu_of_another_number_is_named() -> None:
@@ -254,11 +251,8 @@ def test_one_gpu_of_another_number_is_named() -> None:
         {key: text_.replace("GPU 0:", "GPU 7:") for key, text_ in texts.items()},
         0,
     )
-    wanted = (
-        "node01: GPUs in nvidia-smi nvlink - Expected: 1 (GPU 0) Actual: 1 (GPU 7). Give the links of every GPU: "
-        "run `nvidia-smi nvlink -s` without -i."
-    )
-    assert (str(verdict.findings[0]), verdict.outcome) == (wanted, Outcome.FAIL)
+    wanted = ("nvlink-gpus-other", "node01", "1 (GPU 0)", "1 (GPU 7)")
+    assert (told(verdict.findings[0]), verdict.outcome) == (wanted, Outcome.FAIL)
 
 
 def test_old_drivers_print_whole_gigabytes() -> None:
@@ -276,16 +270,15 @@ def test_old_drivers_print_whole_gigabytes() -> None:
 
 def test_counters_of_another_machine_prove_nothing_of_these_links() -> None:
     status, own = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
-    step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
-    wanted = "node01: NVLink error counters from other GPUs - Expected: the UUIDs of nvidia-smi nvlink -s Actual: "
-    all_others = "gpu0 GPU-90000000 for GPU-00000000, gpu1 GPU-90000001 for GPU-00000001 and 6 more. "
+    wanted = ("nvlink-errors-other-gpus", "node01", "the UUIDs of nvidia-smi nvlink -s")
+    all_others = "gpu0 GPU-90000000 for GPU-00000000, gpu1 GPU-90000001 for GPU-00000001 and 6 more"
     for errors, said in (
         (own.replace("GPU-0", "GPU-9"), all_others),
-        (own.replace("GPU-00000005", "GPU-x"), "gpu5 GPU-x for GPU-00000005. "),
+        (own.replace("GPU-00000005", "GPU-x"), "gpu5 GPU-x for GPU-00000005"),
     ):
         verdict = judge(f"{S}nvlink", {"status": status, "errors": errors})
-        assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
-            [wanted + said + step],
+        assert (tells(verdict), verdict.outcome, verdict.measured) == (
+            [(*wanted, said)],
             Outcome.ERROR,
             [],
         )
@@ -299,9 +292,8 @@ def test_links_of_another_model_are_not_judged() -> None:
             "errors": counters(8, HOPPER, {}, "NVIDIA H800"),
         },
     )
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."  # noqa: E501
-    wanted = f"node01: nvidia-smi nvlink reports GPUs of another model - Expected: {H100} Actual: NVIDIA H800 (8 on node01). {step}"  # noqa: E501
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+    wanted = ("gpus-of-another-model", "node01", H100, "NVIDIA H800 (8 on node01)", "what=nvidia-smi nvlink reports")
+    assert (tells(verdict), verdict.outcome, verdict.measured) == (
         [wanted],
         Outcome.ERROR,
         [],
@@ -316,11 +308,8 @@ def test_a_link_that_counts_no_faults_is_an_error(of: dict[str, str], said: str)
     verdict = judge(
         f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, of, {})}
     )
-    wanted = (
-        f"node01 gpu0 nvlink0: NVLink faults not counted - Expected: a counter of faults on every active link Actual: {said}. "  # noqa: E501
-        "Run `nvidia-smi nvlink -e` by hand; update the driver."
-    )
-    assert (str(verdict.findings[0]), verdict.outcome, verdict.measured) == (wanted, Outcome.ERROR, [])
+    wanted = ("nvlink-faults-not-counted", "node01 gpu0 nvlink0", "a counter of faults on every active link", said)
+    assert (told(verdict.findings[0]), verdict.outcome, verdict.measured) == (wanted, Outcome.ERROR, [])
 
 
 def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
@@ -354,13 +343,14 @@ def test_affinity_of_a_platform_that_declares_nothing_is_an_error(
     )
     found = gate(f"{S}affinity")
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": TOPO}, 0)
-    step = (
-        "Add them to the platform profile (dgx_h100.yml) with their source: `nvidia-smi topo -m` of such a server "
-        "shows them. Where the server has no compute NICs, declare the gate's skip with that reason (site.yml "
-        "gates.skip)."
+    wanted = (
+        "gpu-topology-not-declared",
+        "node01",
+        f"{names} in the profile dgx_h100",
+        "not declared",
+        "profile=dgx_h100",
     )
-    wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"  # noqa: E501
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+    assert (tells(verdict), verdict.outcome, len(verdict.measured)) == (
         [wanted],
         Outcome.ERROR,
         measured,
@@ -376,13 +366,9 @@ def test_affinity_of_a_healthy_node() -> None:
 def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
     swapped = TOPO.replace("NIC2: mlx5_4", "NIC2: mlx5_5").replace("NIC3: mlx5_5", "NIC3: mlx5_4")
     verdict = judge(f"{S}affinity", {"topo": swapped})
-    step = (
-        "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); move a card that "
-        "is in the wrong slot: docs/runbooks/nic.md."
-    )
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01 gpu2: NIC of rail 3 - Expected: mlx5_4 at PIX or PXB Actual: mlx5_4 at NODE; beside it: mlx5_5. {step}",  # noqa: E501
-        f"node01 gpu3: NIC of rail 4 - Expected: mlx5_5 at PIX or PXB Actual: mlx5_5 at NODE; beside it: mlx5_4. {step}",  # noqa: E501
+    assert tells(verdict) == [
+        ("nic-far-from-gpu", "node01 gpu2", "mlx5_4 at PIX or PXB", "mlx5_4 at NODE; beside it: mlx5_5", "rail=3"),
+        ("nic-far-from-gpu", "node01 gpu3", "mlx5_5 at PIX or PXB", "mlx5_5 at NODE; beside it: mlx5_4", "rail=4"),
     ]
 
 
@@ -419,30 +405,85 @@ def offered(**changed: Any) -> dict[str, Any]:
     return copy.deepcopy(healthy) | changed
 
 
-REFRESH = (
-    "Recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`); this does not happen by "
-    "itself after a driver was removed or MIG was changed."
-)
-
-
 @pytest.mark.parametrize(
     ("changed", "says", "outcome"),
     [
         ({}, None, Outcome.PASS),
-        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),  # noqa: E501
-        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),  # noqa: E501
-        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names missing files - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),  # noqa: E501
-        ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),  # noqa: E501
-        ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),  # noqa: E501
-        ({"toolkit": {"missing": "not installed"}}, (
-            "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package "
-            "nvidia-container-toolkit-base: run install again."
-        ), Outcome.ERROR),
+        (
+            {"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}},
+            (
+                "cdi-gpu-not-offered",
+                "node01 gpu7",
+                "nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7",
+                "7 CDI devices without it",
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            {
+                "list": {
+                    "rc": 0,
+                    "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]),
+                    "err": "",
+                }
+            },
+            (
+                "cdi-stale",
+                "node01",
+                "devices that the driver has",
+                "also GPU-gone",
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            {
+                "specs": [
+                    {
+                        "path": "/var/run/cdi/nvidia.yaml",
+                        "paths": 12,
+                        "there": 11,
+                        "absent": ["/usr/lib/libcuda.so.570.86.10"],
+                    }
+                ]
+            },
+            (
+                "cdi-paths-missing",
+                "node01",
+                "every path of /var/run/cdi/nvidia.yaml exists",
+                "absent: /usr/lib/libcuda.so.570.86.10",
+            ),
+            Outcome.FAIL,
+        ),
+        ({"specs": []}, ("cdi-missing", "node01", "one below /etc/cdi or /var/run/cdi", "none"), Outcome.FAIL),
+        (
+            {"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}},
+            (
+                "container-tool-fails",
+                "node01",
+                "exit code 0",
+                "exit code 127: cannot open shared object file",
+                "what=nvidia-ctk",
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            {"toolkit": {"missing": "not installed"}},
+            (
+                "container-tool-missing",
+                "node01",
+                "an answer",
+                "none",
+                "program=nvidia-ctk",
+                "missing=not installed",
+                "package=nvidia-container-toolkit-base",
+            ),
+            Outcome.ERROR,
+        ),
     ],
-)  # fmt: skip
-def test_what_containers_are_offered(changed: dict[str, Any], says: str | None, outcome: Outcome) -> None:
+)
+def test_what_containers_are_offered(changed: dict[str, Any], says: Told | None, outcome: Outcome) -> None:
     verdict = judge(f"{S}containers", {"containers": json.dumps(offered(**changed))})
-    assert [str(finding) for finding in verdict.findings] == ([says] if says else [])
+    assert tells(verdict) == ([says] if says else [])
     assert verdict.outcome is outcome
 
 

@@ -15,7 +15,7 @@ from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
-from tests.gates.support import text
+from tests.gates.support import Told, tells, text
 
 TRAY = text("smi/gb200_tray_healthy.xml")
 OTHER = TRAY.replace("<uuid>GPU-0", "<uuid>GPU-1")
@@ -72,19 +72,9 @@ def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None) -> Ver
     return found.evaluate(known, run, outputs)
 
 
-IMEX_STEP = (
-    "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them "
-    "(it reads the list only when it starts)."
-)
-DOMAIN_STEP = (
-    "Power on the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the "
-    "tray's driver: docs/runbooks/nvlink-down.md."
-)
-
-
 def test_a_healthy_domain_passes() -> None:
     verdict = domain({})
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     assert len(verdict.measured) == 8
 
 
@@ -94,9 +84,11 @@ def test_a_healthy_domain_passes() -> None:
         (
             {"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<", 1)},
             (
-                "node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID "
-                "00000001-0000-0000-0000-000000000001, clique 2 Actual: "
-                f"00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"
+                "nvlink-domain-other",
+                "node02 gpu0",
+                "ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2",
+                "00000001-0000-0000-0000-000000000001, clique 3",
+                "rack=rack",
             ),
         ),
         (
@@ -106,51 +98,46 @@ def test_a_healthy_domain_passes() -> None:
                 )
             },
             (
-                "node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: "
-                f"00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"
+                "nvlink-domain-not-joined",
+                "node02 gpu0",
+                "a ClusterUUID and a clique",
+                "00000000-0000-0000-0000-000000000000, clique 2",
             ),
         ),
         (
             {"smi-node02": OTHER.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)},
-            (
-                "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the "
-                "NVLink switch trays (NMX-C configured, all trays up) before the compute trays: "
-                "docs/runbooks/nvlink-down.md."
-            ),
+            ("fabric-health-part-bad", "node02 gpu0", "False", "True", "what=route unhealthy", "step=2"),
         ),
-        ({"imex-node01": imex(status="DEGRADED")}, f"node01: IMEX domain - Expected: UP Actual: DEGRADED. {IMEX_STEP}"),
+        ({"imex-node01": imex(status="DEGRADED")}, ("imex-down", "node01", "UP", "DEGRADED")),
         (
             {"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)},
-            f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}",
+            ("imex-member-not-ready", "node01", "READY", "UNAVAILABLE", "host=198.19.0.1"),
         ),
         (
             {"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)},
             (
-                "node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: "
-                f"198.19.0.1: DISCONNECTED. {IMEX_STEP}"
+                "imex-not-connected",
+                "node01",
+                "CONNECTED to every member",
+                "198.19.0.1: DISCONNECTED",
+                "host=198.19.0.1",
             ),
         ),
         (
             {"imex-node01": lonely("0", "1")},
-            (
-                "node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: "
-                f"198.19.0.2: none. {IMEX_STEP}"
-            ),
+            ("imex-not-connected", "node01", "CONNECTED to every member", "198.19.0.2: none", "host=198.19.0.1"),
         ),
         (
             {"imex-node01": imex().replace("580.173.02", "580.95.05", 1)},
-            (
-                "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. Run install again: IMEX "
-                "must be exactly the driver's version."
-            ),
+            ("imex-version", "node01", "580.173.02", "580.95.05", "host=198.19.0.1"),
         ),
     ],
 )
-def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
+def test_a_domain_that_is_not_one(texts: dict[str, str], says: Told) -> None:
     verdict = domain(texts)
-    assert [str(finding) for finding in verdict.findings] == [says]
+    assert tells(verdict) == [says]
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.blamed == [says.split(maxsplit=1)[0].rstrip(":")]
+    assert verdict.blamed == [says[1].split(maxsplit=1)[0]]
 
 
 @pytest.mark.parametrize(
@@ -160,17 +147,11 @@ def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
 )
 def test_a_member_that_is_not_there_is_counted_and_named(short: str) -> None:
     verdict = domain({"imex-node01": short})
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}",
-        (
-            "node01: members of the IMEX domain are not the nodes of rack - Expected: node01, node02 "
-            f"Actual: none is node02. {IMEX_STEP}"
-        ),
+    assert tells(verdict) == [
+        ("imex-members-missing", "node01", "2", "1"),
+        ("imex-members-other", "node01", "node01, node02", "none is node02", "target=rack"),
     ]
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01"])
-
-
-NOT_OURS = "members of the IMEX domain are not the nodes of rack - Expected: node01, node02 Actual:"
 
 
 def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
@@ -181,9 +162,9 @@ def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
             "imex-node02": imex(hosts=["198.19.0.2", "198.19.9.8"]),
         }
     )
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01: {NOT_OURS} 198.19.9.9 is none of them, none is node02. {IMEX_STEP}",
-        f"node02: {NOT_OURS} 198.19.9.8 is none of them, none is node01. {IMEX_STEP}",
+    assert tells(verdict) == [
+        ("imex-members-other", "node01", "node01, node02", "198.19.9.9 is none of them, none is node02", "target=rack"),
+        ("imex-members-other", "node02", "node01, node02", "198.19.9.8 is none of them, none is node01", "target=rack"),
     ]
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01", "node02"])
 
@@ -195,22 +176,17 @@ def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
 )
 def test_a_domain_may_use_any_address_of_its_nodes(hosts: list[str]) -> None:
     verdict = domain({f"imex-{node}": imex(hosts=hosts) for node in ("node01", "node02")})
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     assert verdict.outcome is Outcome.PASS
 
 
 def test_addresses_and_versions_that_are_not_told_are_errors() -> None:
     verdict = domain({"address-node02": "hostname: invalid option -- 'I'"})
     said = "hostname: invalid option -- 'I' (exit code 0)"
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node02: node addresses unreadable - Expected: addresses Actual: {said}. Run `hostname -I` on the node."
-    ]
+    assert tells(verdict) == [("imex-addresses-unreadable", "node02", "addresses", said)]
     assert verdict.outcome is Outcome.ERROR
     verdict = domain({"imex-node01": imex().replace("580.173.02", "", 1)})
-    step = "Update nvidia-imex on both ends to the driver's version."
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01: IMEX version of 198.19.0.1 not reported - Expected: 580.173.02 Actual: nothing. {step}"
-    ]
+    assert tells(verdict) == [("imex-version-not-reported", "node01", "580.173.02", "nothing", "host=198.19.0.1")]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -219,15 +195,19 @@ def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
     others[0] = others[0].replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
     others[2] = others[2].replace("<cliqueId>2<", "<cliqueId>3<")
     verdict = domain({"smi-node02": "<gpu id=".join([first, *others])})
-    assert [str(finding) for finding in verdict.findings] == [
+    assert tells(verdict) == [
         (
-            "node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: "
-            f"00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"
+            "nvlink-domain-not-joined",
+            "node02 gpu0",
+            "a ClusterUUID and a clique",
+            "00000000-0000-0000-0000-000000000000, clique 2",
         ),
         (
-            "node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID "
-            "00000001-0000-0000-0000-000000000001, clique 2 Actual: "
-            f"00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"
+            "nvlink-domain-other",
+            "node02 gpu2",
+            "ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2",
+            "00000001-0000-0000-0000-000000000001, clique 3",
+            "rack=rack",
         ),
     ]
     assert verdict.blamed == ["node02"]
@@ -242,16 +222,18 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
     (run,) = found.plan(known, list(known.nodes))
     bad = Verdict(outcome=Outcome.FAIL, blamed=["node02"])
     by_node = found.attribute(known, [FinishedRun(run, bad)])
-    assert {
-        node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()
-    } == {
+    assert {node: (said.outcome, said.note, tells(said)) for node, [said] in by_node.items()} == {
         node: (
             Outcome.NOT_RUN,
             None,
             [
                 (
-                    f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink "
-                    "domain did not pass. Repair that first."
+                    "gate-not-run",
+                    node,
+                    "a measurement",
+                    "node02 of its NVLink domain did not pass",
+                    f"gate={found.id}",
+                    "step=Repair that first.",
                 )
             ],
         )
@@ -267,9 +249,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
 def test_two_halves_of_a_rack_blame_neither() -> None:
     verdict = domain({"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<")})
     halves = "; ".join(f"4 in ClusterUUID 00000001-0000-0000-0000-000000000001, clique {clique}" for clique in (2, 3))
-    assert [str(finding) for finding in verdict.findings] == [
-        f"rack: no NVLink domain has most of the GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
-    ]
+    assert tells(verdict) == [("nvlink-domain-split", "rack", "8 GPUs in one", halves)]
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, [])
 
 
@@ -284,12 +264,8 @@ def test_a_gpu_without_a_health_mask_is_an_error() -> None:
     """Fabric state and status say nothing of links that run degraded."""
     mask = TRAY.split("<health>", 1)[1].split("</health>", 1)[0]
     verdict = domain({"smi-node02": OTHER.replace(mask, "", 1)})
-    step = "Update the driver."
-    wanted = (
-        "node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink "
-        f"domain Actual: nothing. {step}"
-    )
-    assert [str(finding) for finding in verdict.findings] == [wanted]
+    wanted = ("nvlink-domain-health-not-reported", "node02 gpu0", "the health mask of its NVLink domain", "nothing")
+    assert tells(verdict) == [wanted]
     assert verdict.outcome is Outcome.ERROR
     assert "node02/gpu0" not in verdict.measured
 
@@ -318,12 +294,13 @@ def test_servers_whose_domain_is_their_own_are_left_out() -> None:
 
 def test_one_trays_report_for_two_nodes_is_an_error() -> None:
     verdict = domain({"smi-node02": TRAY})
-    step = "Run the gate again. For captured outputs: give each node its own report."
     wanted = (
-        "node01, node02: one GPU on several nodes - Expected: different GPUs on every node "
-        f"Actual: GPU-00000000-0000-0000-0000-000000000000 and 3 more on each of them. {step}"
+        "nvlink-domain-gpu-twice",
+        "node01, node02",
+        "different GPUs on every node",
+        "GPU-00000000-0000-0000-0000-000000000000 and 3 more on each of them",
     )
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+    assert (tells(verdict), verdict.outcome, verdict.measured) == (
         [wanted],
         Outcome.ERROR,
         [],

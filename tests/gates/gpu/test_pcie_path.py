@@ -15,6 +15,7 @@ from rackready.model.outcome import Outcome
 from rackready.ondevice import pcie_path
 from tests.gates.captured import evaluate
 from tests.gates.gpu.test_links import S, judge
+from tests.gates.support import Told, tells
 
 
 def path(gpu: str, bus: int, **changed: float | None) -> dict[str, Any]:
@@ -54,73 +55,69 @@ PCIE_STEP = (
         ({}, None, Outcome.PASS),
         (
             {"n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
-            f"PCIe width of 0000:43:00.0 to 0000:42:00.0 - Expected: x16 Actual: x8. {PCIE_STEP}",
+            ("gpu-pcie-width", "x16", "x8", "name=0000:43:00.0 to 0000:42:00.0"),
             Outcome.FAIL,
         ),
         (
             {"n2_current_link_speed": 16.0, "n3_current_link_speed": 16.0},
             (
-                "PCIe generation of 0000:41:00.0 to 0000:40:01.0 - Expected: generation 5 (32 GT/s) "
-                f"Actual: generation 4 (16 GT/s). {PCIE_STEP}"
+                "gpu-pcie-generation",
+                "generation 5 (32 GT/s)",
+                "generation 4 (16 GT/s)",
+                "name=0000:41:00.0 to 0000:40:01.0",
             ),
             Outcome.FAIL,
         ),
         (
             {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0},
-            (
-                "PCIe generation that 0000:40:01.0 above the GPU supports - Expected: 5 (platform profile dgx_h100) "
-                f"Actual: 4. {PCIE_STEP}"
-            ),
+            ("gpu-pcie-generation-able", "5 (platform profile dgx_h100)", "4", "part=0000:40:01.0 above the GPU"),
             Outcome.FAIL,
         ),
         (
             {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0},
-            (
-                "PCIe generation that 0000:42:00.0 above the GPU supports - Expected: 5 (platform profile dgx_h100) "
-                f"Actual: 4. {PCIE_STEP}"
-            ),
+            ("gpu-pcie-generation-able", "5 (platform profile dgx_h100)", "4", "part=0000:42:00.0 above the GPU"),
             Outcome.FAIL,
         ),
         (
             {"n1_max_link_width": 8.0, "n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
-            (
-                "PCIe lanes that 0000:42:00.0 above the GPU supports - Expected: 16 (platform profile dgx_h100) "
-                f"Actual: 8. {PCIE_STEP}"
-            ),
+            ("gpu-pcie-lanes-able", "16 (platform profile dgx_h100)", "8", "part=0000:42:00.0 above the GPU"),
             Outcome.FAIL,
         ),
         (
             {"n0_max_link_speed": 16.0},
-            f"PCIe generation that the GPU supports - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}",
+            ("gpu-pcie-generation-able", "5 (GPU profile)", "4", "part=the GPU"),
             Outcome.FAIL,
         ),
         (
             {"n0_max_link_width": 8.0},
-            f"PCIe lanes that the GPU supports - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}",
+            ("gpu-pcie-lanes-able", "16 (GPU profile)", "8", "part=the GPU"),
             Outcome.FAIL,
         ),
         (
             {"n2_current_link_speed": None},
             (
-                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
-                "Actual: nothing. Run `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+                "gpu-pcie-link-not-reported",
+                "speed and width of both ends",
+                "nothing",
+                "name=0000:41:00.0 to 0000:40:01.0",
             ),
             Outcome.ERROR,
         ),
         (
             {"n2_current_link_speed": 16.0, "n2_max_link_speed": -1.0, "n3_current_link_speed": 16.0},
             (
-                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
-                "Actual: 16, -1, 16, 16, 32, 16. Run `lspci -vv` as root by hand; a device in D3 or off the bus "
-                "reports none."
+                "gpu-pcie-link-not-reported",
+                "speed and width of both ends",
+                "16, -1, 16, 16, 32, 16",
+                "name=0000:41:00.0 to 0000:40:01.0",
             ),
             Outcome.ERROR,
         ),
     ],
 )
-def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str | None, outcome: Outcome) -> None:
+def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: Told | None, outcome: Outcome) -> None:
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(paths_of(**changed))})
-    assert [str(finding) for finding in verdict.findings] == ([f"node01 gpu1: {says}"] if says else [])
+    assert tells(verdict) == ([(says[0], "node01 gpu1", *says[1:])] if says else [])
     assert verdict.outcome is outcome
     assert len(verdict.measured) == (7 if says else 8)
 
@@ -133,7 +130,7 @@ def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link
         "gpus": [path(f"0000:{bus:02x}:00.0", bus, **slow) for bus in range(16, 96, 10)],
     }
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     assert (
         verdict.note == "platform profile sys_521ge_h100_pcie has no capabilities of the PCIe path above it: "
         "the two ends were compared with each other"
@@ -141,10 +138,8 @@ def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link
     near = {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0}
     found["gpus"] = [path(f"0000:{bus:02x}:00.0", bus, **(near if bus == 26 else {})) for bus in range(16, 96, 10)]
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
-    says = (
-        f"PCIe generation that 0000:19:00.0 above the GPU supports - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}"
-    )
-    assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {says}"]
+    says = ("gpu-pcie-generation-able", "5 (GPU profile)", "4", "part=0000:19:00.0 above the GPU")
+    assert tells(verdict) == [(says[0], "node01 gpu1", *says[1:])]
 
 
 def test_a_gpu_whose_own_link_nobody_publishes_is_held_end_against_end() -> None:
@@ -156,7 +151,7 @@ def test_a_gpu_whose_own_link_nobody_publishes_is_held_end_against_end() -> None
     for gpu in found["gpus"]:
         gpu["links"][0]["current_link_speed"] = 16.0
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "dgx_b200")
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     own = (
         "GPU profile b200_sxm has no capabilities of a GPU's own PCIe link: the two ends were compared with each other"
     )
@@ -187,13 +182,16 @@ def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outco
         ({}, None),
         (
             {"current_link_width": 4.0},
-            (f"node01 gpu1: PCIe width of 0000:43:00.0 to the unseen end - Expected: x16 Actual: x4. {PCIE_STEP}"),
+            ("gpu-pcie-width", "node01 gpu1", "x16", "x4", "name=0000:43:00.0 to the unseen end"),
         ),
         (
             {"current_link_speed": 2.5},
             (
-                "node01 gpu1: PCIe generation of 0000:43:00.0 to the unseen end - "
-                f"Expected: generation 5 (32 GT/s) Actual: generation 1 (2.5 GT/s). {PCIE_STEP}"
+                "gpu-pcie-generation",
+                "node01 gpu1",
+                "generation 5 (32 GT/s)",
+                "generation 1 (2.5 GT/s)",
+                "name=0000:43:00.0 to the unseen end",
             ),
         ),
     ],
@@ -208,7 +206,7 @@ def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(
         gpu["links"] = gpu["links"][:1]
     found["gpus"][1]["links"][0].update(changed)
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
-    assert [str(finding) for finding in verdict.findings] == ([says] if says else [])
+    assert tells(verdict) == ([says] if says else [])
     assert verdict.outcome is (Outcome.FAIL if says else Outcome.PASS)
     assert "only the GPU's end is judged" in (verdict.note or "")
 
@@ -286,9 +284,6 @@ def test_a_revision_that_is_none_may_be_that_of_a_gpu_off_the_bus(revision: str)
     found = paths_of()
     found["gpus"][3]["revision"] = revision
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
-    wanted = (
-        f"node01 gpu3: PCI revision unreadable - Expected: 0x and two hexadecimal digits Actual: {revision!a}. "
-        "Run `lspci -s ADDRESS -n` by hand."
-    )
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
+    wanted = ("gpu-pcie-revision-unreadable", "node01 gpu3", "0x and two hexadecimal digits", f"{revision!a}")
+    assert (tells(verdict), verdict.outcome) == ([wanted], Outcome.ERROR)
     assert "node01/gpu3" not in verdict.measured

@@ -21,7 +21,7 @@ from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import Precision
 from rackready.profiles import loader
-from tests.gates.support import text
+from tests.gates.support import Told, tells, text
 
 GEMM = "node/gpu/performance/gemm"
 COPY = "node/gpu/performance/nvbandwidth"
@@ -47,10 +47,6 @@ def judge(
     return found.evaluate(known, run, said)
 
 
-def says(verdict: Verdict) -> list[str]:
-    return [str(finding) for finding in verdict.findings]
-
-
 def slowed(gpu: int, percent: float, of: str = FP16) -> str:
     out = []
     for line in of.splitlines():
@@ -63,7 +59,7 @@ def slowed(gpu: int, percent: float, of: str = FP16) -> str:
 
 def test_gemm_of_a_healthy_node_passes_and_gives_the_fleet_its_metrics() -> None:
     verdict = judge(GEMM, {"fp16-0": FP16}, ONE)
-    assert says(verdict) == []
+    assert tells(verdict) == []
     assert [(metric.name, metric.target, metric.unit) for metric in verdict.metrics][:2] == [
         ("gemm_fp16", "node01/gpu0", "GFLOPS"),
         ("gemm_fp16", "node01/gpu1", "GFLOPS"),
@@ -103,57 +99,56 @@ def test_two_gpus_are_no_siblings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "code", "words", "outcome"),
+    ("out", "code", "finding", "outcome"),
     [
         (
             slowed(0, -80),
             0,
-            "node01 gpu0: gemm_fp16 is implausible - Expected: at most 9.894e+05 GFLOPS",
+            ("gemm-rate-implausible", "node01 gpu0", "at most 9.894e+05 GFLOPS"),
             Outcome.ERROR,
         ),
         (
             FP16.replace("GPU 3, TestField 1004 test PASSED.", "GPU 3, TestField 1004 test FAILED."),
             255,
-            "node01 gpu3: fp16 load failed - Expected: PASSED Actual: FAILED.",
+            ("dcgmproftester-failed", "node01 gpu3", "PASSED", "FAILED"),
             Outcome.FAIL,
         ),
         (
             "\n".join(line for line in FP16.splitlines() if not line.startswith("Worker 4:")),
             0,
-            ("node01 gpu4: no steady load - Expected: at least 5 readings above 0 after 2 s Actual: 0 readings."),
+            ("dcgmproftester-no-steady-load", "node01 gpu4", "at least 5 readings above 0 after 2 s", "0 readings"),
             Outcome.ERROR,
         ),
         (
             "Error: Unable to initialize DCGM. Return: -6.\n",
             255,
             (
-                "node01: dcgmproftester unreadable - Expected: a reading per GPU and second Actual: no "
-                "readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit "
-                "code 255). Install package datacenter-gpu-manager-4-cuda13 if it is missing, and check "
-                "that no other work holds the GPUs; then run the gate again."
+                "dcgmproftester-unreadable",
+                "node01",
+                "a reading per GPU and second",
+                "no readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit code 255)",
+                "major=13",
             ),
             Outcome.ERROR,
         ),
         (
             FP16,
             255,
-            ("node01: dcgmproftester contradicts itself - Expected: exit code 0 with readings Actual: exit code 255."),
+            ("dcgmproftester-exit-code", "node01", "exit code 0 with readings", "exit code 255"),
             Outcome.ERROR,
         ),
     ],
 )
-def test_gemm_that_is_no_measurement(out: str, code: int, words: str, outcome: Outcome) -> None:
+def test_gemm_that_is_no_measurement(out: str, code: int, finding: Told, outcome: Outcome) -> None:
     verdict = judge(GEMM, {"fp16-0": out}, ONE, codes={"fp16-0": code})
-    assert any(line.startswith(words) for line in says(verdict)), says(verdict)
+    *same, last = finding
+    found = [one[: len(finding)] for one in tells(verdict)]
+    assert any(one[:-1] == tuple(same) and one[-1].startswith(last) for one in found), found
     assert verdict.outcome is outcome
 
 
 MATMUL = "Maximum Achievable Matmul FLOPS"
 SMSTRESS = "NVIDIA/DCGM nvvs/diag-skus.yaml.in, sm_stress of id {}: 0.75 x what dcgmproftester measured"
-BETTER = (
-    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), and look for a power cap. Replace a GPU "
-    "that is still slow after a power cycle: docs/runbooks/gpu.md."
-)
 
 
 def everywhere(share: float, of: str = FP16) -> str:
@@ -165,9 +160,12 @@ def everywhere(share: float, of: str = FP16) -> str:
 def test_gemm_finds_eight_gpus_that_are_equally_slow() -> None:
     verdict = judge(GEMM, {"fp16-0": everywhere(0.5)}, ONE)
     source = f"derived: 0.6 x 794.5 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM"
-    assert says(verdict)[0] == (
-        f"node01 gpu0: gemm_fp16 is slow - Expected: at least 4.767e+05 GFLOPS ({source}) Actual: "
-        f"3.4e+05 GFLOPS. {BETTER}"
+    assert tells(verdict)[0] == (
+        "gemm-slow",
+        "node01 gpu0",
+        f"at least 4.767e+05 GFLOPS ({source})",
+        "3.4e+05 GFLOPS",
+        "metric=gemm_fp16",
     )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 8)
 

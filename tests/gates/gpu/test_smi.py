@@ -13,28 +13,14 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
-from tests.gates.support import text
+from tests.gates.support import Told, tells, text, told
 
 HEALTHY = text("smi/dgx_h100_healthy.xml")
 GB200 = text("smi/gb200_tray_healthy.xml")
 S = "node/gpu/sanity/"
 GATES = [f"{S}{name}" for name in ("ecc", "row-remap", "inforom", "recovery-action", "clocks", "settings", "fabric")]
 RUNBOOK = "docs/runbooks/gpu.md."
-RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`) or reboot, then run the gate again: {RUNBOOK}"
-REPLACE = f"Run the field diagnostic, then replace the GPU: {RUNBOOK}"
-XID_48 = "Vendor's action WORKFLOW_XID_48"
-LOCAL = (
-    "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; the fabric manager must be the "
-    "driver's version: docs/runbooks/nvlink-down.md."
-)
-REMOTE = "Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."  # noqa: E501
-DECLARE = (
-    "Set it (`nvidia-smi -pl 700`). If the site lowered the limit on purpose, declare it under the gate's input "
-    "`power_limit_w`."
-)
-LIMIT_512 = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE"
 COOLING = f"Check fans or coolant flow, inlet temperature and the heat sink: {RUNBOOK}"
-UPDATE = "Update the driver."
 
 
 def changed(gpu: int, *changes: tuple[str, str], of: str = HEALTHY) -> str:
@@ -65,7 +51,7 @@ def judge(
 )
 def test_healthy_nodes_pass_and_every_gpu_is_measured(name: str, report: str, platform: str, count: int) -> None:
     verdict = judge(name, report, platform=platform)
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     assert verdict.outcome is Outcome.PASS
     assert verdict.measured == [f"node01/gpu{index}" for index in range(count)]
 
@@ -74,7 +60,7 @@ def test_healthy_nodes_pass_and_every_gpu_is_measured(name: str, report: str, pl
 class Row:
     gate: str
     change: tuple[str, str]
-    says: str
+    says: Told
     outcome: Outcome = Outcome.FAIL
     inputs: Mapping[str, object] = field(default_factory=dict)
     of: str = HEALTHY
@@ -88,189 +74,189 @@ ROWS = [
     Row(
         "ecc",
         ("<current_ecc>Enabled<", "<current_ecc>Disabled<"),
-        "ECC mode - Expected: Enabled Actual: Disabled. Set it (`nvidia-smi -e 1`), then reboot the node.",
+        ("ecc-mode", "Enabled", "Disabled"),
     ),
     Row(
         "ecc",
         ("<pending_ecc>Enabled<", "<pending_ecc>Disabled<"),
-        "ECC mode after the next reboot - Expected: Enabled Actual: Disabled. Set it (`nvidia-smi -e 1`), then reboot the node.",  # noqa: E501
+        ("ecc-mode-pending", "Enabled", "Disabled"),
     ),
     Row(
         "ecc",
         ("<dram_uncorrectable>0<", "<dram_uncorrectable>2<"),
-        f"uncorrected DRAM errors since the driver was loaded - Expected: 0 Actual: 2. {XID_48}: d{RESET[1:]}",
+        ("ecc-uncorrected", "0", "2", "what=DRAM"),
     ),
     Row(
         "ecc",
         ("<sram_uncorrectable_parity>0<", "<sram_uncorrectable_parity>1<"),
-        f"uncorrected SRAM parity errors since the driver was loaded - Expected: 0 Actual: 1. {XID_48}: d{RESET[1:]}",
+        ("ecc-uncorrected", "0", "1", "what=SRAM parity"),
     ),
     Row(
         "ecc",
         ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>Yes<"),
-        f"lifetime SRAM errors above the vendor's threshold - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",  # noqa: E501
+        ("ecc-sram-threshold", "No", "Yes"),
     ),
     Row(
         "ecc",
         ("<tpc_repair_pending>No<", "<tpc_repair_pending>Yes<"),
-        f"TPC repair waits for a reset - Expected: No Actual: Yes. {RESET}",
+        ("tpc-repair-pending", "No", "Yes"),
     ),
     Row(
         "ecc",
         ("<dram_correctable>0<", "<dram_correctable>51<"),
-        f"corrected DRAM errors since the driver was loaded - Expected: at most 50 (gate input) Actual: 51. Watch their rate under load. {REPLACE}",  # noqa: E501
+        ("ecc-corrected", "at most 50 (gate input)", "51", "what=DRAM"),
         inputs={"corrected_limit": 50},
     ),
     Row(
         "ecc",
         ("<dram_uncorrectable>0<", "<dram_uncorrectable>N/A<"),
-        f"uncorrected DRAM errors not reported - Expected: a number Actual: N/A. {UPDATE}",
+        ("gpu-number-not-reported", "a number", "N/A", "what=uncorrected DRAM errors"),
         Outcome.ERROR,
     ),
     Row(
         "ecc",
         ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>Maybe<"),
-        f"SRAM threshold flag not reported - Expected: Yes or No Actual: Maybe. {UPDATE}",
+        ("gpu-flag-not-reported", "Yes or No", "Maybe", "what=SRAM threshold flag"),
         Outcome.ERROR,
     ),
     Row(
         "row-remap",
         ("<remapped_row_pending>No<", "<remapped_row_pending>Yes<"),
-        f"row remapping waits for a reset (Xid 63) - Expected: No Actual: Yes. {RESET}",
+        ("row-remap-pending", "No", "Yes"),
     ),
     Row(
         "row-remap",
         ("<remapped_row_failure>No<", "<remapped_row_failure>Yes<"),
-        f"row remapping failed (Xid 64) - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",
+        ("row-remap-failed", "No", "Yes"),
     ),
     Row(
         "row-remap",
         ("<remapped_row_unc>0<", "<remapped_row_unc>512<"),
-        f"rows remapped after uncorrected errors - Expected: fewer than 512 Actual: 512. {LIMIT_512}. {REPLACE}",
+        ("row-remap-many", "fewer than 512", "512"),
     ),
     Row(
         "row-remap",
         ("<remapped_row_failure>No</remapped_row_failure>", ""),
-        f"row remapping failure not reported - Expected: Yes or No Actual: nothing. {UPDATE}",
+        ("gpu-flag-not-reported", "Yes or No", "nothing", "what=row remapping failure"),
         Outcome.ERROR,
     ),
     Row(
         "inforom",
         ("<img_version>G520.0200.00.05<", "<img_version>N/A<"),
-        f"InfoROM version not reported - Expected: a value Actual: nothing. Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}",  # noqa: E501
+        ("inforom-not-reported", "a value", "nothing", "what=InfoROM version"),
         Outcome.ERROR,
     ),
     Row(
         "recovery-action",
         ("<gpu_recovery_action>None<", "<gpu_recovery_action>Reset<"),
-        f"GPU recovery action - Expected: None Actual: Reset. Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}",  # noqa: E501
+        ("gpu-recovery-action", "None", "Reset", "step=1"),
     ),
     Row(
         "recovery-action",
         ("<gpu_recovery_action>None<", "<gpu_recovery_action>Reboot<"),
-        f"GPU recovery action - Expected: None Actual: Reboot. Drain and reboot the node: {RUNBOOK}",
+        ("gpu-recovery-action", "None", "Reboot", "step=2"),
     ),
     Row(
         "recovery-action",
         ("<gpu_recovery_action>None<", "<gpu_recovery_action>Exorcise<"),
-        "GPU recovery action unknown - Expected: None Actual: Exorcise. Read the vendor's manual of nvidia-smi, and "
-        "update rackready.",
+        ("gpu-recovery-unknown-word", "None", "Exorcise"),
         Outcome.ERROR,
     ),
     Row(
         "clocks",
         event("hw_thermal_slowdown"),
-        f"clocks reduced: hardware thermal slowdown - Expected: Not Active Actual: Active. {COOLING}",
+        ("clocks-held-hw-thermal", "Not Active", "Active"),
     ),
     Row(
         "clocks",
         event("hw_power_brake_slowdown"),
-        f"clocks reduced: power brake - Expected: Not Active Actual: Active. Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}",  # noqa: E501
+        ("clocks-held-power-brake", "Not Active", "Active"),
     ),
     Row(
         "clocks",
         ("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>N/A<"),
-        f"clock event reason sw_thermal_slowdown not reported - Expected: Active or Not Active Actual: nothing. {UPDATE}",  # noqa: E501
+        ("clock-reason-not-reported", "Active or Not Active", "nothing", "key=sw_thermal_slowdown"),
         Outcome.ERROR,
     ),
     Row(
         "clocks",
         ("<gpu_temp_slow_tlimit_threshold>-2 C<", "<gpu_temp_slow_tlimit_threshold>N/A<"),
-        f"slowdown threshold not reported - Expected: a threshold of the GPU Actual: nothing. {UPDATE}",
+        ("gpu-slowdown-threshold-not-reported", "a threshold of the GPU", "nothing"),
         Outcome.ERROR,
     ),
     Row(
         "settings",
         ("<persistence_mode>Enabled<", "<persistence_mode>Disabled<"),
-        "persistence mode - Expected: Enabled Actual: Disabled. Start nvidia-persistenced. Run install again: it "
-        "sets this.",
+        ("persistence-mode", "Enabled", "Disabled"),
     ),
     Row(
         "settings",
         ("<current_mig>Disabled<", "<current_mig>Enabled<"),
-        "MIG mode - Expected: Disabled Actual: Enabled. Set it (`nvidia-smi -mig 0` or 1), then reset the GPU.",
+        ("mig-mode", "Disabled", "Enabled"),
     ),
     Row(
         "settings",
         ("<compute_mode>Default<", "<compute_mode>Prohibited<"),
-        "compute mode - Expected: Default Actual: Prohibited. Set it (`nvidia-smi -c DEFAULT`).",
+        ("compute-mode", "Default", "Prohibited", "mode=DEFAULT"),
     ),
     Row(
         "settings",
         ("<compute_mode>Default<", "<compute_mode>Exclusive_Process<"),
-        "compute mode - Expected: Default Actual: Exclusive_Process. Set it (`nvidia-smi -c DEFAULT`).",
+        ("compute-mode", "Default", "Exclusive_Process", "mode=DEFAULT"),
     ),
     Row(
         "settings",
         ("<compute_mode>Default<", "<compute_mode>Prohibited<"),
-        "compute mode - Expected: Default Actual: Prohibited. Set it (`nvidia-smi -c DEFAULT`).",
+        ("compute-mode", "Default", "Prohibited", "mode=DEFAULT"),
         inputs={"mps": True},
     ),
     Row(
         "settings",
         ("<current_power_limit>700.00 W<", "<current_power_limit>500.00 W<"),
-        f"power limit - Expected: 700 W (NVIDIA H100 SXM datasheet, TDP up to 700 W) Actual: 500 W. {DECLARE}",
+        ("gpu-power-limit", "700 W (NVIDIA H100 SXM datasheet, TDP up to 700 W)", "500 W", "wanted=700"),
     ),
     Row(
         "settings",
         ("<current_power_limit>700.00 W<", "<current_power_limit>high<"),
-        "nvidia-smi unreadable - Expected: numbers where numbers belong Actual: gpu_power_readings/current_power_limit of 00000000:43:00.0 is 'high', which is no number. Run `nvidia-smi -q -x` by hand.",  # noqa: E501
+        (
+            "nvidia-smi-not-numbers",
+            "numbers where numbers belong",
+            "gpu_power_readings/current_power_limit of 00000000:43:00.0 is 'high', which is no number",
+        ),
         Outcome.ERROR,
     ),
     Row(
         "fabric",
         ("<state>Completed<", "<state>In Progress<"),
-        f"fabric state - Expected: Completed Actual: In Progress. {LOCAL}",
+        ("fabric-state", "Completed", "In Progress", "step=1"),
     ),
     Row(
         "fabric",
         ("<status>Success<", "<status>Insufficient Resources<"),
-        f"fabric status - Expected: Success Actual: Insufficient Resources. {LOCAL}",
+        ("fabric-status", "Success", "Insufficient Resources", "step=1"),
     ),
     Row(
         "fabric",
         ("<summary>Healthy<", "<summary>Limited Capacity<"),
-        f"fabric health - Expected: Healthy Actual: Limited Capacity. {REMOTE}",
+        ("fabric-health-bad", "Healthy", "Limited Capacity", "step=2"),
         of=GB200,
     ),
     Row(
         "fabric",
         ("<bandwidth>Full<", "<bandwidth>Degraded<"),
-        f"fabric health: bandwidth - Expected: Full Actual: Degraded. {REMOTE}",
+        ("fabric-health-part-bad", "Full", "Degraded", "what=bandwidth", "step=2"),
         of=GB200,
     ),
     Row(
         "fabric",
         ("<access_timeout_recovery>False<", "<access_timeout_recovery>True<"),
-        f"fabric health: access timeout recovery - Expected: False Actual: True. {REMOTE}",
+        ("fabric-health-part-bad", "False", "True", "what=access timeout recovery", "step=2"),
         of=GB200,
     ),
     Row(
         "fabric",
         ("<access_timeout_recovery>False</access_timeout_recovery>", ""),
-        "fabric health: access timeout recovery not reported - Expected: reported as for the other GPUs Actual: "
-        "nothing. A driver reports the same fields for every GPU: use the report as nvidia-smi printed it, or run "
-        "the gate again.",
+        ("fabric-health-not-reported", "reported as for the other GPUs", "nothing", "what=access timeout recovery"),
         Outcome.ERROR,
         of=GB200,
     ),
@@ -281,7 +267,7 @@ ROWS = [
 def test_one_element_of_one_gpu(row: Row) -> None:
     report = changed(1, row.change, of=row.of)
     verdict = judge(S + row.gate, report, row.inputs, platform="gb200_nvl72" if row.of == GB200 else "dgx_h100")
-    assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {row.says}"]
+    assert tells(verdict) == [(row.says[0], "node01 gpu1", *row.says[1:])]
     assert verdict.outcome is row.outcome
     assert "node01/gpu1" not in verdict.measured
     assert "node01/gpu0" in verdict.measured
@@ -345,11 +331,8 @@ def test_both_compute_modes_of_a_node_with_mps_are_right() -> None:
 def test_a_corrupt_inforom_is_named_by_its_warning_and_exit_code() -> None:
     report = HEALTHY + "WARNING: infoROM is corrupted at gpu 00000000:61:00.0\n"
     verdict = judge(f"{S}inforom", report, exit_code=14)
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            "node01 gpu3: InfoROM corrupt - Expected: a valid InfoROM Actual: nvidia-smi: infoROM is corrupted at 00000000:61:00.0. "  # noqa: E501
-            f"Power the node off and on; if that does not help, have the vendor replace the board or reflash its InfoROM: {RUNBOOK}"  # noqa: E501
-        )
+    assert tells(verdict) == [
+        (("inforom-corrupt", "node01 gpu3", "a valid InfoROM", "nvidia-smi: infoROM is corrupted at 00000000:61:00.0"))
     ]
     assert "node01/gpu3" not in verdict.measured
     assert judge(f"{S}ecc", report, exit_code=14).outcome is Outcome.PASS
@@ -358,12 +341,13 @@ def test_a_corrupt_inforom_is_named_by_its_warning_and_exit_code() -> None:
 
 @pytest.mark.parametrize("name", GATES)
 def test_a_lost_gpu_fails_every_gate(name: str) -> None:
-    said = "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n"  # noqa: E501
+    said = (
+        "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the "
+        "system to recover this GPU\n"
+    )
     verdict = judge(name, said, exit_code=15)
     assert verdict.outcome is Outcome.FAIL
-    assert str(verdict.findings[0]).startswith(
-        "node01: GPU lost (5) - Expected: a GPU that answers Actual: GPU is lost."
-    )
+    assert told(verdict.findings[0]) == ("gpu-lost", "node01", "a GPU that answers", "GPU is lost", "name=5")
 
 
 @pytest.mark.parametrize("name", GATES)
@@ -378,11 +362,8 @@ def test_a_lost_gpu_fails_every_gate(name: str) -> None:
 )
 def test_a_report_of_another_model_is_judged_by_no_gate(name: str, report: str, said: str) -> None:
     verdict = judge(name, report)
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."  # noqa: E501
-    wanted = (
-        f"node01: nvidia-smi reports GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: {said}. {step}"
-    )
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+    wanted = ("gpus-of-another-model", "node01", "NVIDIA H100 80GB HBM3", said, "what=nvidia-smi reports")
+    assert (tells(verdict), verdict.outcome, verdict.measured) == (
         [wanted],
         Outcome.ERROR,
         [],
@@ -441,7 +422,10 @@ def test_where_a_report_has_its_lines_says_nothing() -> None:
 
 
 def test_a_driver_that_does_not_answer_is_an_error() -> None:
-    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"  # noqa: E501
+    said = (
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
+        "that the latest NVIDIA driver is installed and running.\n"
+    )
     verdict = judge(f"{S}ecc", said, exit_code=9)
     assert verdict.outcome is Outcome.ERROR
     assert verdict.findings[0].what == "nvidia-smi cannot reach the driver"

@@ -6,10 +6,14 @@ import pytest
 
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
-from tests.gates.gpu.test_smi import COOLING, UPDATE, S, changed, judge
+from tests.gates.gpu.test_smi import S, changed, judge
+from tests.gates.support import Told, tells
 
 CAPTURED = "nvidia-smi -q of NVIDIA H100 80GB HBM3, Memory Max Operating Temp, public captures"
-HOT = "node01 gpu1: memory above its operating temperature - Expected: at most {} C ({}) Actual: {} C. " + COOLING
+
+
+def hot(most: int, source: str, actual: int) -> Told:
+    return "gpu-memory-hot", "node01 gpu1", f"at most {most} C ({source})", f"{actual} C"
 
 
 def memory_at(degrees: str, more: str = "") -> str:
@@ -20,19 +24,19 @@ def memory_at(degrees: str, more: str = "") -> str:
     ("degrees", "more", "platform", "said"),
     [
         ("95 C", "", "dgx_h100", []),
-        ("96 C", "", "dgx_h100", [HOT.format(95, CAPTURED, 96)]),
-        ("118 C", "", "dgx_h100", [HOT.format(95, CAPTURED, 118)]),
+        ("96 C", "", "dgx_h100", [hot(95, CAPTURED, 96)]),
+        ("118 C", "", "dgx_h100", [hot(95, CAPTURED, 118)]),
         (
             "92 C",
             "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>",
             "dgx_h100",
-            [HOT.format(90, "the GPU's own threshold", 92)],
+            [hot(90, "the GPU's own threshold", 92)],
         ),
         (
             "92 C",
             "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>",
             "dgx_h200",
-            [HOT.format(90, "the GPU's own threshold", 92)],
+            [hot(90, "the GPU's own threshold", 92)],
         ),
         ("96 C", "<gpu_temp_max_mem_tlimit_threshold>0 C</gpu_temp_max_mem_tlimit_threshold>", "dgx_h200", []),
         ("N/A", "", "dgx_h200", []),
@@ -40,7 +44,7 @@ def memory_at(degrees: str, more: str = "") -> str:
             "N/A",
             "",
             "dgx_h100",
-            [f"node01 gpu1: memory temperature not reported - Expected: degrees Celsius Actual: nothing. {UPDATE}"],
+            [("gpu-memory-temperature-not-reported", "node01 gpu1", "degrees Celsius", "nothing")],
         ),
     ],
     ids=[
@@ -59,17 +63,13 @@ def test_memory_is_held_against_its_operating_temperature(
 ) -> None:
     model = facts(platform).nodes["node01"].gpu.product_name
     verdict = judge(f"{S}clocks", memory_at(degrees, more).replace("NVIDIA H100 80GB HBM3", model), platform=platform)
-    assert [str(finding) for finding in verdict.findings] == said
+    assert tells(verdict) == said
     assert ("node01/gpu1" in verdict.measured) is not bool(said)
 
 
 CLOCK = """<{group}>
 \t\t\t<graphics_clock>{graphics}</graphics_clock>
 \t\t\t<mem_clock>{memory}</mem_clock>"""
-RESET_CLOCKS = (
-    "Reset the application clocks (`nvidia-smi -rac`). They are deprecated: lock the clocks instead if the site "
-    "wants lower ones (`nvidia-smi -lgc`)."
-)
 
 
 def application_clocks(graphics: str, memory: str, group: str = "applications_clocks") -> str:
@@ -83,22 +83,19 @@ def application_clocks(graphics: str, memory: str, group: str = "applications_cl
         (
             "345 MHz",
             "2619 MHz",
-            (
-                "application clock of graphics lowered - Expected: at least 1980 MHz (the driver's default) "
-                "Actual: 345 MHz"
-            ),
+            ("at least 1980 MHz (the driver's default)", "345 MHz", "name=graphics"),
         ),
         (
             "1980 MHz",
             "1593 MHz",
-            "application clock of memory lowered - Expected: at least 2619 MHz (the driver's default) Actual: 1593 MHz",
+            ("at least 2619 MHz (the driver's default)", "1593 MHz", "name=memory"),
         ),
     ],
     ids=["graphics", "memory"],
 )
-def test_application_clocks_that_somebody_lowered_fail(graphics: str, memory: str, said: str) -> None:
+def test_application_clocks_that_somebody_lowered_fail(graphics: str, memory: str, said: Told) -> None:
     verdict = judge(f"{S}settings", application_clocks(graphics, memory))
-    assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {said}. {RESET_CLOCKS}"]
+    assert tells(verdict) == [("application-clock-lowered", "node01 gpu1", *said)]
     assert verdict.outcome is Outcome.FAIL
 
 

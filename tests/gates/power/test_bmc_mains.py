@@ -19,7 +19,8 @@ from rackready.model.site import Outlet
 from tests.gates.fake_pdu import FakePdu, Room
 from tests.gates.mains import OFF, ON, cycled, states, way
 from tests.gates.support import rack as facts
-from tests.gates.test_bmc_cycles import Host, measured, texts
+from tests.gates.support import tells
+from tests.gates.test_bmc_cycles import Host, measured
 from tests.stacks.fake_rack import FakeNode, FakeRack
 from tests.unit.design.test_outlets import site as fed
 from tests.unit.design.written import parse
@@ -30,7 +31,7 @@ NET = 86
 def test_a_node_whose_outlets_are_named_is_cycled_by_them_and_passes(room: Room, ledger: Ledger) -> None:
     node = room.rack.nodes[0]
     found, attempts = measured(Host(node.boots), way(room, ledger))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.note == (
         "2 of 2 power cycles (ac by pdu), 12 parts compared after each; only the silence of its BMC "
         "showed that the outlets are the node's own: its BMC does not report whether its power supplies "
@@ -325,13 +326,15 @@ def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(
     outputs = dict(attempts[0].outputs)
     outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(json.loads(outputs["cycle-1"].stdout) | change))
     found = PowerCycles({"cycles": 1, "boot_s": 30}).evaluate(facts(), attempts[0].run, outputs)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01 BMC: power cycle 1 unreadable - Expected: a document of format "
-                f"rackready/power-cycle/v1 Actual: {actual}. Run the gate again; if it happens again, "
-                "report a bug."
+                "cycle-unreadable",
+                "node01 BMC",
+                "a document of format rackready/power-cycle/v1",
+                actual,
+                "what=power cycle 1",
             )
         ],
     )

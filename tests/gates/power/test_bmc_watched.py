@@ -18,7 +18,8 @@ from rackready.model.site import Outlet
 from tests.gates.fake_pdu import FakePdu, Room
 from tests.gates.fake_supplies import Supplies
 from tests.gates.mains import BOTH, OFF, ON, cycled, states, way
-from tests.gates.test_bmc_cycles import Host, measured, texts
+from tests.gates.support import tells
+from tests.gates.test_bmc_cycles import Host, measured
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
 NET = 89
@@ -52,7 +53,7 @@ def test_each_outlet_goes_only_after_a_supply_lost_its_input_to_the_one_before(
     supplies.way = told
     seen = moments(supplies, monkeypatch)
     found, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.note == (
         "1 of 1 power cycles (ac by pdu), 12 parts compared after each; "
         "each outlet but the last was seen to feed a power supply of the node before the next went off"
@@ -263,7 +264,7 @@ def test_where_input_is_not_told_only_silence_shows_it_and_that_is_said(
 ) -> None:
     change(room, supplies)
     found, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
     assert found.note == (
         "1 of 1 power cycles (ac by pdu), 12 parts compared after each; "
         f"only the silence of its BMC showed that the outlets are the node's own: {why}"
@@ -338,16 +339,9 @@ def test_a_supply_that_stays_without_input_fails_the_node_and_ends_the_row(
 
     monkeypatch.setattr(FakeRack, "mains", mains)
     found, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=3)
-    assert (found.outcome, texts(found)) == (
+    assert (found.outcome, tells(found)) == (
         Outcome.FAIL,
-        [
-            (
-                "node01 psu PSU0: no input again after power cycle 1 (ac by pdu) - Expected: Normal input "
-                f"Actual: {actual}. "
-                "Check its power cord, the PDU outlet and the breaker of that feed; "
-                "if they are good, replace the supply."
-            )
-        ],
+        [("cycle-no-input-again", "node01 psu PSU0", "Normal input", actual, "cycle=1 (ac by pdu)")],
     )
     assert (room.asked, "cycle-2" in attempts[0].outputs) == ([*OFF, *ON], False), "it is not cycled again"
     assert states(ledger) == ["done"]
