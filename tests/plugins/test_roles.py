@@ -81,7 +81,7 @@ def test_task_files_stay_short(path: Path) -> None:
 
 FENCED = (
     "rackready_boot", "rackready_driver", "rackready_driver_change", "rackready_host_tuning", "rackready_mig",
-    "rackready_mps", "rackready_nic_config", "rackready_packages", "rackready_read_request",
+    "rackready_mps", "rackready_nic_config", "rackready_nic_names", "rackready_packages", "rackready_read_request",
 )  # fmt: skip
 """Modules that act under the node's fence: without the controller's token an older controller would not be refused."""
 PLAYS = [

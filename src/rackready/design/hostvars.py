@@ -14,7 +14,7 @@ from rackready.design.check_groups import domain_nodes
 from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
-from rackready.design.nic_stack import needs_umad, nic_cards, nic_stack_vars
+from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.software_of import software_views
@@ -196,6 +196,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_gpu": facts.gpu.id,
         "rackready_gpus": facts.platform.gpus,
         "nic_stack_cards": nic_cards(site, facts),
+        "nic_stack_names": nic_names(facts),
         "host_roce_interfaces": roce_interfaces(facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),

@@ -55,6 +55,19 @@ def nic_cards(site: Site, facts: NodeFacts) -> dict[str, dict[str, int]]:
     }
 
 
+def nic_names(facts: NodeFacts) -> dict[str, dict[str, str]]:
+    """Return PCI address of each compute NIC to the names of its RDMA device and interface that the profile declares.
+
+    Role nic_stack gives the cards these names, whatever the operating system calls them (docs/adr/0017).
+    """
+    named = {
+        nic.pci: {kind: name for kind, name in (("infiniband", nic.rdma_device), ("net", nic.netdev)) if name}
+        for nic in facts.nics
+        if nic.pci
+    }
+    return {pci: names for pci, names in named.items() if names}
+
+
 def _port(pci: str) -> int:
     """Return the number of the port behind a PCI function: the first function has port 1."""
     return int(pci.rpartition(".")[2]) + 1

@@ -68,6 +68,10 @@ def _swapped(state: State, nic: int, other: int) -> None:
     one["crossed"], two["crossed"] = other, nic
 
 
+def _names(state: State) -> None:
+    state["rdma_names"] = "pci"
+
+
 def _gdr_off(state: State) -> None:
     state["gpudirect"] = False
 
@@ -180,6 +184,9 @@ FAULTS = (
     Fault("nic-link-type", "nic", "a NIC works as InfiniBand, as it left the factory", _link_type, NIC),
     Fault("nic-reset-refused", "nic", "a NIC refuses a reset: only a boot brings new parameters", _reset_refused, NIC),
     Fault("nic-parameters-locked", "nic", "a NIC keeps its parameters, whatever is written", _locked, NIC),
+    Fault(
+        "rdma-names", "nic", "the system names RDMA devices by PCI address, rdma-core's default", _names, at_boot=True
+    ),
     Fault("rail-idle", "fabric", "NCCL lists a NIC of a rail and sends nothing over it", _rail_idle, NIC, _RING),
     Fault(
         "rail-unseen",

@@ -63,6 +63,7 @@ _REPLACED = {
     "dmesg": ("kmsg", "main"),
     "journalctl": ("kmsg", "journalctl"),
     "ethtool": ("ethtool", "main"),
+    "rdma": ("nic.udev", "main"),
     "lscpu": ("host.tools", "lscpu"),
     "lsblk": ("host.tools", "lsblk"),
     "prlimit": ("host.tools", "prlimit"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import bootdisk, kmod, kmsg, machine, paths, pcitree, rdmatree, store
 from .host import tree as hosttree
+from .nic import udev
 
 _REAL_SYS = "/run/hw/sys"
 _OVERLAYS = (
@@ -30,7 +31,7 @@ def main(_argv: list[str]) -> int:
         return 0
     folder = paths.at("/run/hw")
     folder.mkdir(parents=True, exist_ok=True)
-    for left in ("kmsg.log", "cmdline", "settings.json"):
+    for left in ("kmsg.log", "cmdline", "settings.json", Path(store.RENAMED).name):
         (folder / left).unlink(missing_ok=True)
     (folder / "booted").touch()
     kmsg.say(
@@ -47,6 +48,7 @@ def main(_argv: list[str]) -> int:
     hosttree.cover_command_line()
     hosttree.cover_numa_balancing()
     hosttree.report(store.hardware())
+    udev.rdma()
     coldplug()
     return 0
 

@@ -61,10 +61,11 @@ class Devices:
         self._reported, self._state, self._ports = len(state["xids"]), state, {}
 
 
-def _signature() -> tuple[int, int, int]:
-    """Return a value that changes whenever the hardware state is written."""
-    found = paths.at("/opt/hw/state.json").stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+def _signature() -> tuple[int, ...]:
+    """Return a value that changes whenever the hardware state is written, or an RDMA device renamed."""
+    files = [path for path in (paths.at("/opt/hw/state.json"), paths.at(store.RENAMED)) if path.exists()]
+    seen = [path.stat() for path in files]
+    return tuple(part for found in seen for part in (found.st_mtime_ns, found.st_ino, found.st_size))
 
 
 def _follow(nic: store.State) -> None:

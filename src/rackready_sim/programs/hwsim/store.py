@@ -13,12 +13,23 @@ from typing import Any
 from . import paths
 
 State = dict[str, Any]
+RENAMED = "/run/hw/rdma-names.json"
 
 
 def hardware() -> State:
     """Return the hardware state. Raise OSError or ValueError if it cannot be read: the simulation is then broken."""
     state: State = json.loads(paths.at("/opt/hw/state.json").read_text())
+    named = rdma_names()
+    for nic in state.get("nics", []) if named else []:
+        nic["rdma_device"] = named.get(nic["pci"], nic["rdma_device"])
     return state
+
+
+def rdma_names() -> dict[str, str]:
+    """Return PCI address to the name of its RDMA device, where the system renamed it since power-on."""
+    path = paths.at(RENAMED)
+    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def runtime() -> State:

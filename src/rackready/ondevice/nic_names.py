@@ -1,0 +1,127 @@
+"""Give network cards the names that the site declares, by PCI address: `nic_names.py FILE`.
+
+udev runs this for every RDMA device that appears (rules of role nic_stack), after the system's own naming: rdma-core
+calls the device of 0000:18:00.0 rocep24s0, its kernel name is mlx5_N (linux-rdma/rdma-core @1840c1b,
+kernel-boot/rdma_rename.c). A kernel name may belong to another card for a moment, so its holder first gets the name
+that rdma-core derives from its PCI address.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+Wanted = Mapping[str, Mapping[str, str]]
+"""PCI address to the names of its ``infiniband`` device and ``net`` interface; a name may be absent."""
+Start = Callable[..., "tuple[int, str]"]
+KINDS = {"infiniband": "RDMA device", "net": "interface"}
+_LOCK = "run/rackready-nic-names.lock"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def start(*argv: str) -> tuple[int, str]:
+    """Run a program; return its exit code and its output. A missing program is code 127."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PATH": _PATH, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        return 127, f"{argv[0]}: not installed"
+    except subprocess.TimeoutExpired:
+        return 124, f"{argv[0]}: no end within 60 s"
+    return done.returncode, " ".join(done.stdout.decode("utf-8", "replace").split())
+
+
+class NicNames:
+    """The names of one node's cards. ``root``: "/" except in tests."""
+
+    def __init__(self, wanted: Wanted, run: Start = start, root: Path = Path("/")) -> None:
+        self.wanted, self._run, self._root = wanted, run, root
+
+    def differences(self) -> list[tuple[str, str, str, str]]:
+        """Return kind, PCI address, wanted and present names of what differs; no present name is "none"."""
+        found = []
+        for pci, names in sorted(self.wanted.items()):
+            for kind, name in sorted(names.items()):
+                have = self.present(pci, kind)
+                if name not in have:
+                    found.append((kind, pci, name, ", ".join(have) or "none"))
+        return found
+
+    def present(self, pci: str, kind: str) -> list[str]:
+        """Return the names that a PCI function has now: of RDMA devices (``infiniband``) or interfaces (``net``)."""
+        place = self._root / "sys/bus/pci/devices" / pci / kind
+        return sorted(item.name for item in place.iterdir()) if place.is_dir() else []
+
+    def apply(self) -> list[str]:
+        """Rename what differs and has exactly one name; return the refusals. One process at a time does so."""
+        with (self._root / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            refused = []
+            for kind, pci, name, have in self.differences():
+                now = self.present(pci, kind)  # a device that was moved aside has another name than a moment ago
+                if len(now) != 1:
+                    refused.append(f"{pci} {KINDS[kind]} {have}, one is needed for the name {name}")
+                elif kind == "infiniband":
+                    refused += self._rename_rdma(now[0], name)
+                else:
+                    refused += self._rename_net(now[0], name)
+            return refused
+
+    def _rename_rdma(self, old: str, new: str) -> list[str]:
+        holder = self._holders().get(new)
+        aside = self._do("rdma", "dev", "set", new, "name", self.by_pci(holder, new)) if holder is not None else []
+        return aside or self._do("rdma", "dev", "set", old, "name", new)
+
+    def _rename_net(self, old: str, new: str) -> list[str]:
+        """Rename an interface, which must be down for it; one with the default route is left alone."""
+        if old in self._default_routes():
+            return [f"{old} has the default route, so it does not become {new}"]
+        down = self._do("ip", "link", "set", "dev", old, "down")
+        return down or self._do("ip", "link", "set", "dev", old, "name", new)
+
+    def _holders(self) -> dict[str, str]:
+        """Return the name of every RDMA device of a PCI function to the function's address."""
+        devices = self._root / "sys/bus/pci/devices"
+        return {item.name: item.parent.parent.name for item in devices.glob("*/infiniband/*")}
+
+    def by_pci(self, pci: str, device: str) -> str:
+        """Return the name that rdma-core gives by PCI address (NAME_PCI), always with its function."""
+        layer = self._root / "sys/class/infiniband" / device / "ports/1/link_layer"
+        prefix = "ib" if layer.exists() and layer.read_text(encoding="ascii").strip() == "InfiniBand" else "roce"
+        domain, bus, rest = pci.split(":")
+        slot, function = rest.split(".")
+        numbers = [int(word, 16) for word in (domain, bus, slot, function)]
+        start_ = f"{prefix}P{numbers[0]}" if numbers[0] else prefix
+        return f"{start_}p{numbers[1]}s{numbers[2]}f{numbers[3]}"
+
+    def _default_routes(self) -> set[str]:
+        """Return the interfaces with a default route (proc(5): destination 00000000, mask 00000000)."""
+        table = self._root / "proc/net/route"
+        rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]] if table.exists() else []
+        return {row[0] for row in rows if [row[1], *row[7:8]] == ["00000000"] * 2}
+
+    def _do(self, *argv: str) -> list[str]:
+        code, text = self._run(*argv)
+        return [] if code == 0 else [f"`{' '.join(argv)}` exit {code}: {text[:200]}"]
+
+
+def main(argv: list[str]) -> int:
+    """Apply a file's names; the exit code is 0 when nothing was refused."""
+    refused = NicNames(json.loads(Path(argv[1]).read_text(encoding="utf-8"))).apply()
+    sys.stderr.writelines(f"{line}\n" for line in refused)
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

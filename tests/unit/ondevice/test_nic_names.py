@@ -1,0 +1,116 @@
+"""Names of network cards by PCI address: interfaces, and what is refused. RDMA devices: test_programs_udev.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice import nic_names
+from rackready.ondevice.nic_names import NicNames
+
+PCI = "0000:18:00.0"
+ROUTE = (
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n{}\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n"
+)
+
+
+class Node:
+    """A node whose `ip` and `rdma` rename folders in sysfs. ``fails``: word of a command to what it says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.ran, self.fails = root, list[str](), dict[str, str]()
+        self.add(PCI, "net", "enp24s0")
+        self.add(PCI, "infiniband", "rocep24s0")
+        (root / "run").mkdir()
+
+    def add(self, pci: str, kind: str, name: str) -> None:
+        (self.root / "sys/bus/pci/devices" / pci / kind / name).mkdir(parents=True)
+
+    def __call__(self, *argv: str) -> tuple[int, str]:
+        self.ran.append(" ".join(argv))
+        for word, said in self.fails.items():
+            if word in argv:
+                return 1, said
+        if "name" in argv:
+            old = next((self.root / "sys/bus/pci/devices").glob(f"*/*/{argv[-3]}"))
+            old.rename(old.with_name(argv[-1]))
+        return 0, ""
+
+    def names(self, **wanted: str) -> NicNames:
+        return NicNames({PCI: wanted}, self, self.root)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_an_interface_is_renamed_while_it_is_down(node: Node) -> None:
+    names = node.names(net="enp24s0np0", infiniband="mlx5_0")
+    assert names.differences() == [
+        ("infiniband", PCI, "mlx5_0", "rocep24s0"),
+        ("net", PCI, "enp24s0np0", "enp24s0"),
+    ]
+    assert names.apply() == []
+    assert node.ran == [
+        "rdma dev set rocep24s0 name mlx5_0",
+        "ip link set dev enp24s0 down",
+        "ip link set dev enp24s0 name enp24s0np0",
+    ]
+    assert names.differences() == []
+
+
+def test_nothing_runs_when_all_is_as_wanted(node: Node) -> None:
+    assert node.names(net="enp24s0", infiniband="rocep24s0").apply() == []
+    assert node.ran == []
+
+
+def test_an_interface_with_the_default_route_stays(node: Node) -> None:
+    (node.root / "proc/net").mkdir(parents=True)
+    (node.root / "proc/net/route").write_text(ROUTE.format("enp24s0"))
+    assert node.names(net="enp24s0np0").apply() == ["enp24s0 has the default route, so it does not become enp24s0np0"]
+    assert node.ran == []
+
+
+def test_a_card_without_a_device_or_with_two_is_refused(node: Node) -> None:
+    node.add(PCI, "net", "enp24s0v1")
+    missing = NicNames({"0000:40:00.0": {"infiniband": "mlx5_3"}, PCI: {"net": "enp24s0np0"}}, node, node.root)
+    assert missing.apply() == [
+        "0000:18:00.0 interface enp24s0, enp24s0v1, one is needed for the name enp24s0np0",
+        "0000:40:00.0 RDMA device none, one is needed for the name mlx5_3",
+    ]
+
+
+def test_a_refusal_of_the_kernel_is_told(node: Node) -> None:
+    node.fails["mlx5_0"] = "error: Operation not permitted"
+    assert node.names(infiniband="mlx5_0").apply() == [
+        "`rdma dev set rocep24s0 name mlx5_0` exit 1: error: Operation not permitted"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pci", "layer", "name"),
+    [
+        ("0000:18:00.0", "Ethernet", "rocep24s0f0"),
+        ("0000:9a:00.1", "InfiniBand", "ibp154s0f1"),
+        ("0008:01:00.0", "Ethernet", "roceP8p1s0f0"),
+    ],
+)
+def test_a_holder_moves_to_its_name_by_address(node: Node, pci: str, layer: str, name: str) -> None:
+    place = node.root / "sys/class/infiniband/mlx5_0/ports/1"
+    place.mkdir(parents=True)
+    (place / "link_layer").write_text(f"{layer}\n")
+    assert node.names().by_pci(pci, "mlx5_0") == name
+
+
+def test_the_program_reads_its_file_and_says_what_was_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = node.root / "nic-names.json"
+    file.write_text(json.dumps({PCI: {"infiniband": "mlx5_0"}}))
+    node.fails["mlx5_0"] = "no"
+    monkeypatch.setattr(nic_names, "NicNames", lambda wanted: NicNames(wanted, node, node.root))
+    assert nic_names.main(["nic_names.py", str(file)]) == 1
+    assert "exit 1: no" in capsys.readouterr().err
