@@ -10,6 +10,7 @@ from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_figures import check_figures
 from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
+from rackready.design.check_nccl import check_nccl
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
 from rackready.design.check_other_fabrics import check_other_fabrics
@@ -178,6 +179,7 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_networks,
     check_given,
     check_nic_plans,
+    check_nccl,
     check_other_fabrics,
     check_groups,
 )

@@ -144,6 +144,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     """Return the role variables that depend on the server model."""
     kernel = platform.kernel_options
     return {
+        "host_roce_nccl": site.fabric.nccl.of(platform.id),
         "base_kernel_options": list(kernel.options) if kernel is not None else [],
         "nic_stack_ib_umad": needs_umad(site, platform),
         "nvidia_driver_gpus": platform.gpus,

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText, Reason
 from rackready.model.choices import FabricKind, NcclNet
+from rackready.model.nccl import Nccl
 
 
 class Link(Model):
@@ -53,6 +54,7 @@ class Fabric(Model):
         description="network plugin that NCCL must use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: "
         "aws-ofi-nccl (EFA)",
     )
+    nccl: Nccl = Field(default_factory=Nccl)
     rails: list[Rail] = Field(
         default_factory=list,
         description="one VLAN and subnet per rail for the whole site; none when networks.compute plans them",

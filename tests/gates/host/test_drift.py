@@ -15,6 +15,7 @@ from rackready.gates.base import GateFacts, Output
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.host.programs import READING
 from rackready.gates.records.node_parts import MEASURING
+from rackready.model.nccl import Nccl
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import names, trusted_programs
 from tests.gates.host.machine import Node, complete_document, facts, sealed
@@ -213,6 +214,20 @@ def test_the_traffic_class_of_the_site_s_own_fabric_is_declared_and_no_other_is(
     known = facts("node01")
     infiniband = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
     assert judge(node, ENVIRONMENT, known=infiniband).outcome is Outcome.FAIL
+
+
+def test_the_site_s_settings_of_nccl_are_declared_with_these_values_alone(node: Node) -> None:
+    known = facts("node01")
+    nccl = Nccl(settings={"NCCL_IB_TIMEOUT": 22}, platforms={"dgx_h100": {"NCCL_IB_SL": 1}})
+    site = replace(known, fabric=known.fabric.model_copy(update={"nccl": nccl}))
+    node.put("/etc/nccl.conf", "# BEGIN rackready\nNCCL_IB_SL=1\nNCCL_IB_TIMEOUT=22\n# END rackready")
+    assert judge(node, ENVIRONMENT, known=site).outcome is Outcome.PASS
+    assert judge(node, ENVIRONMENT, known=known).outcome is Outcome.FAIL
+    node.put("/etc/nccl.conf", "NCCL_IB_TIMEOUT=20")
+    assert said(judge(node, ENVIRONMENT, known=site))[0][2:] == (
+        "NCCL_IB_TIMEOUT=22, as the site declares",
+        "NCCL_IB_TIMEOUT=20",
+    )
 
 
 def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:

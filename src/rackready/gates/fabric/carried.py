@@ -98,8 +98,8 @@ class Tolerance:
 
 
 def devices(facts: GateFacts, node: str) -> list[str]:
-    """Return the HCAs of a node's rails."""
-    return [nic.rdma_device for nic in facts.nodes[node].nics]
+    """Return the HCAs of a node's rails, in rail order: NCCL numbers its networks by its list of HCAs."""
+    return [nic.rdma_device for nic in sorted(facts.nodes[node].nics, key=lambda nic: nic.rail)]
 
 
 def readings(facts: GateFacts, nodes: Sequence[str], when: str, stage: int) -> list[Command]:

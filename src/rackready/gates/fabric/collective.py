@@ -125,10 +125,11 @@ class NcclGate(Gate):
         """Return the versions of nccl-tests and NCCL."""
         return tool_versions(outputs)
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that are set for NCCL."""
+    def environment(self, facts: GateFacts, node: str) -> dict[str, str]:
+        """Return the variables that are set for NCCL: the site's settings too, which a container would not see."""
         forced = {"NCCL_ALGO": "RING"} if self.algorithm == "ring" else {}
-        return {**forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        declared = facts.fabric.nccl.of(facts.nodes[node].platform.id)
+        return {**declared, **forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
     def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[Launched] | None:
         """Return every launch with its busbw, or None.
@@ -266,7 +267,8 @@ class Multi(NcclGate):
         wanted = ",".join(carried.devices(facts, nodes[0]))
         hcas = {} if facts.fabric.nccl_net == "ofi" else {"NCCL_IB_HCA": f"={wanted}"}
         tests = argv(self.binary, self.size(facts, nodes), gpus_per_process=1)
-        program = launchers.Program(tests, {**self.environment(), **hcas}, per_node, self.inputs.mpi, self.inputs.image)
+        environment = {**self.environment(facts, nodes[0]), **hcas}
+        program = launchers.Program(tests, environment, per_node, self.inputs.mpi, self.inputs.image)
         return launchers.command_line(facts.launcher, facts, nodes, program)
 
     def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:

@@ -124,11 +124,12 @@ class Environment(HostGate):
         return WantedValues((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Read the document and judge the answers; the fabric's own traffic class for NCCL is declared."""
+        """Read the document and judge the answers; what the fabric declares for NCCL is allowed."""
         node, judge = run.nodes[0], Judge()
         found = answers(judge, outputs.get(KEY), node, self.wanted(facts.nodes[node]), self.what)
         if found is not None:
-            self.judge_settings(judge, facts.nodes[node], found, {**fabric_allows(facts.fabric), **self.inputs.allow})
+            allow = {**fabric_allows(facts.fabric, facts.nodes[node].platform.id), **self.inputs.allow}
+            self.judge_settings(judge, facts.nodes[node], found, allow)
             if not judge.errors and not judge.fails:
                 judge.measured.add(node)
         return judge.verdict(node)
@@ -203,9 +204,13 @@ def _complete_list(judge: Judge, found: Answers, tool: Tool) -> str | None:
     return "\n".join(lines)
 
 
-def fabric_allows(fabric: Fabric) -> dict[str, str]:
-    """Return the traffic class that role host_roce writes for NCCL, where the driver has none for all programs."""
-    return {"NCCL_IB_TC": str(qos_facts(fabric.qos).tos)} if fabric.kind == "roce" else {}
+def fabric_allows(fabric: Fabric, platform: str) -> dict[str, str]:
+    """Return what role host_roce writes for NCCL: the site's settings, and the traffic class.
+
+    It writes the class where the driver has none for all programs.
+    """
+    traffic = {"NCCL_IB_TC": str(qos_facts(fabric.qos).tos)} if fabric.kind == "roce" else {}
+    return {**fabric.nccl.of(platform), **traffic}
 
 
 def changes(name: str) -> bool:

@@ -84,7 +84,14 @@ class OneNode(NcclGate):
     def _run(self, facts: GateFacts, node: str) -> Run:
         line = argv(self.binary, self.size(facts, (node,)), gpus_per_process=facts.nodes[node].platform.gpus)
         commands = tuple(
-            Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number)
+            Command(
+                key=f"launch{number}",
+                node=node,
+                argv=line,
+                env=self.environment(facts, node),
+                timeout_s=900,
+                stage=number,
+            )
             for number in range(self.count(facts))
         )
         return Run.of_node(node, *commands)

@@ -1,0 +1,67 @@
+"""Checks of NCCL's settings in a site: known names, their values, and the HCAs of the rails in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from rackready.design.check_names import Loc
+from rackready.design.flaw import Flaw, Subject
+from rackready.design.names import listed
+from rackready.model import nccl
+from rackready.model.profile import PlatformProfile
+from rackready.profiles import loader
+
+
+def check_nccl(subject: Subject) -> list[Flaw]:
+    """Return problems with `fabric.nccl`."""
+    site = subject.site
+    declared, here = site.fabric.nccl, ("fabric", "nccl")
+    out = list(_settings(declared.settings, (*here, "settings")))
+    known = loader.known("platform")
+    for platform, settings in declared.platforms.items():
+        loc = (*here, "platforms", platform)
+        if platform not in known:
+            text = f"platform profile {platform!r} does not exist - Expected: one of {listed(known)}."
+            out.append(Flaw(loc, text, "Correct the id or add the profile.", profile=("platform", platform)))
+        out += _settings(settings, loc)
+    if site.fabric.kind != "roce" and (declared.settings or declared.platforms):
+        text = f"rackready writes NCCL's settings on RoCE fabrics only, and fabric.kind is {site.fabric.kind}."
+        out.append(Flaw(here, text, "Remove it, and let the nodes' image bring /etc/nccl.conf."))
+    used = sorted({node.platform for node in site.nodes()} & set(known))
+    return out + [flaw for name in used for flaw in _hcas(declared, loader.platform(name))]
+
+
+def _settings(settings: nccl.Settings, here: Loc) -> Iterator[Flaw]:
+    """Return the flaws of one table of settings."""
+    for name, value in settings.items():
+        loc, values = (*here, name), nccl.SETTINGS.get(name)
+        if name in nccl.ELSEWHERE:
+            yield Flaw(loc, f"{name} follows from {nccl.ELSEWHERE[name]}.", f"Set {nccl.ELSEWHERE[name]} instead.")
+        elif values is None:
+            near = get_close_matches(name, nccl.SETTINGS, 1)
+            text = f"{name} is no setting of NCCL that a site may declare - Expected: {_any(near)}."
+            yield Flaw(loc, text, "docs/howto/nic-stack.md names them and says what is left out.")
+        elif not values.accept(value):
+            yield Flaw(loc, f"{name} is {value} - Expected: {values.words}.", "Correct the value.")
+
+
+def _any(near: list[str]) -> str:
+    return f"a name such as {near[0]}" if near else "a name of docs/howto/nic-stack.md"
+
+
+def _hcas(declared: nccl.Nccl, platform: PlatformProfile) -> Iterator[Flaw]:
+    """Return a flaw where NCCL_IB_HCA does not name the platform's rails exactly, in their order.
+
+    NCCL numbers its networks in the order of this list, so nodes with another order would cross rails.
+    """
+    name = "NCCL_IB_HCA"
+    value = declared.of(platform.id).get(name)
+    rails = [nic.rdma_device for nic in sorted(platform.nics, key=lambda nic: nic.rail) if nic.rdma_device]
+    wanted = f"={','.join(rails)}"
+    if value is None or value == wanted or not rails:
+        return
+    own = name in declared.platforms.get(platform.id, {})
+    loc: Loc = ("fabric", "nccl", *(("platforms", platform.id) if own else ("settings",)), name)
+    text = f"{name} is {value}, on {platform.id} - Expected: {wanted}, its rails in their order."
+    yield Flaw(loc, text, "Correct it, or set it for each platform under fabric.nccl.platforms.")
