@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from rackready import printed_json
 from rackready.drivers import redfish_read
+from rackready.format_error import FormatError
 from rackready.gates.bmc import schema
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
 from rackready.ondevice import host_read
 
 Mutator = Callable[[str, random.Random], str]

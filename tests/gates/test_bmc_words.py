@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.bmc.events import Events
 from rackready.gates.bmc.fans import Fans
 from rackready.gates.bmc.limit import PowerLimit
@@ -13,7 +14,6 @@ from rackready.gates.bmc.rollup import Rollup
 from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.bmc.temperatures import Temperatures
 from rackready.gates.engine.registry import gate
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates import test_bmc_parts_seen

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.formats import perftest_lat
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS

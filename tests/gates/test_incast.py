@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.schedule import batches
 from rackready.gates.formats import nvue_counters
-from rackready.gates.formats.error import FormatError
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, Told, between, outputs, rack, tells, text
 

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.gates.formats import nccl_log, nccl_tests
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.nccl_table import at, settings

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import nccl_tests
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.judge import Judge
 from rackready.gates.nccl import rows as nccl_rows
 from rackready.gates.records.offline import facts

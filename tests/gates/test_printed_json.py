@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rackready import printed_json
+from rackready.format_error import FormatError
 from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.support import text

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import training
-from rackready.gates.formats.error import FormatError
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import ddp_step
 from tests.gates.support import Said, outputs, rack, text

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.formats import (
     dcgm_diag,
     dcgm_health,
@@ -18,7 +19,6 @@ from rackready.gates.formats import (
     smi_topo,
     smi_xml,
 )
-from rackready.gates.formats.error import FormatError
 from tests.gates.gpu.test_dcgm_health import HEALTH, seen_by_dcgm
 from tests.gates.gpu.test_dcgm_health import judge as health
 from tests.gates.gpu.test_links import H100, links

@@ -25,7 +25,7 @@ LAYERS = [
     {"design"},
     {"profiles"},
     {"ondevice"},
-    {"model", "paths", "files", "entry_points", "__init__"},
+    {"model", "paths", "files", "entry_points", "format_error", "printed_json", "__init__"},
 ]
 """From top to bottom; those in one set are siblings and do not import each other."""
 
@@ -33,7 +33,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIM_MAY_IMPORT = {"model", "profiles", "design", "paths", "drivers", "__init__"}
 COMMANDS_MAY_IMPORT = {"rackready.cli", "rackready.cli.complete", "rackready.cli.output"}
 """What the simulated rack's commands use beside that: how every command takes its options, completes and prints."""
-IMPORTED_BY_ALL = {"paths", "files", "model", "entry_points", "__init__"}
+IMPORTED_BY_ALL = {"paths", "files", "model", "entry_points", "format_error", "printed_json", "__init__"}
 RUNS_ELSEWHERE = "rackready_sim/programs/"
 """Programs inside the simulated machines: their imports are those of another machine."""
 

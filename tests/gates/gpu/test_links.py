@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import smi_topo
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records import offline
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict

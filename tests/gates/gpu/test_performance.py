@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import proftester
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging.expectation import launches

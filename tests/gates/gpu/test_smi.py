@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import smi_xml
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import gate
 from rackready.gates.formats import kernel_log
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import recovery
 from rackready.gates.records.offline import facts
 from rackready.model.finding_kinds import KINDS

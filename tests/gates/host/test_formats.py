@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.formats import chrony, dmidecode, fio, lscpu, lspci, mlxlink, smart
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host.deltas import pcie_errors
 from rackready.gates.host.kernel import asked_for
 

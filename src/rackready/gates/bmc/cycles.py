@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
 from rackready.gates.bmc import parts_seen
@@ -21,7 +22,6 @@ from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
 from rackready.gates.bmc.parts_seen import RMA, BmcInventory, differences, look, seen
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict

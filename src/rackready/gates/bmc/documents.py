@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.drivers.redfish_read import FORMAT, digest
+from rackready.format_error import FormatError
 from rackready.gates.base import AGAIN, NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
 from rackready.gates.engine.shipped_script import document
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Finding

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, Output, Outputs
 from rackready.gates.bmc.documents import absent, ask, name, parse, state, strange
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 

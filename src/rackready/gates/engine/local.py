@@ -13,11 +13,11 @@ from typing import Any
 
 from rackready.drivers.local import Local
 from rackready.evidence.store import EvidenceStore
+from rackready.format_error import FormatError
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.engine.validate import Stage
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.offline import SOFTWARE, platform_of, rails
 from rackready.ledger.store import Ledger
 from rackready.model.phase import NodeResult

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from rackready.format_error import FormatError
 from rackready.gates.base import trouble
 from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.model.outcome import Finding
 from rackready.ondevice import mps_pause as script

@@ -8,9 +8,10 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from rackready import printed_json
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, Output
-from rackready.gates.formats import printed, printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats import printed
 
 
 def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s: float = 60, stage: int = 0) -> Command:

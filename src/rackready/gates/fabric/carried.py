@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, GateFacts, Outputs, trouble
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.fabric import domains, port_errors, rdma_port
 from rackready.gates.fabric.rdma_port import AFTER, judge_port
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.expectation import Algorithm, Collective, Domain
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
@@ -40,7 +41,6 @@ from rackready.gates.fabric.rdma_port import (
     port_of,
 )
 from rackready.gates.formats import perftest
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging import gpu_models, pair_fleet
 from rackready.gates.judging.expectation import Bound, judge
 from rackready.gates.judging.judge import Judge

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
@@ -19,7 +20,6 @@ from rackready.gates.fabric.perftest_call import judge_call
 from rackready.gates.fabric.perftest_run import ENV, PORT, client_output, nic_of, roce_argv
 from rackready.gates.fabric.rdma_port import judge_gids
 from rackready.gates.formats import nvue_counters, perftest
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts

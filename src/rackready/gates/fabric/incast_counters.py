@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rackready.design.facts import NicFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.fabric import incast_findings as kinds
 from rackready.gates.fabric.perftest_run import nic_of
 from rackready.gates.formats import nvue_counters
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op

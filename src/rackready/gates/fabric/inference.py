@@ -6,11 +6,11 @@ import re
 
 from pydantic import Field
 
+from rackready.format_error import FormatError
 from rackready.gates.base import FleetMetric, GateFacts, Output
 from rackready.gates.engine import container
 from rackready.gates.fabric.programs import PROGRAM_FAILED, READ, OneProgram
 from rackready.gates.formats import inference
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge

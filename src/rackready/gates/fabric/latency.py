@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
@@ -37,7 +38,6 @@ from rackready.gates.fabric.perftest_run import (
 from rackready.gates.fabric.port_errors import Reading, judge_errors
 from rackready.gates.fabric.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.formats import perftest, perftest_lat
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import Bound

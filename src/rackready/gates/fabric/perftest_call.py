@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Output
 from rackready.gates.formats import perftest
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest import Call, Memory
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind

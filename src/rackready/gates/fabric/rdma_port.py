@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.facts import NicFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Output, trouble
 from rackready.gates.engine.shipped_script import document
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.expectation import Bound
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge

@@ -11,13 +11,14 @@ from typing import Any
 
 from pydantic import Field
 
+from rackready import printed_json
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine import container
 from rackready.gates.engine.container import Containered
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
-from rackready.gates.formats import complaint, printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats import complaint
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 _FIELDS = 14
 _LEAPS = frozenset({"Normal", "Insert second", "Delete second", "Not synchronised"})

@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 _STATUSES = frozenset({"Pass", "Fail", "Skip", "Warn"})
 _DEVICE_ID = re.compile(r"(?:0x)?[0-9A-Fa-f]{4}")

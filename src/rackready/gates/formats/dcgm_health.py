@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 WORDS = ("Healthy", "Warning", "Failure")
 """DCGM's words for health, from good to bad."""

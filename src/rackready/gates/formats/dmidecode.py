@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.format_error import TWICE, FormatError
 
 _HANDLE = re.compile(r"^Handle (?P<handle>0x[0-9A-F]+), DMI type (?P<kind>\d+), \d+ bytes$")
 _SIZE = re.compile(r"^(\d+) (kB|MB|GB|TB)$")

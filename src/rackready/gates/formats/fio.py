@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 _GB = 1e9
 _TOLERANCE = 0.02

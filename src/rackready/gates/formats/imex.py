@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 DOMAIN_STATES = ("UP", "DOWN", "DEGRADED")
 

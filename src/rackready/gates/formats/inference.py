@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 _SIZES = {
     "tensor parallel size": (

@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.format_error import TWICE, FormatError
 
 _STAMPS = (
     re.compile(r"^(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) \S+ kernel: (?P<text>.*)$"),

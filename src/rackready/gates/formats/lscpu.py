@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 
 @dataclass(frozen=True, slots=True)

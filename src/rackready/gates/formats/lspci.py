@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.format_error import TWICE, FormatError
 
 _DEVICE = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
 """A host bridge's domain has four digits; Linux numbers those behind a Volume Management Device from 10000.

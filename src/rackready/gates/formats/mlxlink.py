@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 _NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
 _LIMITS = re.compile(r"^(?P<values>.*?)\s*\[(?P<low>[+-]?[\d.]+)\.\.(?P<high>[+-]?[\d.]+)\]$")

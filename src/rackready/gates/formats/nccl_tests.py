@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
+from rackready import printed_json
+from rackready.format_error import TWICE, FormatError, TwoReportsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready import printed_json
+from rackready.format_error import TWICE, FormatError
 
 _RUNNING = re.compile(r"^Running (?P<name>\w+)\.$")
 _RUNNING_ANY = re.compile(r"^Running \w+\.\s*$", re.MULTILINE)

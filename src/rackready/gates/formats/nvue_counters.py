@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 _MARK = re.compile(r"^== (?P<port>\S+) (?P<kind>qos|stats)\s*$", re.MULTILINE)
 _DROPPED_IN = ("rx-buffer-discards", "rx-shared-buffer-discards")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 Reach = Literal["dmabuf", "peermem", "none"]
 """How a NIC reaches a GPU's memory; none: it uses the host's memory."""

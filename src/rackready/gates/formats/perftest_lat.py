@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 from rackready.gates.formats.perftest import Call, Memory, addresses, call_of, client_memory
 
 

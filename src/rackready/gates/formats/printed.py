@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 
 class Shape(BaseModel):

@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.format_error import TWICE, FormatError
 
 _WORKER = re.compile(
     r"^Worker (?P<gpu>\d+):(?P<worker>\d+) ?\[(?P<field>\d+)\]: (?P<name>\w+): .*\((?P<value>[0-9.e+-]+) gflops\)\.?$"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
 
 _MOVED, _LOST = (5, 197), (187, 198)
 """ATA attributes: reallocated and pending sectors; uncorrectable errors and sectors. Vendors omit some."""

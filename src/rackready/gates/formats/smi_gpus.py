@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 _ROW = re.compile(r"^(?P<index>\d+), *(?P<uuid>GPU-[\w-]+)$")
 _NONE = re.compile(

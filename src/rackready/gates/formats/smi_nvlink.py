@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 
 _GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>[^)]+)\)$")
 _SPEED = re.compile(r"^Link (?P<link>\d+): (?P<speed>\d+(?:\.\d+)?) GB/s$")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
+from rackready.format_error import TWICE, FormatError, TwoReportsError
 
 _START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import smi_topo
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_topo import Topology
 from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

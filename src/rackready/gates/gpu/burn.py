@@ -10,10 +10,10 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import smi_xml
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import burn_findings as kinds
 from rackready.gates.gpu import clocks, dcgm_findings, parts, smi, twice

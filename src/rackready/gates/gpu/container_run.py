@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine import container
 from rackready.gates.engine.container import Containered, container_argv, exit_text
 from rackready.gates.formats import smi_gpus
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import containers
 from rackready.gates.gpu.containers import REFRESH, compare_count
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import smi_gpus
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_diag
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import dcgm_findings as kinds
 from rackready.gates.gpu import dcgm_tests, parts
 from rackready.gates.judging.finding_kinds import Kinds

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rackready.format_error import TWICE, FormatError
 from rackready.gates.base import Command, Gate, GateFacts, Need, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Entity, Health
-from rackready.gates.formats.error import TWICE, FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import proftester
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, siblings
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging.expectation import launches

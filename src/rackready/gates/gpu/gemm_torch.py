@@ -12,10 +12,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.container import ImageInputs, container_argv, exit_text
 from rackready.gates.engine.shipped_script import document
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, siblings, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging.expectation import launches

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import inventory_findings as kinds
 from rackready.gates.gpu import parts
 from rackready.gates.judging.judge import Judge

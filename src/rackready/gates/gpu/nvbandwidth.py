@@ -12,10 +12,10 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import nvbandwidth
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths, ListedGpu
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_nvlink
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
 from rackready.gates.gpu import nvlink_findings as kinds
 from rackready.gates.gpu import parts

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.recorder import not_run
 from rackready.gates.formats import imex
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import fabric, parts, smi

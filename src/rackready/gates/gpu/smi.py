@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError, TwoReportsError
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_xml
-from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models

@@ -10,10 +10,10 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import kernel_log
-from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
 from rackready.gates.gpu import parts, xid_actions
 from rackready.gates.gpu.recovery import ACTIONS

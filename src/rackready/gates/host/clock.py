@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.formats import chrony
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.formats import lscpu
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

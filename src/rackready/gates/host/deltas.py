@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Need, Output, Outputs, Run, trouble
 from rackready.gates.fabric import port_errors
 from rackready.gates.formats import complaint, dcgm_diag
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink_findings
 from rackready.gates.host import nvlink_deltas, optics, optics_findings, pairing, reading
 from rackready.gates.host.counter import Counter

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rackready import printed_json
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
-from rackready.gates.formats import fio, printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats import fio
 from rackready.gates.host import reading
 from rackready.gates.host.drive_reading import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues

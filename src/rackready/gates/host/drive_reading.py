@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rackready.gates.formats import printed_json, smart
-from rackready.gates.formats.error import FormatError
+from rackready import printed_json
+from rackready.format_error import FormatError
+from rackready.gates.formats import smart
 from rackready.gates.host.reading import AGAIN, Answers, Tool
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge

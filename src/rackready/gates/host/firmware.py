@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field, field_validator
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import drive_reading, reading
 from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, WantedValues, answers

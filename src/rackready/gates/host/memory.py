@@ -7,8 +7,8 @@ import re
 from collections import Counter
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.formats import dmidecode
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import Field
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document, sealed
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict

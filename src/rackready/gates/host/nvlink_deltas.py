@@ -6,8 +6,8 @@ from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.formats import smi_nvlink
-from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.reading import AGAIN, Limit, Tool

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.formats import mlxlink
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import optics_findings as kinds
 from rackready.gates.host import reading
 from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, WantedValues, placed

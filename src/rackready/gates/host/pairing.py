@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Output
 from rackready.gates.formats import smi_nvlink
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import Answers
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge

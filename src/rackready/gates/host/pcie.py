@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.formats import lspci
-from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document, sealed
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.gates.records.node_parts import LIBRARIES, MEASURING

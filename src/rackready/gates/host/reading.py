@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict

@@ -7,10 +7,10 @@ from typing import Any
 
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.names import listed
+from rackready.format_error import FormatError
 from rackready.gates.formats import dcgm_diag, nccl_log, nccl_tests, smi_xml
-from rackready.gates.formats.error import FormatError
 from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.ondevice import containers, nvml_inventory, under_load, versions
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from rackready.format_error import FormatError, TwoReportsError
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
-from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.judge import Judge
 from rackready.gates.nccl import findings as kinds

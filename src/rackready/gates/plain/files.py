@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 from rackready.gates.plain.source import Source, begins
 
 IBSTAT = Source("ibstat", "ibstat", begins(r"^CA '\S+'$"), needed=False)

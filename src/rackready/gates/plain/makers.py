@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Command, GateFacts, Run
 from rackready.gates.engine.shipped_script import source as text_of
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.plain.host import HostRead, RdmaCounters
 from rackready.gates.plain.nvidia import Inventory, VersionsMaker

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Command
 from rackready.gates.formats import smi_nvlink, smi_xml
-from rackready.gates.formats.error import FormatError
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
 from rackready.gates.records.offline import Captured
 from rackready.ondevice import nvml_inventory, versions

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready.format_error import FormatError
 from rackready.gates.base import Command
-from rackready.gates.formats.error import FormatError
 from rackready.gates.plain.nvidia import SMI
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
 from rackready.gates.records.offline import Captured

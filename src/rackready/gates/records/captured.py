@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rackready import printed_json
 from rackready.drivers.process import OUTPUT_LIMIT
-from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rackready.design.facts import desired_digest
+from rackready.format_error import FormatError
 from rackready.gates.base import trouble
 from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.records.sanitize import clean
 from rackready.model.evidence import UNREAD, Fingerprint

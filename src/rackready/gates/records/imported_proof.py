@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Output
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured import Capture
 from rackready.gates.records.fingerprint import build, is_of, serials_of
 from rackready.model.evidence import CapturedOutput, Fingerprint

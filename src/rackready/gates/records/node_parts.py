@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from rackready.design.facts import node_facts
 from rackready.evidence.store import EvidenceError, EvidenceStore
+from rackready.format_error import FormatError
 from rackready.gates.base import trouble
 from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.records.sanitize import clean
 from rackready.ledger.store import Ledger, LedgerEntry

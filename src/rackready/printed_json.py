@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.format_error import TWICE, FormatError
 
 _XML = re.compile(r"<(?:[?!][^>]*>\s*<)*(?P<root>[A-Za-z_][\w.-]*)?")
 _MORE = "Extra data"
