@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from rackready.drivers.switch import nvue_counters
 from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.schedule import batches
-from rackready.gates.formats import nvue_counters
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, Told, between, outputs, rack, tells, text
 
@@ -31,7 +31,8 @@ def site() -> GateFacts:
         name: dataclasses.replace(
             node,
             nics=tuple(
-                dataclasses.replace(nic, switch="leaf01", port=f"swp{8 * place + nic.rail}") for nic in node.nics
+                dataclasses.replace(nic, switch="leaf01", switch_os="cumulus_nvue", port=f"swp{8 * place + nic.rail}")
+                for nic in node.nics
             ),
         )
         for place, (name, node) in enumerate(known.nodes.items())
@@ -160,7 +161,7 @@ def test_the_plan_fills_one_port_and_reads_both_ends_of_every_cable() -> None:
         "before-node01",
         "before-leaf01",
     ]
-    assert "for p in swp9 swp17 swp1;" in run.commands[3].argv[2]
+    assert "for p in swp9 swp17 swp1;" in run.commands[3].argv[0]
     assert run.commands[3].node == "leaf01"
     runs = gate(GATE).plan(known, list(known.nodes))
     assert len(runs) == 24, "8 rails into 3 nodes"
@@ -346,7 +347,7 @@ ERRORS = [
     (
         "a switch whose command was killed",
         {"after_leaf01": Said(LEAF.stdout, exit_code=137)},
-        ("incast-switch-counters-unreadable", "leaf01", "NVUE's JSON of every port", f"exit code 137: {LEAF_END}"),
+        ("incast-switch-counters-unreadable", "leaf01", "the counters of every port", f"exit code 137: {LEAF_END}"),
     ),
     (
         "senders one after the other",
@@ -397,7 +398,7 @@ ERRORS = [
         (
             "incast-switch-counters-unreadable",
             "leaf01",
-            "NVUE's JSON of every port",
+            "the counters of every port",
             "swp9 qos: no JSON, but 'sh: 1: nv: not found'",
         ),
     ),

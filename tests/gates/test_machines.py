@@ -37,6 +37,6 @@ def test_nodes_and_switches_answer_over_one_object(tmp_path: Path, monkeypatch: 
         f"node01 127.0.0.1:1: private key {key} - Expected: an OpenSSH private key without passphrase "
         "Actual: No such file or directory. Correct access.private_key in the site file"
     )
-    switch = machines.run("leaf01", ("nv", "show", "system"), timeout_s=2)
+    switch = machines.run("leaf01", ("nv show system",), timeout_s=2)
     assert (switch.exit_code, switch.stdout) == (0, "nv show system within 2 s")
     machines.close()

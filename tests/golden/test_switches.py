@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rackready.design.qos import QosUnsupportedError
 from rackready.design.site import load_site
-from rackready.design.switches import switch_config
+from rackready.design.switches import QosUnsupportedError, switch_config
 from rackready.drivers.switch.base import SwitchError
+from rackready.drivers.switch.cumulus_nvue import render_config
 from rackready.drivers.switch.nvue_text import expand_commands
 from rackready.drivers.switch.registry import driver_for
 from rackready.model.site import Qos, Site
-from rackready.render.switches import render_switch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -29,7 +28,7 @@ def site() -> Site:
 @pytest.mark.parametrize("name", ["leaf01", "leaf02"])
 def test_switch_text_is_as_reviewed(site: Site, name: str) -> None:
     config = switch_config(site, name)
-    text = render_switch(config)
+    text = render_config(config)
     golden = HERE / config.os / f"{name}.txt"
     if os.environ.get("GOLDENS") == "rewrite":
         golden.write_text(text, encoding="utf-8")
@@ -38,15 +37,15 @@ def test_switch_text_is_as_reviewed(site: Site, name: str) -> None:
 
 def test_text_is_the_same_every_time_and_in_port_order(site: Site) -> None:
     config = switch_config(site, "leaf01")
-    text = render_switch(config)
-    assert text == render_switch(config)
+    text = render_config(config)
+    assert text == render_config(config)
     ports = [line.split()[3] for line in text.splitlines() if line.endswith("type swp")]
     assert ports == [f"swp{number}" for number in range(1, 17)]
 
 
 def test_older_syntax_differs_in_one_line_only(site: Site) -> None:
     config = switch_config(site, "leaf01")
-    new, old = (set(render_switch(config, roce_state_syntax=syntax).splitlines()) for syntax in (True, False))
+    new, old = (set(render_config(config, roce_state_syntax=syntax).splitlines()) for syntax in (True, False))
     assert new - old == {"nv set qos roce state enabled"}
     assert old - new == {"nv set qos roce enable on"}
 
@@ -54,7 +53,7 @@ def test_older_syntax_differs_in_one_line_only(site: Site) -> None:
 def test_a_description_cannot_run_a_command(site: Site) -> None:
     config = switch_config(site, "leaf01")
     port = replace(config.ports[0], description="x; reboot 'now'")
-    line = next(line for line in render_switch(replace(config, ports=(port,))).splitlines() if "description" in line)
+    line = next(line for line in render_config(replace(config, ports=(port,))).splitlines() if "description" in line)
     assert expand_commands(line) == {("nv", "set", "interface", "swp1", "description", "x; reboot 'now'")}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rackready.design.flaw import Flaw, Lost, Subject
-from rackready.design.qos import preset_problems, qos_facts
+from rackready.design.qos import qos_facts
+from rackready.design.switch_systems import system_of
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
@@ -248,10 +249,6 @@ def check_fabric(subject: Subject) -> list[Flaw]:
     return out
 
 
-_PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
-"""Switch systems whose driver sets lossless RoCE by NVUE's preset and supports nothing else."""
-
-
 def _qos(site: Site) -> list[Flaw]:
     """Return QoS values that a switch of the site cannot apply, so that they are reported before the fabric phase."""
     qos, out = site.fabric.qos, []
@@ -268,9 +265,10 @@ def _qos(site: Site) -> list[Flaw]:
                 tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
-    if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
-        return out
+    systems = [system_of(os) for os in sorted({switch.os for switch in site.switches})]
     return out + [
         Flaw(("fabric", "qos", problem.key), problem.message, problem.hint)
-        for problem in preset_problems(qos_facts(qos))
+        for system in systems
+        if system is not None
+        for problem in system.qos_problems(qos_facts(qos))
     ]

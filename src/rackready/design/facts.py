@@ -36,6 +36,8 @@ class NicFacts:
     vlan: int
     switch: str
     port: str
+    switch_os: str = ""
+    """Operating system of the switch; empty where no cable is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
     index = site.position_of(name)
     rails = {rail.rail: rail for rail in site.fabric.rails}
     wired = cables(site)
+    systems = site.remember("switch systems", lambda: {switch.name: switch.os for switch in site.switches})
     nics = []
     for nic in platform.nics:
         rail = rails.get(nic.rail)
@@ -144,6 +147,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
                 rail.vlan,
                 switch,
                 port,
+                systems.get(switch, ""),
             )
         )
     own = software_site(site, name)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.facts import switch_facts
-from rackready.design.qos import QosFacts, check_preset, qos_facts
+from rackready.design.qos import QosFacts, qos_facts
+from rackready.design.switch_systems import system_of
+from rackready.model.problems import Problem, RackreadyError
 from rackready.model.site import Site
 
 MARK = "(rackready)"
 """End of the description of every port that rackready configures, so that operators and rackready recognize it."""
+
+
+class QosUnsupportedError(RackreadyError):
+    """The site asks for QoS values that the switch's system cannot apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,6 @@ class SwitchConfig:
 
     name: str
     os: str
-    bridge: str
     vlans: tuple[int, ...]
     ports: tuple[PortConfig, ...]
     qos: QosFacts
@@ -41,9 +46,12 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
     """Return the desired state of one switch. Raises KeyError if unknown, QosUnsupportedError for unsupported QoS."""
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
-    check_preset(qos)
+    system = system_of(facts.switch.os)
+    problems = system.qos_problems(qos) if system is not None else []
+    if problems:
+        raise QosUnsupportedError.of(Problem(f"fabric.qos.{item.key}", item.message, item.hint) for item in problems)
     ports = tuple(
         PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}")
         for port in facts.ports
     )
-    return SwitchConfig(name, facts.switch.os, "br_default", facts.vlans, ports, qos)
+    return SwitchConfig(name, facts.switch.os, facts.vlans, ports, qos)

@@ -194,7 +194,9 @@ class Switch(Model):
     model: ProfileId = Field(description="switch model: id of a switch profile")
     address: IPv4Address = Field(description="management address, used for SSH")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH")
-    username: Line = Field("cumulus", min_length=1)
+    username: Line | None = Field(
+        None, min_length=1, description="user of the login; default: the first user of the operating system"
+    )
     password: SecretRef
     role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network of the switch")
     rack: Name | None = Field(None, description="rack that holds it")

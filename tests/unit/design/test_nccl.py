@@ -53,7 +53,8 @@ def wrong(**settings: int | str) -> list[str]:
             "NCCL_IB_TIMEOT",
             22,
             (
-                "NCCL_IB_TIMEOT is no setting of NCCL that a site may declare - Expected: a name such as NCCL_IB_TIMEOUT. "
+                "NCCL_IB_TIMEOT is no setting of NCCL that a site may declare - "
+                "Expected: a name such as NCCL_IB_TIMEOUT. "
                 "docs/howto/nic-stack.md names them and says what is left out."
             ),
         ),
@@ -61,7 +62,8 @@ def wrong(**settings: int | str) -> list[str]:
             "LD_PRELOAD",
             "x.so",
             (
-                "LD_PRELOAD is no setting of NCCL that a site may declare - Expected: a name of docs/howto/nic-stack.md. "
+                "LD_PRELOAD is no setting of NCCL that a site may declare - "
+                "Expected: a name of docs/howto/nic-stack.md. "
                 "docs/howto/nic-stack.md names them and says what is left out."
             ),
         ),

@@ -16,7 +16,7 @@ import pytest
 
 from rackready.drivers.ssh.pins import fingerprint, known_name, pin, text_of
 from rackready.drivers.ssh.target import PasswordLogin, SshTarget
-from rackready.drivers.switch.session import NetmikoSession, SwitchSilentError, SwitchUnreachableError
+from rackready.drivers.switch.session import BashSession, SwitchSilentError, SwitchUnreachableError
 from rackready.model.base import SecretRef
 
 PASSWORD = "right"
@@ -97,8 +97,8 @@ def target(key: paramiko.PKey, tmp_path: Path) -> Iterator[SshTarget]:
         transport.close()
 
 
-def open_session(target: SshTarget) -> NetmikoSession:
-    return NetmikoSession(target, "cumulus_linux")
+def open_session(target: SshTarget) -> BashSession:
+    return BashSession(target, "cumulus_linux")
 
 
 def test_commands_in_the_terminal_and_beside_it(target: SshTarget) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rackready.drivers.switch.session import NetmikoSession, SwitchUnreachableError
+from rackready.drivers.switch.session import BashSession, SwitchUnreachableError
 
 
 class Channel:
@@ -52,8 +52,8 @@ class Client:
         return self.input, Stream(self.channel, self.output), Stream(self.channel)
 
 
-def session(client: Client | None) -> NetmikoSession:
-    made = NetmikoSession.__new__(NetmikoSession)
+def session(client: Client | None) -> BashSession:
+    made = BashSession.__new__(BashSession)
     made._where = "leaf01 (192.0.2.1:22)"
     made._connection = SimpleNamespace(remote_conn_pre=client)  # type: ignore[assignment]
     return made

@@ -32,7 +32,7 @@ from rackready.model.phase import FINDINGS, NodeResult
 
 ROOT = Path(__file__).resolve().parents[3]
 MAP = {dscp: dscp // 8 for dscp in range(64)}
-ROCE = RoceState(enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority=MAP)
+ROCE = RoceState(mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority=MAP)
 HOST = HostQos("dscp", frozenset({3}), 9000, MAP)
 
 
@@ -85,7 +85,7 @@ def test_a_port_that_is_not_listed_is_named(config: SwitchConfig, state: SwitchS
 @pytest.mark.parametrize(
     ("change", "texts"),
     [
-        ({"enabled": False}, ["leaf01: RoCE - Expected: on, mode lossless Actual: off"]),
+        ({"mode": "off"}, ["leaf01: RoCE - Expected: on, mode lossless Actual: off"]),
         ({"mode": "lossy"}, ["leaf01: RoCE - Expected: on, mode lossless Actual: lossy"]),
         ({"pfc": frozenset()}, ["leaf01: PFC priorities - Expected: 3 Actual: none"]),
         ({"pfc": frozenset({3, 4})}, ["leaf01: PFC priorities - Expected: 3 Actual: 3,4"]),
@@ -166,7 +166,7 @@ CODES: list[tuple[str, dict[str, object], dict[str, object]]] = [
     ("switch-port-mtu", {"mtu": 1500}, {}),
     ("switch-port-off", {"admin_up": False}, {}),
     ("switch-link-down", {"link_up": False}, {}),
-    ("switch-roce-off", {}, {"enabled": False}),
+    ("switch-roce-off", {}, {"mode": "off"}),
     ("switch-dscp-trust", {}, {"trusts_dscp": False}),
     ("switch-pfc-priorities", {}, {"pfc": frozenset({4})}),
     ("switch-dscp-priority", {}, {"dscp_priority": MAP | {26: 0}}),
@@ -320,7 +320,7 @@ def test_revisions_and_differences() -> None:
     found = parse_revisions(
         {"10": {"state": "pending", "user": "maria"}, "2": {"state": "applied"}, "applied": {"state": "applied"}}
     )
-    assert [(item.id, item.state, item.user) for item in found] == [("2", "applied", ""), ("10", "pending", "maria")]
+    assert [(item.id, item.state, item.user) for item in found] == [("2", "applied", ""), ("10", "candidate", "maria")]
     assert [is_no_difference(text) for text in ("", "No config diff.\n", "{}", "- set:\n  x")] == [
         True,
         True,
@@ -351,7 +351,7 @@ def test_ports_and_roce_of_both_releases() -> None:
             {key: value, "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows}
         )
         assert roce == RoceState(
-            enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3}
+            mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3}
         )
-    assert not parse_roce({}).enabled
+    assert parse_roce({}).mode == "off"
     assert parse_roce({"state": "enabled", "pfc": {**pfc, "tx-enabled": "disabled"}}).pfc == frozenset()

@@ -155,9 +155,8 @@ def test_its_profiles_stand_beside_ours(project: Path) -> None:
 @pytest.mark.usefixtures("acme")
 def test_its_switch_system_is_driven(project: Path) -> None:
     site = load_site("lab", root=project)
-    entry = driver_for("leaf01", "acme_nvue")
     version = json.dumps({"product-release": "5.15.0"})
-    driver = entry.driver("leaf01", SimpleNamespace(run=lambda _command, **_words: (0, version)))  # type: ignore[arg-type] - all that is asked here
+    driver = driver_for("leaf01", "acme_nvue")("leaf01", SimpleNamespace(run=lambda _command, **_words: (0, version)))  # type: ignore[arg-type] - all that is asked here
     commands = driver.wanted(switch_config(site, "leaf01"))
     assert commands[-1] == "nv set system message post-login leaf01"
     assert "nv set qos roce state enabled" in commands

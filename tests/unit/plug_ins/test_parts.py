@@ -12,6 +12,7 @@ import yaml
 from rackready.design.site import load_site, parse_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.scheduler.registry import adapter_for
+from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.registry import driver_for
 from rackready.entry_points import PlugInError
 from rackready.gates.engine.registry import all_gates
@@ -262,9 +263,8 @@ def test_a_gate_set_of_a_plug_in_is_compared_with_the_gates_before_a_run(folder:
 
 # switches ------------------------------------------------------------------------------------------------------------
 
-ENTRY = """from rackready.drivers.switch.base import SwitchDriver
-from rackready.drivers.switch.cumulus_nvue import CumulusNvue
-from rackready.drivers.switch.registry import Entry
+ENTRY = """from rackready.design.switch_systems import SYSTEMS, SwitchSystem
+from rackready.drivers.switch.base import SwitchDriver
 """
 
 
@@ -272,18 +272,21 @@ from rackready.drivers.switch.registry import Entry
     ("text", "said"),
     [
         ("import no_such_module_anywhere\n", "it can be imported Actual: ModuleNotFoundError"),
-        ("ENTRY = 1\n", "other:ENTRY is a Entry Actual: a int"),
+        ("ENTRY = 1\n", "other:ENTRY is a SwitchSystem Actual: a int"),
         (
-            ENTRY + "ENTRY = Entry(int, 'cumulus_linux')\n",
+            ENTRY + "ENTRY = SwitchSystem('other:int')\n",
+            "its driver other:int can be imported Actual: AttributeError: module 'other' has no attribute 'int'",
+        ),
+        (
+            ENTRY + "ENTRY = SwitchSystem('builtins:int')\n",
             "its driver is a class of SwitchDriver Actual: <class 'int'>",
         ),
         (
-            ENTRY + "class D(SwitchDriver): ...\nENTRY = Entry(D, 'cumulus_linux')\n",
+            ENTRY + "class D(SwitchDriver): ...\nENTRY = SwitchSystem('other:D')\n",
             "its driver has every method of SwitchDriver Actual: not commit, compare, ",
         ),
-        (ENTRY + "ENTRY = Entry(CumulusNvue, 'acme_os')\n", "its platform is one that netmiko knows Actual: acme_os"),
     ],
-    ids=["import", "kind", "class", "abstract", "netmiko"],
+    ids=["import", "kind", "driver", "class", "abstract"],
 )
 def test_a_switch_system_that_cannot_be_used_is_named_and_ours_work(folder: Path, text: str, said: str) -> None:
     bring(folder, "other", "switches", "acme_os", "other:ENTRY", {"other.py": text})
@@ -291,7 +294,7 @@ def test_a_switch_system_that_cannot_be_used_is_named_and_ours_work(folder: Path
         driver_for("leaf01", "acme_os")
     assert str(caught.value).startswith("plug-in acme_os of other 1.0 (rackready.switches: other:ENTRY) - Expected: ")
     assert said in str(caught.value)
-    assert driver_for("leaf01", "cumulus_nvue").netmiko == "cumulus_linux"
+    assert driver_for("leaf01", "cumulus_nvue") is CumulusNvue
     with pytest.raises(RackreadyError, match=r"'junos' is not known - Expected: one of acme_os, cumulus_nvue\."):
         driver_for("leaf01", "junos")
 
@@ -306,7 +309,7 @@ def test_a_switch_system_that_two_have_is_refused(folder: Path, owner: str) -> N
             "switches",
             name,
             f"{package}:ENTRY",
-            {f"{package}.py": ENTRY + "ENTRY = Entry(CumulusNvue, 'cumulus_linux')\n"},
+            {f"{package}.py": ENTRY + "ENTRY = SYSTEMS['cumulus_nvue']\n"},
         )
     with pytest.raises(PlugInError, match=rf"rackready\.switches: {name} - Expected: one Actual: 2: .*of other 1\.0"):
         driver_for("leaf01", name)

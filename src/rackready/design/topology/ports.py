@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from rackready.design.switch_systems import system_of
 from rackready.model.base import expand_range
 from rackready.model.problems import Problem
 from rackready.model.profile import SwitchProfile
 from rackready.model.topology import TierSwitches
 from rackready.profiles import loader
 
-_SUB_PORT = {"cumulus_nvue": "{port}s{sub}"}
-"""Name of a sub-port, counted from 0, by operating system.
-
-Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3.
-"""
-
 _SUB_PORT_BY_PLACE = "{port}/{place}"
-"""Name of a sub-port on labels if the operating system's own name is not known to us: its place, counted from 1."""
+"""Name of a sub-port on labels if rackready does not know the switch's operating system: its place, from 1."""
 
 _LAYER = {"roce": "ethernet", "infiniband": "infiniband"}
 
@@ -37,20 +32,22 @@ def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
 
 def port_names(profile: SwitchProfile, breakout: int) -> tuple[str, ...]:
     """Return the names of all ports after a breakout, in order."""
-    return _names(
-        profile.ports, profile.port_pattern, profile.ports_per_cage, profile.os[0] if profile.os else "", breakout
-    )
+    return _names(profile.ports, profile.port_pattern, profile.ports_per_cage, _sub_port(profile), breakout)
+
+
+def _sub_port(profile: SwitchProfile) -> str:
+    system = system_of(profile.os[0]) if profile.os else None
+    return system.sub_port if system is not None else _SUB_PORT_BY_PLACE
 
 
 @cache
-def _names(ports: str, pattern: str | None, per_cage: int, system: str, breakout: int) -> tuple[str, ...]:
+def _names(ports: str, pattern: str | None, per_cage: int, sub_port: str, breakout: int) -> tuple[str, ...]:
     whole = expand_range(ports)
     if pattern is not None:
         whole = [pattern.format(c=place // per_cage + 1, t=place % per_cage + 1) for place in range(len(whole))]
     if breakout == 1:
         return tuple(whole)
-    form = _SUB_PORT.get(system, _SUB_PORT_BY_PLACE)
-    return tuple(form.format(port=port, sub=sub, place=sub + 1) for port in whole for sub in range(breakout))
+    return tuple(sub_port.format(port=port, sub=sub, place=sub + 1) for port in whole for sub in range(breakout))
 
 
 def port_ranges(names: Iterable[str], profile: SwitchProfile, breakout: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import paramiko
 
 from rackready.design.secrets import reveal
+from rackready.design.switch_systems import SwitchSystem, system_of
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.pins import known_name
 from rackready.drivers.ssh.sudo import Sudo
@@ -120,8 +121,9 @@ def jump_at(host: str, port: int, user: str, key: Path, known_hosts: Path) -> Ss
 
 def switch_target(switch: Switch, known_hosts: Path) -> SshTarget:
     """Return how rackready logs in to a switch."""
-    login = PasswordLogin(switch.password)
-    return SshTarget(switch.name, str(switch.address), switch.port, switch.username, login, known_hosts)
+    system = system_of(switch.os)
+    user = switch.username or (SwitchSystem("") if system is None else system).username
+    return SshTarget(switch.name, str(switch.address), switch.port, user, PasswordLogin(switch.password), known_hosts)
 
 
 def slurm_target(handover: SlurmHandover, known_hosts: Path) -> SshTarget:

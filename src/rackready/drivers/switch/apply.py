@@ -14,6 +14,7 @@ from rackready.design.switches import SwitchConfig
 from rackready.drivers.process import check_stop
 from rackready.drivers.switch.base import (
     Revision,
+    RevisionState,
     SwitchBusyError,
     SwitchDriver,
     SwitchError,
@@ -134,9 +135,9 @@ def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], le
     for revision in driver.revisions():
         if revision.id in known:
             continue
-        if revision.state == "confirm" and not driver.missing(theirs, revision.id):
+        if revision.state is RevisionState.UNCONFIRMED and not driver.missing(theirs, revision.id):
             note = _finish(driver, config, same=entry.desired == _digest(commands))
-        elif revision.state == "pending" and driver.only_holds(revision.id, theirs):
+        elif revision.state is RevisionState.CANDIDATE and driver.only_holds(revision.id, theirs):
             driver.discard(revision.id)
             note = note or "dropped the candidate of an interrupted run"
     if entry.desired != _digest(commands):
@@ -155,20 +156,22 @@ def _finish(driver: SwitchDriver, config: SwitchConfig, *, same: bool) -> str:
 
 def _refuse_busy(driver: SwitchDriver) -> None:
     for revision in driver.revisions():
-        if revision.state == "confirm" or (revision.state == "pending" and not driver.only_holds(revision.id, [])):
-            raise _busy(driver.name, revision)
+        if revision.state is RevisionState.UNCONFIRMED or (
+            revision.state is RevisionState.CANDIDATE and not driver.only_holds(revision.id, [])
+        ):
+            raise _busy(driver, revision)
 
 
-def _busy(name: str, revision: Revision) -> SwitchBusyError:
-    what = "waits for confirmation" if revision.state == "confirm" else "is pending"
+def _busy(driver: SwitchDriver, revision: Revision) -> SwitchBusyError:
+    what = "waits for confirmation" if revision.state is RevisionState.UNCONFIRMED else "is pending"
     who = f" of user {revision.user}" if revision.user else ""
     then = (
         "confirmed or reverted"
-        if revision.state == "confirm"
-        else f"applied, or dropped with `nv config delete {revision.id}`"
+        if revision.state is RevisionState.UNCONFIRMED
+        else f"applied, or dropped with `{driver.how_to_drop(revision.id)}`"
     )
     return SwitchBusyError(
-        name,
+        driver.name,
         f"revision {revision.id}{who} {what}",
         expected="no other change in progress",
         next_step=f"Nothing was changed; run again once it is {then}.",
@@ -204,7 +207,7 @@ class _Work:
         return {"revisions": revisions, "commands": self.commands, "wrote": self.driver.missing(self.commands)}
 
     def observe(self, _stored: dict[str, object]) -> Observation:
-        if any(revision.state == "confirm" for revision in self.driver.revisions()):
+        if any(revision.state is RevisionState.UNCONFIRMED for revision in self.driver.revisions()):
             return Observation.UNKNOWN
         return Observation.NOT_HAPPENED if self.driver.missing(self.commands) else Observation.HAPPENED
 
@@ -229,7 +232,7 @@ class _Work:
 
     def _drop(self) -> None:
         for revision in self.driver.revisions():
-            if revision.state == "pending" and self.driver.only_holds(revision.id, self.commands):
+            if revision.state is RevisionState.CANDIDATE and self.driver.only_holds(revision.id, self.commands):
                 self.driver.discard(revision.id)
 
     def _keep_or_revert(self, token: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from rackready.design.switches import SwitchConfig
+from rackready.drivers.ssh.target import SshTarget
+from rackready.drivers.switch.counters import PortCounters
 from rackready.model.outcome import Finding
 from rackready.model.problems import Message, RackreadyError
 
@@ -41,15 +44,24 @@ class SwitchUncertainError(SwitchError):
     """The switch does not show whether the change was kept."""
 
 
+class RevisionState(StrEnum):
+    """Where a revision of a switch's configuration stands."""
+
+    CANDIDATE = "candidate"
+    """Loaded, nothing applied."""
+    UNCONFIRMED = "unconfirmed"
+    """Applied; the switch reverts it unless it is confirmed in time."""
+    APPLIED = "applied"
+    OTHER = "other"
+    """Past or failed: no change is in progress."""
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One revision of a switch's configuration.
-
-    ``state``: applied, pending, confirm (applied, awaiting confirmation), other.
-    """
+    """One revision of a switch's configuration."""
 
     id: str
-    state: str
+    state: RevisionState
     user: str
 
 
@@ -65,9 +77,11 @@ class PortState:
 
 @dataclass(frozen=True, slots=True)
 class RoceState:
-    """RoCE state of a switch. ``dscp_priority``: DSCP to switch priority; ``pfc``: lossless priorities."""
+    """RoCE state of a switch. ``dscp_priority``: DSCP to switch priority; ``pfc``: lossless priorities.
 
-    enabled: bool
+    ``mode``: lossless, lossy, or off.
+    """
+
     mode: str
     pfc: frozenset[int]
     trusts_dscp: bool
@@ -83,7 +97,11 @@ class SwitchState:
 
 
 class Session(Protocol):
-    """A command line on the switch."""
+    """A command line on the switch.
+
+    A switch that logs in to a shell returns true exit codes. For another one, its session returns 1 where the text is
+    an error of that command line.
+    """
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
         """Run one command; return its exit code and its output as the terminal shows it, errors included."""
@@ -101,6 +119,24 @@ class SwitchDriver(ABC):
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
         self.session = session
+
+    @classmethod
+    @abstractmethod
+    def connect(cls, target: SshTarget) -> Session:
+        """Return a session with the switch. Raises SwitchUnreachableError; SwitchSilentError where nothing answers."""
+
+    @staticmethod
+    @abstractmethod
+    def counters_command(ports: Sequence[str]) -> str:
+        """Return the command line that prints the counters of these ports."""
+
+    @staticmethod
+    @abstractmethod
+    def parse_counters(text: str, exit_code: int | None) -> dict[str, PortCounters]:
+        """Return port -> counters from what ``counters_command`` printed.
+
+        Raises FormatError where they are not complete.
+        """
 
     @abstractmethod
     def wanted(self, config: SwitchConfig) -> list[str]:
@@ -171,6 +207,10 @@ class SwitchDriver(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """Revert what was committed and not confirmed."""
+
+    @abstractmethod
+    def how_to_drop(self, revision: str) -> str:
+        """Return the command with which an operator drops that candidate."""
 
     @abstractmethod
     def discard(self, revision: str | None = None) -> None:

@@ -14,9 +14,9 @@ from rackready.drivers.ssh.errors import SshError
 from rackready.drivers.ssh.first_contact import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.ssh.target import SshTarget, switch_target
 from rackready.drivers.switch.apply import apply_config
-from rackready.drivers.switch.base import SwitchDriver, SwitchError
+from rackready.drivers.switch.base import Session, SwitchDriver, SwitchError
 from rackready.drivers.switch.registry import driver_for
-from rackready.drivers.switch.session import NetmikoSession, SwitchSilentError
+from rackready.drivers.switch.session import SwitchSilentError
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
@@ -61,30 +61,30 @@ def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, s
     if switch is None:
         raise KeyError(name)
     session, note = open_session(paths, switch)
-    return driver_for(name, switch.os).driver(name, session), note
+    return driver_for(name, switch.os)(name, session), note
 
 
-def open_session(paths: EnvPaths, switch: Switch) -> tuple[NetmikoSession, str]:
+def open_session(paths: EnvPaths, switch: Switch) -> tuple[Session, str]:
     """Return a session with a switch, and a note about its host key (empty when it was pinned before).
 
     Raises SwitchUnreachableError, and SecretUnreadableError for its password.
     """
-    platform = driver_for(switch.name, switch.os).netmiko
+    driver = driver_for(switch.name, switch.os)
     reveal(switch.password)  # a missing password stops here, before the host key is pinned
     target = switch_target(switch, paths.known_hosts)
     try:
         note = pin_at_first_contact(target)
     except SshError as error:
         raise SwitchSilentError.of(error.messages) from error
-    return _session(target, platform), note
+    return _session(target, driver), note
 
 
-def _session(target: SshTarget, platform: str) -> NetmikoSession:
+def _session(target: SshTarget, driver: type[SwitchDriver]) -> Session:
     """Return a session; a switch that is booting is asked again."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return NetmikoSession(target, platform)
+            return driver.connect(target)
         except SwitchSilentError:
             check_stop()
             if time.monotonic() > deadline:

@@ -8,11 +8,14 @@ path), and the syntax change of release 5.15 (`qos roce enable on` became `qos r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rackready.design.switches import SwitchConfig
+from rackready.drivers.ssh.target import SshTarget
+from rackready.drivers.switch import nvue_counters
 from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
+from rackready.drivers.switch.counters import PortCounters
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import (
     VALUES,
@@ -27,7 +30,8 @@ from rackready.drivers.switch.nvue_text import (
     read_json,
     touched,
 )
-from rackready.render.switches import render_switch
+from rackready.drivers.switch.session import BashSession
+from rackready.render.environment import render
 
 _STATE_SYNTAX_SINCE = (5, 15)
 _APPLY_S = 180.0
@@ -39,12 +43,35 @@ _PATCH = (
 """Reads the document from standard input; on the switch it exists, for its user only, while NVUE reads it."""
 
 
+def render_config(config: SwitchConfig, *, roce_state_syntax: bool = True) -> str:
+    """Return the commands of one switch, one per line, in a fixed order and without a time stamp.
+
+    ``roce_state_syntax``: ``nv set qos roce state enabled`` (Cumulus Linux 5.15 and later) rather than ``enable on``.
+    """
+    return render("switches/cumulus_nvue/root.j2", switch=config, roce_state_syntax=roce_state_syntax)
+
+
 class CumulusNvue(SwitchDriver):
     """Cumulus Linux 5.x, NVUE."""
 
+    @classmethod
+    def connect(cls, target: SshTarget) -> BashSession:
+        """Return a session: the login shell is bash."""
+        return BashSession(target, "cumulus_linux")
+
+    @staticmethod
+    def counters_command(ports: Sequence[str]) -> str:
+        """Return the command line that prints the counters of these ports."""
+        return nvue_counters.script(ports)
+
+    @staticmethod
+    def parse_counters(text: str, exit_code: int | None) -> dict[str, PortCounters]:
+        """Return the counters by port. Raises FormatError."""
+        return nvue_counters.parse(text, exit_code)
+
     def wanted(self, config: SwitchConfig) -> list[str]:
         """Return the `nv set` commands, in the syntax of the switch's release."""
-        return render_switch(config, roce_state_syntax=self._release() >= _STATE_SYNTAX_SINCE).splitlines()
+        return render_config(config, roce_state_syntax=self._release() >= _STATE_SYNTAX_SINCE).splitlines()
 
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return those of the commands that are not in the applied configuration (or that revision) yet."""
@@ -151,6 +178,10 @@ class CumulusNvue(SwitchDriver):
     def rollback(self) -> None:
         """Revert now what was applied and not confirmed."""
         self._ask("nv config apply --confirm-no", timeout_s=_APPLY_S)
+
+    def how_to_drop(self, revision: str) -> str:
+        """Return the command with which an operator drops that candidate."""
+        return f"nv config delete {revision}"
 
     def discard(self, revision: str | None = None) -> None:
         """Drop the candidate (or that revision)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from rackready.drivers.switch.base import PortState, Revision, RoceState, SwitchError
+from rackready.drivers.switch.base import PortState, Revision, RevisionState, RoceState, SwitchError
 
 Tokens = tuple[str, ...]
 
@@ -135,13 +135,24 @@ def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - N
         ) from error
 
 
+_STATES = {
+    "pending": RevisionState.CANDIDATE,
+    "confirm": RevisionState.UNCONFIRMED,
+    "applied": RevisionState.APPLIED,
+}
+
+
 def parse_revisions(document: dict[str, Any]) -> list[Revision]:
     """Return the numbered revisions of `nv config revision -o json`, oldest first."""
     numbered = sorted(
         (int(key), value) for key, value in document.items() if str(key).isdigit() and isinstance(value, dict)
     )
     return [
-        Revision(str(number), str(value.get("state", "")), str(value.get("user") or value.get("owner") or ""))
+        Revision(
+            str(number),
+            _STATES.get(str(value.get("state", "")), RevisionState.OTHER),
+            str(value.get("user") or value.get("owner") or ""),
+        )
         for number, value in numbered
     ]
 
@@ -185,7 +196,7 @@ def parse_roce(document: dict[str, Any]) -> RoceState:
     for row in (document.get("prio-map") or {}).values():
         mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}
     trust = str((document.get("trust") or {}).get("trust-mode", ""))
-    return RoceState(enabled, str(document.get("mode", "")), priorities, "dscp" in trust, mapping)
+    return RoceState(str(document.get("mode", "")) if enabled else "off", priorities, "dscp" in trust, mapping)
 
 
 _YES = frozenset({"enabled", "yes", "on", True})

@@ -1,52 +1,39 @@
-"""Switch operating systems with a driver: one line each, and plug-ins (entry points ``rackready.switches``)."""
+"""The driver of each switch operating system. The systems are listed in ``design.switch_systems``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import pkgutil
+from typing import Any
 
+from rackready.design.switch_systems import SYSTEMS, known_systems, system_of
 from rackready.drivers.switch.base import SwitchDriver, SwitchError
-from rackready.drivers.switch.cumulus_nvue import CumulusNvue
-from rackready.entry_points import SWITCHES, PlugIn, named, names
+from rackready.entry_points import SWITCHES, named
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A driver, and netmiko's name of the platform's command line."""
-
-    driver: type[SwitchDriver]
-    netmiko: str
-
-
-DRIVERS: dict[str, Entry] = {
-    "cumulus_nvue": Entry(CumulusNvue, "cumulus_linux"),
-}
-
-
-def driver_for(switch: str, os: str) -> Entry:
+def driver_for(switch: str, os: str) -> type[SwitchDriver]:
     """Return the driver of an operating system. Raises SwitchError that lists the known ones, and PlugInError."""
-    found = named(SWITCHES, os, os in DRIVERS)
-    if found is not None:
-        return _of(found)
-    if os not in DRIVERS:
-        systems = sorted({*DRIVERS, *names(SWITCHES)})
+    system = system_of(os)
+    if system is None:
         raise SwitchError(
             switch,
             f"switch operating system {os!r} is not known",
-            expected=f"one of {', '.join(systems)}",
+            expected=f"one of {', '.join(known_systems())}",
             next_step="Correct switches[].os in the site file.",
         )
-    return DRIVERS[os]
-
-
-def _of(plug_in: PlugIn) -> Entry:
-    from netmiko import platforms  # noqa: PLC0415 - takes a third of a second, and most sites have no plug-in
-
-    entry = plug_in.load(Entry)
-    driver: object = entry.driver
+    plug_in = named(SWITCHES, os, os in SYSTEMS)
+    if plug_in is None:
+        ours: type[SwitchDriver] = _resolved(system.driver)
+        return ours
+    try:
+        driver: object = _resolved(system.driver)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of others: whatever it raises must not look like ours
+        plug_in.refuse(f"its driver {system.driver} can be imported", f"{type(error).__name__}: {error}", error)
     if not (isinstance(driver, type) and issubclass(driver, SwitchDriver)):
         plug_in.refuse("its driver is a class of SwitchDriver", str(driver))
     if missing := sorted(driver.__abstractmethods__):
         plug_in.refuse("its driver has every method of SwitchDriver", f"not {', '.join(missing)}")
-    if entry.netmiko not in platforms:
-        plug_in.refuse("its platform is one that netmiko knows", entry.netmiko)
-    return entry
+    return driver
+
+
+def _resolved(name: str) -> Any:  # noqa: ANN401 - what a plug-in names can be anything
+    return pkgutil.resolve_name(name)

@@ -1,4 +1,4 @@
-"""Commands on a switch in a terminal over SSH (netmiko), with true exit codes."""
+"""Commands on a switch that logs in to bash, in a terminal over SSH (netmiko), with true exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SwitchSilentError(SwitchUnreachableError):
     """Nothing answered: the switch may be booting."""
 
 
-class NetmikoSession:
+class BashSession:
     """One session; ``platform`` is netmiko's name of the command line. Raises SwitchUnreachableError."""
 
     def __init__(self, target: SshTarget, platform: str) -> None:

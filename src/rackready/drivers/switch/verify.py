@@ -45,9 +45,8 @@ def _port(switch: str, port: PortConfig, state: PortState | None) -> list[Findin
 
 
 def _roce(switch: str, qos: QosFacts, state: RoceState) -> list[Finding]:
-    if not state.enabled or state.mode != "lossless":
-        actual = state.mode or "on" if state.enabled else "off"
-        return [kinds.ROCE_OFF.found(switch, "on, mode lossless", actual)]
+    if state.mode != "lossless":
+        return [kinds.ROCE_OFF.found(switch, "on, mode lossless", state.mode or "on")]
     out = []
     if not state.trusts_dscp:
         out.append(kinds.DSCP_TRUST.found(switch, "dscp", "not dscp"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
+from rackready.drivers.switch.registry import driver_for
 from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
@@ -19,7 +20,7 @@ from rackready.gates.fabric.incast_counters import judge_nic, judge_switches
 from rackready.gates.fabric.perftest_call import judge_call
 from rackready.gates.fabric.perftest_run import ENV, PORT, client_output, nic_of, roce_argv
 from rackready.gates.fabric.rdma_port import judge_gids
-from rackready.gates.formats import nvue_counters, perftest
+from rackready.gates.formats import perftest
 from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
@@ -133,16 +134,15 @@ class Incast(Gate):
 
         They cover every NIC that takes part, and the switch port at the other end of its cable.
         """
-        ports: dict[str, list[str]] = {}
+        ports: dict[tuple[str, str], list[str]] = {}
         for node in nodes:
             nic = nic_of(facts, node, rail)
             yield command(f"{when}-{node}", node, nic_counters, f"{nic.rdma_device}:{nic.netdev}", stage=stage)
             if nic.switch:
-                ports.setdefault(nic.switch, []).append(nic.port)
-        for switch, names in ports.items():
-            yield Command(
-                f"{when}-{switch}", switch, ("sh", "-c", nvue_counters.script(names)), timeout_s=120, stage=stage
-            )
+                ports.setdefault((nic.switch, nic.switch_os), []).append(nic.port)
+        for (switch, os), names in ports.items():
+            line = driver_for(switch, os).counters_command(names)
+            yield Command(f"{when}-{switch}", switch, (line,), timeout_s=120, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was filled, that nothing was lost, and that classes were kept apart."""

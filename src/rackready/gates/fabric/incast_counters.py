@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rackready.design.facts import NicFacts
+from rackready.drivers.switch.counters import PortCounters
+from rackready.drivers.switch.registry import driver_for
 from rackready.format_error import FormatError
 from rackready.gates.base import GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.fabric import incast_findings as kinds
 from rackready.gates.fabric.perftest_run import nic_of
-from rackready.gates.formats import nvue_counters
-from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 from rackready.model.place import Place
@@ -163,8 +163,8 @@ def judge_switches(gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs
             gathered.error(
                 Place(node, nic.rdma_device, f"(rail {rail})"), kinds.CABLE_NOT_DECLARED, "switch and port", "none"
             )
-    for switch in dict.fromkeys(nic.switch for _, nic in ends if nic.switch):
-        found = _switch_growth(gathered, outputs, switch)
+    for switch, os in dict.fromkeys((nic.switch, nic.switch_os) for _, nic in ends if nic.switch):
+        found = _switch_growth(gathered, outputs, switch, os)
         for node, nic in ends:
             if nic.switch == switch and found is not None:
                 _judge_port(gathered, facts, (node, nic), found.get(nic.port))
@@ -249,16 +249,16 @@ def _counters(found: dict[str, Any], device: str) -> dict[str, dict[str, int]]:
     return out
 
 
-def _switch_growth(gathered: Judge, outputs: Outputs, switch: str) -> dict[str, PortCounters] | None:
+def _switch_growth(gathered: Judge, outputs: Outputs, switch: str, os: str) -> dict[str, PortCounters] | None:
     readings = []
     for key in (f"before-{switch}", f"after-{switch}"):
         output = outputs.get(key)
         if gathered.trouble(trouble(output, switch, "reading of switch counters")) or output is None:
             return None
         try:
-            readings.append(nvue_counters.parse(output.stdout, output.exit_code))
+            readings.append(driver_for(switch, os).parse_counters(output.stdout, output.exit_code))
         except FormatError as error:
-            gathered.error(switch, kinds.SWITCH_COUNTERS_UNREADABLE, "NVUE's JSON of every port", error)
+            gathered.error(switch, kinds.SWITCH_COUNTERS_UNREADABLE, "the counters of every port", error)
             return None
     before, after = readings
     try:

@@ -128,14 +128,13 @@ NO_SWITCH_COUNTERS = ErrorKind(
     "incast-no-switch-counters",
     "switch counters",
     meaning="The switch reported no counters of this port.",
-    next_step="Check that the port exists: `nv show interface`.",
+    next_step="Check that the port exists on the switch.",
 )
 FRAMES_DROPPED = FailKind(
     "incast-frames-dropped",
     "frames dropped for want of buffer",
     meaning="The switch dropped frames of this port because its buffer was full: PFC does not stop the senders.",
-    next_step=f"Check PFC on this port (`nv show interface {{port}} qos roce status`), and run fabric "
-    f"again: {_RUNBOOK}",
+    next_step=f"Check PFC on {{port}} of the switch, and run fabric again: {_RUNBOOK}",
     runbook=_RUNBOOK,
 )
 PORT_ERRORS = FailKind(
@@ -182,7 +181,7 @@ SWITCH_COUNTERS_UNREADABLE = ErrorKind(
     "incast-switch-counters-unreadable",
     "switch counters unreadable",
     meaning="The switch's answer is incomplete.",
-    next_step="Check that `nv show interface PORT counters qos -o json` answers on the switch.",
+    next_step="Log in to the switch and read the counters of a port; its management may be down.",
 )
 SWITCH_COUNTERS_WENT_BACK = ErrorKind(
     "incast-switch-counters-went-back",

@@ -72,14 +72,24 @@ class Judge:
             self.errors.append(finding)
         return finding is not None
 
-    def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
+    def equal(
+        self,
+        where: str,
+        kind: FailKind,
+        expected: object,
+        actual: object,
+        /,
+        *,
+        nodes: Collection[str] = (),
+        **values: object,
+    ) -> bool:
         """Return whether a value is as expected. A missing value is an error, another value a fail of this kind."""
         self.judged += 1
         if actual is None:
             self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=kind.title.format(**values))
             return False
         if actual != expected:
-            self.fail(where, kind, expected, actual, **values)
+            self.fail(where, kind, expected, actual, nodes=nodes, **values)
             return False
         return True
 

@@ -11,9 +11,9 @@ import pytest
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
+from rackready.drivers.switch import nvue_counters
 from rackready.gates.base import GateFacts, Output
 from rackready.gates.engine.registry import gate
-from rackready.gates.formats import nvue_counters
 from rackready.model.outcome import Verdict
 from rackready_sim.faults import FAULTS, inject
 from rackready_sim.hardware import build_switch_state

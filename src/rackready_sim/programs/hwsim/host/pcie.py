@@ -76,8 +76,9 @@ def bridge(part: dict[str, Any]) -> None:
         (place / name).write_text(f"{value}\n")
     space = bytearray(_config(part, kind, vendor, device))
     seen = paths.at(f"/run/hw/acs/{part['pci']}")
-    if (place / "config").exists() and seen.exists() and seen.read_text() == str(part["acs"]):
-        space[_CONTROL] = (place / "config").read_bytes()[_CONTROL]  # what software wrote since power-on or the fault
+    old = (place / "config").read_bytes() if (place / "config").exists() else b""
+    if len(old) == len(space) and seen.exists() and seen.read_text() == str(part["acs"]):
+        space[_CONTROL] = old[_CONTROL]  # what software wrote since power-on or the fault
     seen.parent.mkdir(parents=True, exist_ok=True)
     seen.write_text(str(part["acs"]))
     (place / "config").write_bytes(bytes(space))

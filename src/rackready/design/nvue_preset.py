@@ -1,0 +1,33 @@
+"""Limits of NVUE's preset for lossless RoCE. Source: Cumulus Linux RoCE guide, `nv show qos roce`."""
+
+from __future__ import annotations
+
+from rackready.design.qos import PRIORITIES, QosFacts, QosProblem
+
+_DSCP = {priority: range(8 * priority, 8 * priority + 8) for priority in range(PRIORITIES)}
+"""The preset maps eight consecutive DSCPs to each priority."""
+_PRIORITY = 3
+_CNP_PRIORITY = 6
+
+
+def problems(qos: QosFacts) -> list[QosProblem]:
+    """Return every value that the preset does not support."""
+    out = []
+    for key, actual, expected in (
+        ("priority", qos.priority, _PRIORITY),
+        ("cnp_priority", qos.cnp_priority, _CNP_PRIORITY),
+    ):
+        if actual != expected:
+            message = (
+                f"NVUE's lossless RoCE preset does not support this value - Expected: {expected} Actual: {actual}."
+            )
+            out.append(QosProblem(key, message, f"Use {expected}."))
+    for key, actual, priority in (("dscp", qos.dscp, _PRIORITY), ("cnp_dscp", qos.cnp_dscp, _CNP_PRIORITY)):
+        allowed = _DSCP[priority]
+        if actual not in allowed:
+            message = (
+                "NVUE's lossless RoCE preset maps it to another priority - "
+                f"Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
+            )
+            out.append(QosProblem(key, message, "Choose one of them."))
+    return out

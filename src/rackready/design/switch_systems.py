@@ -1,0 +1,51 @@
+"""Switch operating systems: one entry each, and plug-ins (entry points ``rackready.switches``).
+
+An entry is data: a plan names ports and checks settings without importing a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rackready.design import nvue_preset
+from rackready.design.qos import QosFacts, QosProblem
+from rackready.entry_points import SWITCHES, named, names
+
+
+def _no_problems(_qos: QosFacts) -> list[QosProblem]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSystem:
+    """A switch operating system.
+
+    ``driver``: class of ``SwitchDriver``, as ``module:Class``. ``username``: its own first user. ``sub_port``: name of
+    a sub-port of a port that is split; ``{port}`` is the whole port, ``{sub}`` counts from 0, ``{place}`` from 1.
+    ``qos_problems``: the values of ``fabric.qos`` that its driver cannot apply.
+    """
+
+    driver: str
+    username: str = "admin"
+    sub_port: str = "{port}/{place}"
+    qos_problems: Callable[[QosFacts], list[QosProblem]] = _no_problems
+
+
+SYSTEMS: dict[str, SwitchSystem] = {
+    # Sub-ports: Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3.
+    "cumulus_nvue": SwitchSystem(
+        "rackready.drivers.switch.cumulus_nvue:CumulusNvue", "cumulus", "{port}s{sub}", nvue_preset.problems
+    ),
+}
+
+
+def system_of(os: str) -> SwitchSystem | None:
+    """Return the entry of a switch operating system, or None. Raises PlugInError for a plug-in that cannot be used."""
+    found = named(SWITCHES, os, os in SYSTEMS)
+    return SYSTEMS.get(os) if found is None else found.load(SwitchSystem)
+
+
+def known_systems() -> list[str]:
+    """Return the names of all systems, those of plug-ins included."""
+    return sorted({*SYSTEMS, *names(SWITCHES)})
