@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ class _Scrubbed(logging.Formatter):
         return scrub(super().format(record)).replace("\n", "\n  ")
 
 
-class _Told(logging.Handler):
+class _Terminal(logging.Handler):
     """Hands messages of level INFO and above to the terminal."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -52,16 +52,28 @@ def logged(paths: EnvPaths, campaign: str, tell: Callable[[str], None] | None = 
     path = log_path(paths, campaign)
     private_dir(path.parent)
     path.touch(mode=0o600)
-    handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8")]
-    handlers[0].setFormatter(_Scrubbed(_LINE))
-    handlers += [] if tell is None else [_Told(tell)]
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(_Scrubbed(_LINE))
+    with _handled([file, *([] if tell is None else [_Terminal(tell)])]):
+        yield path
+
+
+@contextmanager
+def on_terminal(tell: Callable[[str], None]) -> Iterator[None]:
+    """Hand the messages that `-v` shows to ``tell`` while the context lasts, for commands that write no log."""
+    with _handled([_Terminal(tell)]):
+        yield
+
+
+@contextmanager
+def _handled(handlers: Sequence[logging.Handler]) -> Iterator[None]:
     before = _LOGGER.level, _LOGGER.propagate
-    _LOGGER.setLevel(logging.DEBUG)
+    _LOGGER.setLevel(min(handler.level for handler in handlers) or logging.DEBUG)
     _LOGGER.propagate = False
     for handler in handlers:
         _LOGGER.addHandler(handler)
     try:
-        yield path
+        yield
     finally:
         for handler in handlers:
             _LOGGER.removeHandler(handler)

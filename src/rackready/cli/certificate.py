@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from rackready.cli.deploy import Limit, Verbose
-from rackready.cli.output import Env, Format, Output
+from rackready.cli.deploy import Limit
+from rackready.cli.output import Env, Format, Output, Verbose
 
 app = typer.Typer(help="Verify certificates against the nodes as they are now.", no_args_is_help=True)
 

@@ -7,16 +7,12 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output
+from rackready.cli.output import Env, Format, Output, Verbose
 
 Limit = Annotated[
     str, typer.Option("--limit", help="Only these nodes, comma-separated.", autocompletion=complete.node_list)
 ]
 Check = Annotated[bool, typer.Option("--check", help="Dry run: show what would change, and change nothing.")]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Print every step; the report always lists them."),
-]
 
 
 def deploy(

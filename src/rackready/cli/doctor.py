@@ -6,16 +6,18 @@ import typer
 
 from rackready.cli.doctor_checks import examine
 from rackready.cli.doctor_scene import Report
-from rackready.cli.output import Env, Format, Output, env_paths, print_json, print_table
+from rackready.cli.output import Env, Format, Output, Verbose, env_paths, print_json, print_table
+from rackready.cli.run_log import terminal_log
 from rackready.model.outcome import Outcome, worst
 
 
-def doctor(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Check this machine, its set-up and the site file. Reads only.
+def doctor(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
+    """Check this machine, its set-up and the site file. Changes nothing.
 
     Exit codes: 0 ready, 1 a check fails, 2 the site file cannot be used.
     """
-    reports = examine(env_paths(env))
+    with terminal_log(f"rackready doctor --env {env}", verbose=verbose):
+        reports = examine(env_paths(env))
     if output is Format.JSON:
         checks = [{"check": item.check, "outcome": item.outcome, "text": item.text} for item in reports]
         print_json({"env": env, "outcome": _outcome(reports), "checks": checks})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 
 from rackready.cli.doctor_keys import mirror_key, secrets
@@ -27,6 +29,8 @@ from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
+
+_log = logging.getLogger(__name__)
 
 MIN_FREE_GIB = 2.0
 """Free space for state, logs and raw outputs of several deploys. Building the Pulumi engine needs more, elsewhere."""
@@ -54,10 +58,12 @@ def _load(paths: EnvPaths) -> tuple[Site | None, list[Report]]:
 
 
 def _one(name: str, check: Callable[[Scene], Answer], scene: Scene) -> Report:
+    begun = time.monotonic()
     try:
         outcome, text = check(scene)
     except (OSError, subprocess.SubprocessError, RackreadyError) as error:
-        return Report(name, Outcome.ERROR, f"check could not run: {error}")
+        outcome, text = Outcome.ERROR, f"check could not run: {error}"
+    _log.info("%s %s after %.1f s", name, outcome.value, time.monotonic() - begun)
     return Report(name, outcome, text)
 
 

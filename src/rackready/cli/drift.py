@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rackready.cli.deploy import Limit, Verbose
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_table, progress
+from rackready.cli.deploy import Limit
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
 from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
-    """Show what differs on nodes and switches from the site, and since which run. Changes nothing and loads nothing.
+    """Show how nodes and switches differ from the site file, and since which run. Changes nothing and loads no node.
 
     It runs the roles in check mode, the switch drivers' comparison and gates that only read, on nodes in production,
     too. What was never applied is not compared. Exit: 0 no drift, 1 drift, 2 refused, or a node or switch could not be

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete, evidence_aside
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.run_log import run_log
 from rackready.model.outcome import CONTINUES, Outcome
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ def import_evidence(
             help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC at capture. Default: the site's.",
         ),
     ] = None,
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Judge outputs captured elsewhere, and record them as imported.
@@ -61,8 +63,10 @@ def import_evidence(
     require_gates(site, str(paths.site_file))
     capture = read(source)
     campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
+    command = f"rackready evidence import {source} --env {env}"
     with (
-        ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database),
+        ControllerLock(paths.lock, command, paths.database),
+        run_log(paths, campaign, command, verbose=verbose),
         Ledger.open(paths.database) as ledger,
     ):
         found = Import(

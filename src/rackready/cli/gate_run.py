@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.deploy import Verbose
 from rackready.cli.gate_show import Gpus
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.phase import NodeResult

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_table, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
 from rackready.cli.progress_lines import SILENCE_S
 from rackready.model.problems import RackreadyError
 
@@ -27,7 +27,6 @@ Check = Annotated[
 Verify = Annotated[
     bool, typer.Option("--verify", help="Check a mirror that is there, such as one carried in. Fetches nothing.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of apt-get or dnf.")]
 
 _FOLDER = "package-mirror"
 _KEY = "package-mirror-key.asc"

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.run_log import terminal_log
 from rackready.design.names import block
-from rackready.design.netbox.compare import steps, taken
+from rackready.design.netbox.compare import NetboxStep, steps, taken
 from rackready.design.netbox.items import NODE_ROLE, items, slug
 from rackready.design.netbox.to_site import Imported, site_of
-from rackready.design.plan import plan_site
+from rackready.design.plan import Plan, plan_site
 from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
 from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.drivers.netbox import Netbox
 
 app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
 
@@ -71,12 +75,13 @@ def token(file: Path | None) -> str:
     return found
 
 
-def import_netbox(
+def import_netbox(  # noqa: PLR0913, PLR0917 - each is an option of the command
     site: Annotated[str, typer.Argument(help="Slug of the site in NetBox.")],
     url: Url,
     into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not exist.")],
     token_file: TokenFile = None,
     node_role: Annotated[str, typer.Option("--node-role", help="Slug of the device role of nodes.")] = NODE_ROLE,
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Write a first site file from NetBox: racks, nodes, switches, addresses, links.
@@ -92,7 +97,8 @@ def import_netbox(
             actual="it exists",
             next_step="Name another file, and compare the two.",
         )
-    found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
+    with terminal_log(f"rackready import netbox {site}", verbose=verbose):
+        found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
     if not found["dcim.racks"]:
         raise RackreadyError(
             f"site {site} in {url}",
@@ -141,6 +147,7 @@ def export_netbox(
     yes: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--yes", help="Write to NetBox. Default: only show the differences.")
     ] = False,
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Show parts of the plan that NetBox lacks; with --yes write them. Never deletes.
@@ -153,7 +160,18 @@ def export_netbox(
     if plan.problems:
         head = f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written."
         raise RackreadyError.of(plan.problems, head=head)
-    netbox = Netbox(url, token(token_file))
+    with terminal_log(f"rackready export netbox --env {env}", verbose=verbose):
+        todo = _exported(plan, Netbox(url, token(token_file)), yes=yes)
+    if output is Format.JSON:
+        print_json({"written": yes, "steps": [step.text for step in todo]})
+    else:
+        _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
+        console.print("no difference" if not todo else "done" if yes else "nothing was written. Add --yes to write it")
+    raise typer.Exit(1 if todo and not yes else 0)
+
+
+def _exported(plan: Plan, netbox: Netbox, *, yes: bool) -> list[NetboxStep]:
+    """Return what NetBox lacks, and with ``yes`` write it. Raises RackreadyError, with nothing written."""
     known = netbox.known(slug(plan.site.name))
     wanted = items(plan)
     clashes = taken(wanted, known)
@@ -162,12 +180,7 @@ def export_netbox(
     todo = steps(wanted, known)
     if yes:
         netbox.write(todo, known)
-    if output is Format.JSON:
-        print_json({"written": yes, "steps": [step.text for step in todo]})
-    else:
-        _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
-        console.print("no difference" if not todo else "done" if yes else "nothing was written. Add --yes to write it")
-    raise typer.Exit(1 if todo and not yes else 0)
+    return todo
 
 
 def register(parent: typer.Typer) -> None:

@@ -38,6 +38,9 @@ class Format(StrEnum):
 Output = Annotated[Format, typer.Option("--output", help="text, or json: one JSON document on standard output.")]
 
 
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print each step, connection and command.")]
+
+
 class _Terminal(Console):
     """A console that prints values unchanged and never ends the process: rich's exit code 1 would mean a bad node.
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.deploy import Verbose
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError, quoted
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from rackready.design.learning.profile import Learned
     from rackready.paths import EnvPaths
 
-app = typer.Typer(help="Profiles of servers.", no_args_is_help=True)
+app = typer.Typer(help="Learn the profile of a server from a running one.", no_args_is_help=True)
 
 _TIMEOUT_S = 180.0
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
+from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
@@ -21,6 +22,7 @@ def repair(
     node: Annotated[str, typer.Argument(help="Node that was repaired.", autocompletion=complete.nodes)],
     reason: Annotated[str, typer.Option("--reason", help="What was done to the node; recorded.")],
     env: Env = "sim",
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Record that a node was repaired, and return it to reachable.
@@ -47,7 +49,11 @@ def repair(
             actual="none",
             next_step=f"Run `rackready deploy --env {env} --limit {node}` first.",
         )
-    with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
+    command = f"rackready repair {node} --env {env}"
+    with (
+        ControllerLock(paths.lock, command, paths.database),
+        run_log(paths, new_run("repair"), command, verbose=verbose),
+    ):
         epoch = _repaired(paths, node, f"repaired: {reason}")
     document = {"name": node, "state": "reachable", "epoch": epoch, "reason": f"repaired: {reason}"}
     if output is Format.JSON:

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
 
-def report(
+def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
     campaign: Annotated[str, typer.Argument(help="Campaign id. Default: the latest.")] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
@@ -27,6 +28,7 @@ def report(
         bool,
         typer.Option("--again", help="Judge the stored outputs again with today's gates; records do not change."),
     ] = False,
+    verbose: Verbose = False,  # noqa: FBT002 - as above
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign.
 
@@ -59,7 +61,8 @@ def report(
             actual="none of them",
             next_step="Omit it for the latest.",
         )
-    written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
+    with terminal_log(f"rackready report {wanted} --env {env}", verbose=verbose):
+        written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
     if junit is not None:
         _copy(written.junit, junit)
     if output is Format.JSON:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.deploy import Verbose
-from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 
 

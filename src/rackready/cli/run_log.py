@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rackready.campaign.log_file import logged
+from rackready.campaign.log_file import logged, on_terminal
 from rackready.cli.output import progress
 from rackready.paths import EnvPaths
 
@@ -26,6 +26,17 @@ def run_log(paths: EnvPaths, run: str, command: str, *, verbose: bool) -> Iterat
     with logged(paths, run, tell if verbose else None) as path:
         _log.info("%s: begins", command)
         yield path
+
+
+@contextmanager
+def terminal_log(command: str, *, verbose: bool) -> Iterator[None]:
+    """Show what a command does with -v while the context lasts. It writes no file: the command only reads here."""
+    if not verbose:
+        yield
+        return
+    with on_terminal(tell):
+        _log.info("%s: begins", command)
+        yield
 
 
 def tell(text: str) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Limit, Verbose
-from rackready.cli.output import Env, Format, Output
+from rackready.cli.deploy import Check, Limit
+from rackready.cli.output import Env, Format, Output, Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
     "provision": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from pynetbox.core.query import Request
 from rackready.design.netbox.compare import Known, NetboxStep, index
 from rackready.design.netbox.items import KINDS, Key
 from rackready.model.problems import RackreadyError
+
+_log = logging.getLogger(__name__)
 
 PAGE = 250
 """Objects per request; NetBox returns at most 1,000 unless configured otherwise (MAX_PAGE_SIZE)."""
@@ -44,7 +47,11 @@ class Netbox:
 
     def read(self, site: str, kinds: Sequence[str] = KINDS) -> dict[str, list[dict[str, Any]]]:
         """Return all objects of these kinds; racks, devices, interfaces and cables of one site (its slug) only."""
-        return {kind: self._call(partial(self._all, kind, site)) for kind in kinds}
+        found = {}
+        for kind in kinds:
+            found[kind] = self._call(partial(self._all, kind, site))
+            _log.info("%s: read %d objects of %s", self._url, len(found[kind]), kind)
+        return found
 
     def _all(self, kind: str, site: str) -> list[dict[str, Any]]:
         filters = {_BY_SITE[kind]: site} if kind in _BY_SITE else {}
@@ -72,6 +79,7 @@ class Netbox:
                 ids[place] = int(made.id)
             else:
                 self._call(partial(endpoint.update, [{"id": ids[place], **body}]))
+            _log.info("%s: %s", self._url, step.text)
         return len(steps)
 
     def known(self, site: str) -> Known:

@@ -5,6 +5,7 @@ All three are written node by node: a site of 12,500 nodes has gigabytes of reco
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from rackready.paths import EnvPaths, private_dir
 
 __all__ = ["ReportError", "Written", "build", "render", "write", "write_reports"]
 
+_log = logging.getLogger(__name__)
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -70,6 +72,7 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
         head = source.head() | ({} if judging is None else {"judged_again": True})
         work = ReportPart(site, paths, head["generated"], folder, judging, source.results())
         made = [_added(part, overview) for part in parts(work)]
+        _log.info("%s: read the records of %d nodes", campaign, len(site.nodes()))
         runs = _runs(source, folder, overview)
         head |= {"summary": overview.summary(), "racks": overview.racks(site)}
         listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}
@@ -81,6 +84,8 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
             overview.event(event)
         with replaced(html) as file:
             file.write(_page({**head, **source.tail()}, overview, source.raw(overview.wanted())).encode())
+    for path in (html, json_file, xml):
+        _log.info("wrote %s", path)
     return Written(html, json_file, xml, overview.outcomes())
 
 

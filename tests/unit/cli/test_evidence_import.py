@@ -60,6 +60,8 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
         assert node["outcome"] == "not_run", "one gate says nothing of the parts that it does not measure"
     for end in ("html", "json", "junit.xml"):
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
+    (log,) = (tmp_path / ".rackready/sim/logs").glob(f"{campaign}/rackready.log")
+    assert f"gates.records.imported: {INVENTORY} on node01: pass" in log.read_text(encoding="utf-8")
     code, said, wrong = call("evidence", "import", str(captured))
     assert code == 2
     assert f", as {campaign}. Its records still count" in wrong

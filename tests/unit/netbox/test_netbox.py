@@ -250,9 +250,12 @@ def test_export_shows_first_and_writes_with_yes(project: Path, served: tuple[str
     assert (shown.returncode, store.writes) == (1, []), shown.stderr
     assert shown.stdout.startswith("NetBox differs (")
     assert shown.stdout.endswith("nothing was written. Add --yes to write it\n")
-    written = rackready(project, *options, "--yes", "--output", "json")
+    written = rackready(project, *options, "--yes", "-v", "--output", "json")
     assert written.returncode == 0, written.stderr
     assert json.loads(written.stdout)["written"] is True
+    assert f"drivers.netbox: {url}: read 0 objects of dcim.devices\n" in written.stderr
+    steps = json.loads(written.stdout)["steps"]
+    assert [step for step in steps if f"drivers.netbox: {url}: {step}\n" not in written.stderr] == []
     assert rackready(project, *options).stdout == "no difference\n"
     assert TOKEN not in shown.stdout + shown.stderr + written.stdout + written.stderr
 

@@ -7,6 +7,7 @@ them, so the store and the handover policy need no exception.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from rackready.model.printable import UnreadableError, readable
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
+
+_log = logging.getLogger(__name__)
 
 _CORRECT = "Correct the manifest."
 _NEWER = "Measure again: older outputs do not count."
@@ -303,6 +306,7 @@ class Import:
             facts = self.facts(item.run.nodes)
             texts = outputs(item.run, {member.key: self._captured(member) for member in item.members})
             verdict = evaluated(item.gate, facts, item.run, texts)
+            _log.info("%s on %s: %s", item.gate.id, item.run.target, verdict.outcome.value)
             records.append(self._measured(item, texts, verdict))
             done.setdefault(item.gate.id, []).append((item, FinishedRun(item.run, verdict)))
         imported = [one for pairs in done.values() for one in self._conclude(pairs, records)]
