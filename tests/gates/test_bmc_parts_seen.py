@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.bmc.parts_seen import BmcInventory, differences, look, seen
+from rackready.gates.bmc.parts_seen import BmcInventory, differences, look, read_inventory
 from tests.gates.redfish_world import gathered, healthy, world
 from tests.gates.support import document
 
@@ -47,7 +47,7 @@ def looked(change: Change = lambda found: found) -> BmcInventory:
         "parts-0": json.dumps(there),
         bmc.key: gathered(world(healthy()), bmc.argv[1:]),
     }
-    return seen({key: Output(key, "node01", "x", 0, text, seconds=1.0) for key, text in told.items()}, 0)
+    return read_inventory({key: Output(key, "node01", "x", 0, text, seconds=1.0) for key, text in told.items()}, 0)
 
 
 def differs(change: Change) -> list[tuple[str, str, str, str]]:

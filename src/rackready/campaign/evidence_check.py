@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.drift.applied import tuned
-from rackready.campaign.evidence_plan import EvidencePlan, EvidenceReadings, EvidenceStep, plan, told
+from rackready.campaign.evidence_plan import EvidencePlan, EvidenceReadings, EvidenceStep, dry_results, plan
 from rackready.campaign.evidence_reader import on_record, tell, with_production
 from rackready.design.pinned import site_of
 from rackready.gates.engine.validate import run_gates
@@ -56,7 +56,7 @@ def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Results:
         early = {item.node: item.kept for item in seen.at(EvidenceStep.MEASURE)} if seen.later else {}
         seen = replace(seen, looked=looked | look_first(ctx, site, early))
     found = plan(with_production(ctx, site, seen))
-    return told(found) if ctx.check else _carry_out(ctx, site, found)
+    return dry_results(found) if ctx.check else _carry_out(ctx, site, found)
 
 
 def _carry_out(ctx: PhaseContext, site: Site, found: EvidencePlan) -> Results:

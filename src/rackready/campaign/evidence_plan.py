@@ -235,7 +235,7 @@ def partner_reason(nodes: Iterable[str]) -> str:
     return f"partner in the measurement of {', '.join(nodes)}"
 
 
-def told(found: EvidencePlan) -> Results:
+def dry_results(found: EvidencePlan) -> Results:
     """Return the results of a dry run: the plan in words, and as data."""
     settled = found.settled()
     out = {}

@@ -14,8 +14,8 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.damaged import set_aside
 from rackready.handover.certify import entries, fingerprints
+from rackready.handover.look import counting_verdicts, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
-from rackready.handover.look import kept, to_load, unseen
 from rackready.handover.partners import drained_as_partner, last_word
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production
@@ -95,7 +95,9 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
         return NodeEvidence(node, f"{node}: --again measures everything again", {}, failed)
     gates = entries(site)
     decision = decide(node, gates, records, site.gates.skipped(node, today()), moment)
-    return NodeEvidence(node, to_load(gates, decision), kept(records, decision), failed, unseen=unseen(decision))
+    return NodeEvidence(
+        node, to_load(gates, decision), counting_verdicts(records, decision), failed, unseen=unseen(decision)
+    )
 
 
 def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:

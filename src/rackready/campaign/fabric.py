@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, plan, told
+from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, dry_results, plan
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -88,7 +88,7 @@ def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
         return run_fabric(ctx, nodes)
     found = plan(_seen(ctx, site, nodes, behind, busy, unknown))
     if ctx.check:
-        return told(found, run_fabric(ctx, nodes, previews=found.seen.switches))
+        return dry_results(found, run_fabric(ctx, nodes, previews=found.seen.switches))
     kept = take_out(ctx, found.drain)
     work = found.after(kept)
     return work.left | _run_marked(ctx, work)

@@ -171,7 +171,7 @@ def plan(seen: FabricReadings) -> FabricPhasePlan:
     )
 
 
-def told(plan: FabricPhasePlan, dry: Results) -> Results:
+def dry_results(plan: FabricPhasePlan, dry: Results) -> Results:
     """Return the results of a dry run: the plan in words, and as data."""
     found = dry | plan.after({}).left
     out = {}

@@ -186,7 +186,7 @@ def _known(error: Exception) -> RackreadyError:
         command = context.command_path if context else "rackready"
         return _UsageError(what=text, next_step=f"See `{command} --help`.")
     if isinstance(error, OSError):
-        return os_errors.told(error)
+        return os_errors.system_call_error(error)
     return _DefectError(
         "defect in rackready",
         expected="none",

@@ -30,7 +30,7 @@ class SystemCallError(RackreadyError):
     """The operating system refused a call."""
 
 
-def told(error: OSError) -> RackreadyError:
+def system_call_error(error: OSError) -> RackreadyError:
     """Return the message for an operating-system error."""
     why = error.strerror or str(error)
     if error.filename == OUT:

@@ -108,7 +108,7 @@ def _ports_used(plan: NicPlan | None) -> Facts:
     if plan is None:
         return {}
     out = {
-        f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _said(use))])
+        f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _endpoint_facts(use))])
         for use in plan.nics
     }
     out |= {f"port {port.name}": "unused" for port in plan.unused}
@@ -119,7 +119,7 @@ def _ports_used(plan: NicPlan | None) -> Facts:
     }
 
 
-def _said(use: NicUse) -> Iterator[tuple[str, int]]:
+def _endpoint_facts(use: NicUse) -> Iterator[tuple[str, int]]:
     if use.rail is not None:
         yield "rail", use.rail
         yield "plane", use.plane

@@ -80,7 +80,7 @@ def main() -> int:
 def _pump(descriptor: int, artifacts: Path) -> None:
     """Decode ansible-runner's event stream while it is written, and print the events of KEPT."""
     sieve = OutputEventFilter(
-        None, lambda event: _print(_whole(event, artifacts / "job_events")), suppress_ansible_output=True
+        None, lambda event: _print(_with_data(event, artifacts / "job_events")), suppress_ansible_output=True
     )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := os.read(descriptor, 65536):  # not by lines: an event need not end with a line
@@ -99,7 +99,7 @@ def _forget_environment(artifacts: Path) -> None:
     (artifacts / "command").unlink(missing_ok=True)
 
 
-def _whole(event: dict[str, Any], events: Path) -> dict[str, Any]:
+def _with_data(event: dict[str, Any], events: Path) -> dict[str, Any]:
     """Return the event with its data, which Ansible's callback puts into a file beside the stream; remove the file."""
     if "uuid" not in event:
         return event

@@ -39,7 +39,7 @@ _READ: Mapping[str, tuple[tuple[str, ...], ...]] = {
 """Kind of resource -> properties that gates read; of each group one is enough."""
 
 
-def whole(copy: Mapping[str, Any]) -> bool:
+def is_complete(copy: Mapping[str, Any]) -> bool:
     """Return whether a copy has the required properties and those that gates read; null counts as missing."""
     if any(copy.get(key) is None for key in _RESOURCE):
         return False

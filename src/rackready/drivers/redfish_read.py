@@ -182,7 +182,7 @@ class Walk:
         address = link.get("@odata.id")
         if not isinstance(address, str):
             return None
-        if address not in self._known and redfish_copies.whole(link):
+        if address not in self._known and redfish_copies.is_complete(link):
             self._known[address] = link
             self._copies.add(address)
         return self._document(address)

@@ -16,8 +16,8 @@ from rackready.gates.engine.validate import connect
 from rackready.gates.records.damaged import set_aside
 from rackready.gates.records.fingerprint import gather
 from rackready.handover.certificate import issue, statement
+from rackready.handover.look import counting_verdicts, look, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
-from rackready.handover.look import kept, look, to_load, unseen
 from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
@@ -77,7 +77,7 @@ class Desk:
         for node, item in found.items():
             decision, records = self.decided(node, item)
             if unseen(decision) and not to_load(entries(self.site), decision):
-                out[node] = kept(records, decision)
+                out[node] = counting_verdicts(records, decision)
         return out
 
     def decided(self, node: str, found: Fingerprint) -> tuple[Decision, dict[str, EvidenceRecord]]:

@@ -55,7 +55,7 @@ def to_load(entries: Sequence[GateSetEntry], decision: Decision) -> str:
     return next(due, "")
 
 
-def kept(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
+def counting_verdicts(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
     """Return gate -> the verdict that counts: the gate is not run again."""
     return {name: record.verdict for name, record in records.items() if name in decision.counting}
 
@@ -68,7 +68,7 @@ def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
     if not counts:
         return {}
     found = run_gates(ctx, list(counts), kept=counts, quiet=True)
-    return {node: _told(result, _SEEN, before=counts[node]) for node, result in found.items()}
+    return {node: _with_count(result, _SEEN, before=counts[node]) for node, result in found.items()}
 
 
 def look_first(ctx: PhaseContext, site: Site, counts: Kept) -> dict[str, NodeResult]:
@@ -76,7 +76,7 @@ def look_first(ctx: PhaseContext, site: Site, counts: Kept) -> dict[str, NodeRes
     if not counts:
         return {}
     found = {
-        node: _told(result, _FIRST)
+        node: _with_count(result, _FIRST)
         for node, result in run_gates(ctx, list(counts), only=looking(site), kept=counts).items()
     }
     return {
@@ -101,7 +101,7 @@ def looking(site: Site, node: str = "") -> list[str]:
     return [entry.id for entry in gate_entries(site, None) if looks(entry.id) and entry.id not in skipped]
 
 
-def _told(result: NodeResult, words: str, before: Collection[str] = ()) -> NodeResult:
+def _with_count(result: NodeResult, words: str, before: Collection[str] = ()) -> NodeResult:
     """Return a pass with the number of looks that passed, without those of ``before``."""
     if result.outcome is not Outcome.PASS:
         return result

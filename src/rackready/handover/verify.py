@@ -8,7 +8,7 @@ from rackready.gates.records.fingerprint import Unreached
 from rackready.gates.records.node_parts import PartsReading
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
-from rackready.handover.look import fingerprints, kept, look, to_load
+from rackready.handover.look import counting_verdicts, fingerprints, look, to_load
 from rackready.handover.policy import light
 from rackready.handover.production import UNTOUCHED
 from rackready.ledger.store import Ledger
@@ -39,7 +39,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             decision, records = desk.decided(node, found)
             # A look does not run gates that load, whether they count or not. `_verified` reports those that do not.
             rest = {gate: record.verdict for gate, record in records.items() if not light(gate)}
-            counts[node] = {**rest, **kept(records, decision)}
+            counts[node] = {**rest, **counting_verdicts(records, decision)}
         looked = look(ctx, counts)
         return out | {
             node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()

@@ -270,7 +270,7 @@ class Postgres:
         try:
             yield
         except sa.exc.SQLAlchemyError as error:
-            cause = lock.said(error)
+            cause = lock.error_text(error)
             raise LedgerError(
                 self.server, f"the ledger {what}", expected=self.writable, actual=cause, next_step=self.step(cause)
             ) from error

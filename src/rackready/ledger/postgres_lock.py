@@ -184,14 +184,16 @@ class Hold:
                 self._connection.execute(sa.text("SELECT 1"))
                 self._connection.commit()
             except sa.exc.SQLAlchemyError as error:
-                text = f"this controller has lost its lock - Expected: a connection that stays Actual: {said(error)}"
+                text = (
+                    f"this controller has lost its lock - Expected: a connection that stays Actual: {error_text(error)}"
+                )
                 self._lost(
                     f"{self._where}: {text}. What runs is ended; run the same command again once the database answers."
                 )
                 return
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the message of a database error, on one line."""
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
     return " ".join(str(cause).split()).removesuffix(".")

@@ -34,7 +34,7 @@ FINDINGS = "findings"
 """In a result's data: what was found, with codes, as JSON types; the message has the same in words."""
 
 
-def told(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def finding_documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings as JSON types."""
     return [finding.model_dump(mode="json") for finding in findings]
 

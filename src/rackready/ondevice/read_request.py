@@ -81,7 +81,7 @@ class ReadRequest:
         number = (int(lines[0], 16) & MASK) >> 12 if lines and _WORD.match(lines[0]) else len(SIZES)
         if done.returncode != 0 or number >= len(SIZES):
             step = f"Run `{' '.join(argv)}` on the node; check `lspci` and the platform profile."
-            raise NodeProblem(f"Device Control of {pci}, read by setpci", _said(done), step)
+            raise NodeProblem(f"Device Control of {pci}, read by setpci", _first_line(done), step)
         return SIZES[number]
 
     def _write(self, found: list[Difference], size: int, unit: str) -> None:
@@ -102,7 +102,7 @@ class ReadRequest:
         done = self.run(argv)
         if done.returncode != 0:
             step = f"Run `{' '.join(argv)}` on the node and read its output."
-            raise NodeProblem(f"`{' '.join(argv)}` succeeds", _said(done), step)
+            raise NodeProblem(f"`{' '.join(argv)}` succeeds", _first_line(done), step)
 
 
 def written(size: int) -> str:
@@ -110,7 +110,7 @@ def written(size: int) -> str:
     return f"{REGISTER}={SIZES.index(size):x}000:{MASK:x}"
 
 
-def _said(done: Done) -> str:
+def _first_line(done: Done) -> str:
     """Return exit code and first line: setpci's reason; its last line names the help."""
     first = next((line.strip() for line in done.out.splitlines() if line.strip()), "no output")
     return f"exit {done.returncode}: {first.rstrip('.')}"

@@ -14,9 +14,9 @@ from rackready.campaign.evidence_plan import (
     EvidenceReadings,
     EvidenceStep,
     NodeEvidence,
+    dry_results,
     plan,
     possible_partners,
-    told,
 )
 from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome, Verdict
@@ -55,7 +55,7 @@ def test_a_node_that_is_optimized_first_is_not_loaded_now() -> None:
     found = planned(measure("n1", INCAST), keep("n2"), busy=("n1",), later=True)
     assert found.nodes["n1"] == (EvidenceStep.LATER, "n1: too old")
     assert (found.drain, found.after({}).measure, found.after({}).partners) == ({}, {}, ())
-    shown = told(found)["n1"]
+    shown = dry_results(found)["n1"]
     words = "would be looked at, and measured under load after optimize: n1: too old"
     assert (shown.outcome, shown.message) == (Outcome.NOT_RUN, words)
 
@@ -82,7 +82,7 @@ def test_the_evidence_of_a_node_decides_its_step(
 ) -> None:
     found = planned(item)
     assert found.nodes["n1"][0] is step
-    shown = told(found)["n1"]
+    shown = dry_results(found)["n1"]
     assert (shown.outcome, shown.message, shown.data[PLAN]["step"]) == (outcome, message, step.value)
 
 
@@ -139,7 +139,7 @@ def test_gates_that_are_due_decide_how_many_partners_are_needed(
 def test_partners_that_are_not_there_are_counted() -> None:
     found = planned(measure("n1", INCAST), look("n2"), refuse("n3"))
     assert (found.after({}).partners, found.after({}).missing) == (("n2",), 1)
-    assert told(found)["n1"].message.endswith("; partners: n2; partners missing: 1")
+    assert dry_results(found)["n1"].message.endswith("; partners: n2; partners missing: 1")
 
 
 def test_a_node_that_is_handed_over_serves_last_and_is_lent() -> None:
@@ -174,7 +174,7 @@ def test_a_partner_of_a_killed_run_is_given_back_while_its_evidence_counts(
 def test_a_dry_run_shows_the_whole_plan_as_json() -> None:
     evidence = (measure("n1", INCAST), look("n2"), look("n3"))
     found = planned(*evidence, busy=("n1", "n2"), lent=("n3",))
-    rows = {node: result.data[PLAN] for node, result in told(found).items()}
+    rows = {node: result.data[PLAN] for node, result in dry_results(found).items()}
     nothing = {"why": "", "drain": "", "partners": [], "partners_missing": 0, "partner_of": [], "hand_back": False}
     assert json.loads(json.dumps(rows)) == {
         "n1": nothing | {"step": "measure", "why": "n1: too old", "drain": MEASURED, "partners": ["n2", "n3"]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.fabric_plan import FabricPhasePlan, FabricReadings, FabricWork, plan, told
+from rackready.campaign.fabric_plan import FabricPhasePlan, FabricReadings, FabricWork, dry_results, plan
 from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PLAN, NodeResult
@@ -115,7 +115,7 @@ def test_a_node_of_which_nobody_knows_whether_it_has_jobs_is_left_alone() -> Non
 
 def test_a_dry_run_tells_who_would_be_drained_and_who_left_alone() -> None:
     found = planned("node01", "node03", busy=("node01", "node04"), ports={"node01": ["leaf01"], "node04": ["leaf02"]})
-    out = told(found, {"node01": NICS, "node03": PASS})
+    out = dry_results(found, {"node01": NICS, "node03": PASS})
     assert (out["node01"].message, out["node01"].changed) == (
         "would be drained first: fabric is about to change: its ports on leaf01",
         True,
@@ -132,7 +132,7 @@ NOTHING = {"why": "", "drain": "", "switches": [], "changes": [], "blocked": []}
 
 
 def rows(found: FabricPhasePlan, dry: Results) -> dict[str, object]:
-    return {node: json.loads(json.dumps(result.data[PLAN])) for node, result in told(found, dry).items()}
+    return {node: json.loads(json.dumps(result.data[PLAN])) for node, result in dry_results(found, dry).items()}
 
 
 def test_a_dry_run_shows_the_plan_as_json_where_no_node_is_in_production() -> None:
@@ -159,7 +159,7 @@ def test_the_row_of_a_node_in_production_has_its_drain_and_of_one_left_alone_its
     assert shown["node01"] == NOTHING | {"step": "run", "why": words, "drain": words, "switches": ["leaf01"]}
     assert shown["node03"] == NOTHING | {
         "step": "leave",
-        "why": told(found, {"node03": PASS})["node03"].message,
+        "why": dry_results(found, {"node03": PASS})["node03"].message,
         "blocked": ["leaf02"],
     }
 

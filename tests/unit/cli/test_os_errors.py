@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.cli.os_errors import told
+from rackready.cli.os_errors import system_call_error
 from rackready.cli.streams import OUT
 
 Command = Callable[..., tuple[int, str, str]]
@@ -52,13 +52,13 @@ SAID = [
 
 @pytest.mark.parametrize(("number", "text"), SAID)
 def test_each_error_has_its_own_step(number: int, text: str) -> None:
-    assert str(told(OSError(number, os.strerror(number), "/x"))) == f"/x - {text}"
+    assert str(system_call_error(OSError(number, os.strerror(number), "/x"))) == f"/x - {text}"
 
 
 @pytest.mark.parametrize("number", [number for number in errno.errorcode if number not in {errno.ENOSPC, errno.EDQUOT}])
 @pytest.mark.parametrize("place", ["/x", OUT, None])
 def test_only_a_full_disk_is_to_be_freed(number: int, place: str | None) -> None:
-    assert "Free disk space" not in str(told(OSError(number, os.strerror(number), place)))
+    assert "Free disk space" not in str(system_call_error(OSError(number, os.strerror(number), place)))
 
 
 CALLS = [

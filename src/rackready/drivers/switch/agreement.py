@@ -17,7 +17,7 @@ from rackready.drivers.switch.base import SwitchState
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
 from rackready.model.outcome import Finding, Outcome
-from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
+from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
 from rackready.model.place import Place
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -93,7 +93,7 @@ def _host(state: Mapping[str, Any]) -> HostQos:
 def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_mtu: int) -> NodeResult:
     """Return a node's result from both ends of its cables: pure."""
     if isinstance(host, Finding):
-        return NodeResult(Outcome.ERROR, str(host), data={FINDINGS: told([host])})
+        return NodeResult(Outcome.ERROR, str(host), data={FINDINGS: finding_documents([host])})
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
     troubles = [end.trouble for end, ports in mine if ports and end.state is None]
     findings = [
@@ -104,12 +104,12 @@ def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_
     ]
     if findings:
         words = "; ".join([*(str(finding) for finding in findings), *troubles])
-        return NodeResult(Outcome.FAIL, words, data={FINDINGS: told(findings)})
+        return NodeResult(Outcome.FAIL, words, data={FINDINGS: finding_documents(findings)})
     if troubles:
         return NodeResult(Outcome.ERROR, "; ".join(troubles))
     if not any(ports for _, ports in mine):
         none = kinds.NO_CABLE.found(node, "one at least", "none in the site")
-        return NodeResult(Outcome.ERROR, str(none), data={FINDINGS: told([none])})
+        return NodeResult(Outcome.ERROR, str(none), data={FINDINGS: finding_documents([none])})
     return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree")
 
 

@@ -19,7 +19,7 @@ from rackready.drivers.switch.registry import driver_for
 from rackready.drivers.switch.session import SwitchSilentError
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
+from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site, Switch
 from rackready.paths import EnvPaths
@@ -50,7 +50,9 @@ def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
             Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name."
         )
     except SwitchError as error:
-        return NodeResult(Outcome.ERROR, str(error), data={FINDINGS: told(error.findings)} if error.findings else {})
+        return NodeResult(
+            Outcome.ERROR, str(error), data={FINDINGS: finding_documents(error.findings)} if error.findings else {}
+        )
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
 

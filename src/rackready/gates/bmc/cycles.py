@@ -19,7 +19,7 @@ from rackready.gates.bmc import parts_seen
 from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
-from rackready.gates.bmc.parts_seen import RMA, BmcInventory, differences, look, seen
+from rackready.gates.bmc.parts_seen import RMA, BmcInventory, differences, look, read_inventory
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
@@ -172,7 +172,7 @@ class PowerCycles(Gate):
         if number is None:
             return False
         try:
-            first, last = seen(outputs, 0), seen(outputs, number)
+            first, last = read_inventory(outputs, 0), read_inventory(outputs, number)
             unfed = number > 0 and _unfed(document(outputs[f"cycle-{number}"], FORMAT, printed.PowerCycle))
         except FormatError:
             return True
@@ -183,7 +183,7 @@ class PowerCycles(Gate):
         node = run.nodes[0]
         judge = Judge()
         try:
-            first = seen(outputs, 0)
+            first = read_inventory(outputs, 0)
         except FormatError as error:
             judge.error(node, FIRST_LOOK, "a complete one", error)
             return judge.verdict(node)
@@ -221,7 +221,7 @@ class PowerCycles(Gate):
             judge.fail(node, NOT_BACK, "a booted system that answers on SSH", actual, number=number, cycle=cycle)
             return False
         try:
-            later = seen(outputs, number)
+            later = read_inventory(outputs, number)
         except FormatError as error:
             judge.judged += 1
             judge.fail(node, LATER_LOOK, "the same parts as before", error, number=number, cycle=cycle)

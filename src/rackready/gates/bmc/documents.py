@@ -105,7 +105,7 @@ SENSOR_HEALTH_UNKNOWN = ErrorKind(
     next_step="Update the BMC's firmware.",
 )
 
-TOLD = (BMC_UNREADABLE, BMC_NOT_ALL_ASKED, BMC_LINK_UNREAD, BMC_NOT_ASKED, BMC_NOT_REACHED, BMC_LATE)
+READING = (BMC_UNREADABLE, BMC_NOT_ALL_ASKED, BMC_LINK_UNREAD, BMC_NOT_ASKED, BMC_NOT_REACHED, BMC_LATE)
 """Findings of reading a BMC."""
 PART = (STATE_UNKNOWN, NOT_IN_USE, HEALTH_NOT_REPORTED)
 """Findings of ``works``, beside the fault that it is given."""
@@ -119,7 +119,7 @@ def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, s
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BmcAnswer:
     """One gathered answer."""
 
     documents: Mapping[str, Document]
@@ -129,7 +129,7 @@ class Told:
     @classmethod
     def of(
         cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]
-    ) -> Told:
+    ) -> BmcAnswer:
         """Return what was gathered.
 
         A resource with a property that gates read and that is not of Redfish's type counts as unread: it cannot be
@@ -151,9 +151,9 @@ class Told:
         return bool(self.trails.get(trail))
 
 
-def told(  # noqa: PLR0913
+def read_answer(  # noqa: PLR0913
     judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()
-) -> Told | None:
+) -> BmcAnswer | None:
     """Return the BMC's answer, or None when it cannot be judged; every unread part is then an error already.
 
     An answer that lacks questions of this gate comes from another version of rackready, and would look as if the parts
@@ -190,7 +190,7 @@ def told(  # noqa: PLR0913
     return found
 
 
-def parse(output: Output) -> Told:
+def parse(output: Output) -> BmcAnswer:
     """Return the gathered answer of an output. Raises FormatError when it is incomplete."""
     found = document(output, FORMAT)
     if (
@@ -212,7 +212,7 @@ def parse(output: Output) -> Told:
     if lost:
         message = f"{lost[0]} was found and is missing from the document"
         raise FormatError(message)
-    return Told.of(documents, trails, unread)
+    return BmcAnswer.of(documents, trails, unread)
 
 
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:

@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, Field, Strict
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import eventlog, owner
-from rackready.gates.bmc.documents import Document, Told
+from rackready.gates.bmc.documents import BmcAnswer, Document
 from rackready.gates.bmc.eventlog import Log, LogEntry, LogMark, grouped, logs
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -268,7 +268,7 @@ def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
     return math.floor(max(known)) if known else None
 
 
-def _clock(found: Told, there: Sequence[Log]) -> float | None:
+def _clock(found: BmcAnswer, there: Sequence[Log]) -> float | None:
     """Return the BMC's clock."""
     documents: list[Document] = list(found.at(_MANAGERS))
     times = [log.clock for log in there] + [_time(document.get("DateTime")) for document in documents]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import documents, owner
-from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
+from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.bmc.words import READING_TYPES
@@ -144,7 +144,7 @@ class Fans(Gate):
             judge.error(Place(node, "BMC"), FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
             self._judge_fan(judge, node, fan, limits)
-        _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
+        _judge_missing(judge, node, [name(fan) for fan, _ in fans], run.about)
         self._redundancy(judge, node, found)
         return judge.verdict(node)
 
@@ -178,7 +178,7 @@ class Fans(Gate):
             judge.measured.add(f"{node}/fan/{name(fan)}")
 
     @staticmethod
-    def _redundancy(judge: Judge, node: str, found: Told) -> None:
+    def _redundancy(judge: Judge, node: str, found: BmcAnswer) -> None:
         for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = Place(node, f"fan redundancy group {group.get('MemberId', index)}")
@@ -198,7 +198,7 @@ def _before(passed: LastPass | None) -> Mapping[str, str]:
     }
 
 
-def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]) -> None:
+def _judge_missing(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]) -> None:
     """Compare the number of fans with the last pass's.
 
     Fewer fans are a fail. The same number under other names comes from a BMC update.
@@ -226,7 +226,7 @@ def nothing_to_judge(judge: Judge, node: str, note: str) -> Verdict:
     return judge.verdict(node)
 
 
-def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
+def _fans(found: BmcAnswer) -> Iterator[tuple[Document, Bounds]]:
     """Yield every fan with its bounds.
 
     The newer schema gives fans with their sensors' bounds; without it the older one gives both, or else the sensors of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rackready.gates.bmc.documents import Document, Told, numeric, parts
+from rackready.gates.bmc.documents import BmcAnswer, Document, numeric, parts
 
 ANY = "Chassis/*"
 INPUT_WORDS = frozenset({"Normal", "LossOfInput", "OutOfRange"})
@@ -31,13 +31,13 @@ def older(chassis: str = ANY) -> str:
     return f"{chassis}/Power"
 
 
-def supplies(found: Told, chassis: str = ANY) -> Iterator[Document]:
+def supplies(found: BmcAnswer, chassis: str = ANY) -> Iterator[Document]:
     """Yield every supply once: those of the newer schema, or without any, those of the older one."""
     of_newer = list(found.at(newer(chassis)[0]))
     yield from of_newer or (item for document in found.at(older(chassis)) for item in parts(document, "PowerSupplies"))
 
 
-def volts(supply: Document, found: Told) -> float | None:
+def volts(supply: Document, found: BmcAnswer) -> float | None:
     """Return the voltage at a supply's input, V, or None."""
     if (told := numeric(supply.get("LineInputVoltage"))) is not None:
         return told
@@ -46,7 +46,7 @@ def volts(supply: Document, found: Told) -> float | None:
     return numeric(shown.get("Reading")) if isinstance(shown, dict) else None
 
 
-def fed(supply: Document, found: Told) -> bool | None:
+def fed(supply: Document, found: BmcAnswer) -> bool | None:
     """Return whether a supply has input, by what is reported about the input; None where nothing is.
 
     An input outside its range counts as one.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, owner
-from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
+from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name, parts, state, works
 from rackready.gates.bmc.fans import nothing_to_judge
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -122,7 +122,9 @@ class Leaks(Gate):
         return judge.verdict(node)
 
 
-def judge_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
+def judge_detectors(
+    judge: Judge, where: str, found: BmcAnswer, detection: str, detectors: str, *, wet: bool = True
+) -> int:
     """Judge every leak detector at the end of these trails; return how many there are.
 
     ``wet``: whether it is liquid-cooled. Leak detection may be switched off where it is air-cooled and has no detector.
@@ -149,7 +151,7 @@ def _off(judge: Judge, where: str, what: str, document: Document) -> bool:
     return True
 
 
-def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document]:
+def _detectors(found: BmcAnswer, detection: str, detectors: str) -> Iterator[Document]:
     yield from found.at(detectors)
     for document in found.at(detection):
         for group in parts(document, "LeakDetectorGroups"):

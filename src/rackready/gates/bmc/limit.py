@@ -13,7 +13,7 @@ from pydantic import Field
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
-from rackready.gates.bmc.documents import Document, Told, numeric, parts
+from rackready.gates.bmc.documents import BmcAnswer, Document, numeric, parts
 from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -262,7 +262,7 @@ def _compare(judge: Judge, where: str, point: float, most: Figure, fault: FailKi
         judge.fail(where, fault, expected, f"{point:.0f} W")
 
 
-def _of_the_server(found: Told) -> set[str]:
+def _of_the_server(found: BmcAnswer) -> set[str]:
     """Return the addresses of the chassis that are the whole server.
 
     That is the only chassis, or else every one that no other contains and that links to the host's system.
@@ -289,7 +289,7 @@ def _limits(document: Document, whole: Collection[str]) -> bool:
     return any(address.startswith(f"{chassis}/") for chassis in whole)
 
 
-def _old(found: Told) -> list[Document]:
+def _old(found: BmcAnswer) -> list[Document]:
     return [control for document in found.at(_OLD) for control in parts(document, "PowerControl")]
 
 

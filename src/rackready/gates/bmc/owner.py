@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, Outputs, Run
 from rackready.gates.bmc import documents
-from rackready.gates.bmc.documents import Document, Told, name, parts, told
+from rackready.gates.bmc.documents import BmcAnswer, Document, name, parts, read_answer
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.place import Place
@@ -37,7 +37,7 @@ OTHER_MACHINE = ErrorKind(
     ),
 )
 
-FINDINGS = (*documents.TOLD, OTHER_MACHINE)
+FINDINGS = (*documents.READING, OTHER_MACHINE)
 
 
 def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:
@@ -47,17 +47,17 @@ def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Comm
 
 def server(
     judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False
-) -> Told | None:
+) -> BmcAnswer | None:
     """Return a server BMC's answer, or None with an error when it cannot be judged or another machine answered.
 
     ``systems``: the gate itself judges the systems, so an answer without them is incomplete. Otherwise such an answer
     comes from an earlier version of rackready, and is judged by the names of systems in it.
     """
-    found = told(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
+    found = read_answer(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
     return found if found is not None and _is_of(judge, facts, found) else None
 
 
-def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
+def _is_of(judge: Judge, facts: NodeFacts, found: BmcAnswer) -> bool:
     """Return whether one of the systems that answer is a server of the profile's model; report an error where none is.
 
     A server without a model, or with null, cannot be told from another: a GH200's BMC reports none.
@@ -86,14 +86,14 @@ def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
     return False
 
 
-def _systems(found: Told) -> dict[str, Document]:
+def _systems(found: BmcAnswer) -> dict[str, Document]:
     """Return the systems behind a BMC by the last part of their address; systems that are only named are empty."""
     if SYSTEMS in found.trails:
         return {_last(address): found.documents.get(address, {}) for address in found.trails[SYSTEMS]}
     return {called: {} for called in _named(found) if called}
 
 
-def _named(found: Told) -> Iterator[str]:
+def _named(found: BmcAnswer) -> Iterator[str]:
     """Yield the names of systems in the addresses and links of an answer."""
     for address, document in found.documents.items():
         words = address.strip("/").split("/")
@@ -113,7 +113,7 @@ def _is_dpu(called: str, system: Document) -> bool:
     return system.get("SystemType") == "DPU" or called.lower().startswith(_DPU)
 
 
-def _cards(found: Told) -> Collection[str]:
+def _cards(found: BmcAnswer) -> Collection[str]:
     """Return the outermost chassis where all of them are cards: then there is no server.
 
     DSP0268, ChassisType: a card is meant to be put into a system.

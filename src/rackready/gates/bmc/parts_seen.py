@@ -83,7 +83,7 @@ class BmcInventory:
     speeds: Mapping[str, str]
 
 
-def seen(outputs: Outputs, number: int) -> BmcInventory:
+def read_inventory(outputs: Outputs, number: int) -> BmcInventory:
     """Return one inventory. Raises FormatError when a part of it is missing or damaged."""
     gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT, printed.NvmlInventory)
     nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT, printed.Fingerprint)

@@ -11,16 +11,16 @@ from typing import ClassVar
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, leaks, rack_findings
 from rackready.gates.bmc.documents import (
+    BmcAnswer,
     Document,
-    Told,
     absent,
     ask,
     healthy,
     name,
     numeric,
+    read_answer,
     resting,
     state,
-    told,
     works,
 )
 from rackready.gates.bmc.leaks import judge_detectors
@@ -88,7 +88,7 @@ class _Devices(Gate):
         listed = self._listed(facts, run.target)
         asked = [device for device in listed if device.bmc]
         for device in asked:
-            found = told(judge, device.name, device.kind, run, outputs, key=f"redfish-{device.name}")
+            found = read_answer(judge, device.name, device.kind, run, outputs, key=f"redfish-{device.name}")
             if found is not None:
                 self.device(judge, device, found)
         silent = ", ".join(device.name for device in listed if not device.bmc)
@@ -103,7 +103,7 @@ class _Devices(Gate):
             judge.note = f"not asked, since the site gives them no bmc: {silent}"
         return judge.verdict(run.target)
 
-    def device(self, judge: Judge, device: Device, found: Told) -> None:
+    def device(self, judge: Judge, device: Device, found: BmcAnswer) -> None:
         """Judge one device."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class RackPower(_Devices):
 
     id = "rack/power/sanity/devices"
     findings = (
-        *documents.TOLD,
+        *documents.READING,
         *documents.PART,
         *documents.SENSOR,
         rack_findings.NO_POWER_EQUIPMENT,
@@ -129,7 +129,7 @@ class RackPower(_Devices):
     kinds = frozenset({"pdu", "power_shelf"})
     trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS, _SYSTEMS)
 
-    def device(self, judge: Judge, device: Device, found: Told) -> None:
+    def device(self, judge: Judge, device: Device, found: BmcAnswer) -> None:
         """Judge the unit, its circuits, outlets and supplies, and its sensors against their own thresholds."""
         units = list(found.at(*_EQUIPMENT))
         supplies = [item for item in found.at(*_SHELF_PSUS) if not absent(item)]
@@ -168,7 +168,7 @@ class RackCooling(_Devices):
     id = "rack/cooling/sanity/devices"
     findings = (
         *leaks.DETECTED,
-        *documents.TOLD,
+        *documents.READING,
         *documents.SENSOR,
         rack_findings.NO_CDU,
         rack_findings.NO_PUMP,
@@ -195,7 +195,7 @@ class RackCooling(_Devices):
         _SENSORS,
     )
 
-    def device(self, judge: Judge, device: Device, found: Told) -> None:
+    def device(self, judge: Judge, device: Device, found: BmcAnswer) -> None:
         """Judge the unit, its pumps, reservoirs and connections, its leak detectors, and its sensors."""
         units = list(found.at(_CDUS))
         if not units:
@@ -269,7 +269,7 @@ def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
     return True
 
 
-def _sensors(judge: Judge, device: Device, found: Told, faults: rack_findings.Faults) -> set[tuple[str, Op]]:
+def _sensors(judge: Judge, device: Device, found: BmcAnswer, faults: rack_findings.Faults) -> set[tuple[str, Op]]:
     """Judge every sensor's health and thresholds, and return which kinds of reading have a threshold on which side.
 
     A sensor with thresholds and no reading is an error. Kinds: DSP0268, Sensor.ReadingType.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
-from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
+from rackready.gates.bmc.documents import BAD, BmcAnswer, Document, name, parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -159,7 +159,7 @@ def _absent(top: Document) -> bool:
     return isinstance(status, Mapping) and status.get("State") == "Absent"
 
 
-def _all_parts(found: Told) -> Iterator[Document]:
+def _all_parts(found: BmcAnswer) -> Iterator[Document]:
     for document in found.at(*_PARTS):
         yield document
         for key in _LISTS:

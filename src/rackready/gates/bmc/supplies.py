@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, inputs, owner
-from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
+from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
@@ -180,7 +180,7 @@ class Supplies(Gate):
         return judge.verdict(node)
 
     @staticmethod
-    def _judge_supply(judge: Judge, node: str, supply: Document, found: Told, idle: Collection[str]) -> bool:
+    def _judge_supply(judge: Judge, node: str, supply: Document, found: BmcAnswer, idle: Collection[str]) -> bool:
         """Judge one supply; ``idle``: the unused states that are right for it.
 
         One whose resource has no Status (DGX H100) is judged by the power sensors that name it.
@@ -319,7 +319,7 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
     return judge.verdict(node)
 
 
-def _input(judge: Judge, where: Place, supply: Document, found: Told) -> bool:
+def _input(judge: Judge, where: Place, supply: Document, found: BmcAnswer) -> bool:
     """Judge a supply's input, as far as the BMC reports it."""
     word = supply.get("LineInputStatus")
     if word is not None and word not in inputs.INPUT_WORDS:
@@ -344,7 +344,7 @@ def _of_power(sensor: Document) -> bool:
     return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and unit not in OTHER_UNITS)
 
 
-def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
+def _by_sensor(judge: Judge, where: str, supply: str, found: BmcAnswer) -> bool:
     sensors = [item for item in found.at(_SENSORS) if _of_power(item) and supply.lower() in name(item).lower()]
     judge.judged += 1
     if not sensors:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, owner
-from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
+from rackready.gates.bmc.documents import BAD, BmcAnswer, Document, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
@@ -206,7 +206,7 @@ def _compare(judge: Judge, where: Place, what: str, reading: float, sensor: Docu
         judge.measured.add(where.unit)
 
 
-def _temperatures(found: Told) -> Iterator[Document]:
+def _temperatures(found: BmcAnswer) -> Iterator[Document]:
     newer = [item for item in found.at(_NEW) if _is_temperature(item)]
     yield from newer or (item for document in found.at(_OLD) for item in parts(document, "Temperatures"))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
-from rackready.gates.bmc.documents import Document, Told, name
+from rackready.gates.bmc.documents import BmcAnswer, Document, name
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -94,7 +94,7 @@ def _of(documents: Iterable[Document], key: str) -> list[str]:
     return [str(document[key]) for document in documents if document.get(key) is not None]
 
 
-def _inventory(found: Told, part: str) -> list[str]:
+def _inventory(found: BmcAnswer, part: str) -> list[str]:
     matching: list[Document] = [item for item in found.at(_FIRMWARE) if part in {name(item), item.get("Name")}]
     return _of(matching, "Version")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcUnreachableError
 from rackready.drivers.redfish_read import read
-from rackready.gates.bmc.documents import Document, Told, absent, name
+from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name
 from rackready.gates.bmc.inputs import fed, newer, older, supplies
 from rackready.model.problems import quoted
 
@@ -153,7 +153,7 @@ class Watch:
                 raise
             except BmcError:
                 continue  # this supply counts as not reported
-        found = Told.of(documents, self._trails, {})
+        found = BmcAnswer.of(documents, self._trails, {})
         has = _has if by_status else fed
         now = {called: has(supply, found) for called, supply in _named(found).items()}
         return {supply: now.get(supply) for supply in self.supplies}
@@ -179,13 +179,13 @@ def watch(node: str, bmc: Bmc, outlets: Sequence[str], *, given_back: bool) -> W
         time.sleep(_POLL_S)
 
 
-def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
+def _first(node: str, bmc: Bmc) -> tuple[BmcAnswer, list[str]]:
     """Return what the BMC reports about supplies, and the addresses to ask again.
 
     Raises BmcError when a part of it cannot be read.
     """
     gathered = read(bmc, [*newer(_HOST), older(_HOST)], lambda: None)
-    found = Told.of(gathered.documents, gathered.trails, gathered.unread)
+    found = BmcAnswer.of(gathered.documents, gathered.trails, gathered.unread)
     if found.unread:
         address, why = next(iter(found.unread.items()))
         raise BmcError(
@@ -199,7 +199,7 @@ def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
     return found, of_newer or list(found.trails[older(_HOST)])
 
 
-def _named(found: Told) -> dict[str, Document]:
+def _named(found: BmcAnswer) -> dict[str, Document]:
     """Return the supplies and empty slots by name, or by address where several have the same name."""
     listed = list(supplies(found, _HOST))
     names = [name(supply) for supply in listed]
@@ -209,7 +209,7 @@ def _named(found: Told) -> dict[str, Document]:
     }
 
 
-def _has(supply: Document, found: Told) -> bool | None:
+def _has(supply: Document, found: BmcAnswer) -> bool | None:
     """Return whether a supply that had input still has it.
 
     One that reports nothing now has lost it where its Status shows that it is out.
