@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rackready.gates.engine.registry import gate
-from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, between, judge, outputs, rack
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, between, judge, outputs, rack, tells
 from tests.gates.test_ib_latency import FORTH3, READ, WRITE, lat
 from tests.gates.test_ib_latency import said as latencies
 from tests.gates.test_ib_write_bw import AFTER, BACK, FORTH, GATE, HEALTHY, HEALTHY_BACK, UP, pair
@@ -21,11 +21,6 @@ CALLS = [
 ]
 IDS = [row[2] for row in CALLS]
 AS_ASKED = "connection RC, qps 1, dual-port OFF, rdma_cm OFF"
-AGAIN = "Run the gate again; if that does not help, read its raw output in the report."
-OTHER = (
-    "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
-    "MIG instances are parts of GPUs: switch MIG off."
-)
 
 
 def changed(said: Said, old: str, new: str) -> Said:
@@ -33,31 +28,26 @@ def changed(said: Said, old: str, new: str) -> Said:
     return Said(said.stdout.replace(old, new))
 
 
-def says(verdict: Verdict) -> list[str]:
-    return [str(finding) for finding in verdict.findings]
-
-
 def error(where: str, program: str, actual: str) -> str:
-    step = f"Run {program} with the command that `rackready gate show` prints"
-    return f"{where}: {program} ran with other settings - Expected: {AS_ASKED} Actual: {actual}. {step}."
+    return ("perftest-other-settings", where, AS_ASKED, actual, f"program={program}")
 
 
 @pytest.mark.parametrize(("old", "new", "actual"), CALLS, ids=IDS)
 def test_bandwidth_of_another_call_is_an_error(old: str, new: str, actual: str) -> None:
     verdict = judge(GATE, pair("call", Outcome.ERROR, client_forth=changed(HEALTHY, old, new)))
-    assert (says(verdict), verdict.outcome) == ([error(FORTH, "ib_write_bw", actual)], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([error(FORTH, "ib_write_bw", actual)], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(("old", "new", "actual"), CALLS, ids=IDS)
 def test_incast_of_another_call_is_an_error(old: str, new: str, actual: str) -> None:
     verdict = judged(client_node03=changed(client(), old, new))
-    assert (says(verdict), verdict.outcome) == ([error(FROM03, "ib_write_bw", actual)], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([error(FROM03, "ib_write_bw", actual)], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(("old", "new", "actual"), CALLS, ids=IDS)
 def test_latency_of_another_call_is_an_error(old: str, new: str, actual: str) -> None:
     verdict = judge(WRITE, Case("call", latencies(forth3=changed(lat(3), old, new)), Outcome.ERROR, nodes=2))
-    assert (says(verdict), verdict.outcome) == ([error(FORTH3, "ib_write_lat", actual)], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([error(FORTH3, "ib_write_lat", actual)], Outcome.ERROR)
 
 
 TITLE = "                    RDMA_Write BW Test"
@@ -91,10 +81,8 @@ ROWS = [
 @pytest.mark.parametrize(("old", "new", "reason"), ROWS)
 def test_a_row_or_head_that_contradicts_itself_is_no_measurement(old: str, new: str, reason: str) -> None:
     verdict = judge(GATE, pair("row", Outcome.ERROR, client_back=changed(HEALTHY_BACK, old, new)))
-    message = (
-        f"{BACK}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: {reason} (exit code 0). {AGAIN}"
-    )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    finding = ("ib-write-bw-unreadable", BACK, "one result block in Gb/sec", f"{reason} (exit code 0)")
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)
 
 
 def test_a_latency_with_two_heads_is_no_measurement() -> None:
@@ -103,28 +91,28 @@ def test_a_latency_with_two_heads_is_no_measurement() -> None:
     )
     verdict = judge(WRITE, Case("heads", latencies(forth3=two), Outcome.ERROR, nodes=2))
     reason = "2 heads of results (RDMA_Write Latency Test, RDMA_Read Latency Test) instead of one"
-    message = (
-        f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds "
-        f"Actual: {reason} (exit code 0). {AGAIN}"
+    finding = (
+        "latency-unreadable",
+        FORTH3,
+        "one result block in microseconds",
+        f"{reason} (exit code 0)",
+        "program=ib_write_lat",
     )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)
 
 
 def test_a_peak_of_zero_is_right_only_where_perftest_measures_none() -> None:
     none = changed(HEALTHY, "391.39 ", "0.00   ")
     verdict = judge(GATE, pair("peak", Outcome.ERROR, client_forth=none))
     expected = "a peak of at least the average, 391.27 Gb/s"
-    message = (
-        f"{FORTH}: ib_write_bw measured no peak - Expected: {expected} Actual: 0.00 Gb/s. "
-        "Run the gate again, without --noPeak."
-    )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    finding = ("ib-write-bw-no-peak", FORTH, expected, "0.00 Gb/s")
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)
     many, known = gate(GATE, {"iterations": 20001, "bytes_tolerance": 0.99}), rack(2)
     forth = changed(none, " 2000 ", " 20001")
     back = Said(between(forth.stdout, "192.168.1.12", "192.168.1.11"))
     run = many.plan(known, list(known.nodes))[0]
     assert (
-        says(
+        tells(
             many.evaluate(
                 known, run, outputs(run, {**UP, "client-forth": forth, "client-back": back, "after-first": AFTER})
             )
@@ -145,19 +133,25 @@ def test_bandwidth_to_a_gpu_of_another_model_is_an_error(end: str) -> None:
     )
     verdict = judge(GATE, pair("model", Outcome.ERROR, **{end: said}))
     node = "node01" if end == "client_forth" else "node02"
-    message = (
-        f"{FORTH}: ib_write_bw used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
-        f"Actual: NVIDIA L4 (1 on {node}). {OTHER}"
+    finding = (
+        "gpus-of-another-model",
+        FORTH,
+        "NVIDIA H100 80GB HBM3",
+        f"NVIDIA L4 (1 on {node})",
+        "what=ib_write_bw used",
     )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)
 
 
 def test_latency_to_a_gpu_of_another_model_is_an_error() -> None:
     said = latencies(gpu=True)
     said["forth3"] = changed(said["forth3"], "NVIDIA H100 80GB HBM3", "NVIDIA L4")
     verdict = judge(READ, Case("model", said, Outcome.ERROR, nodes=2))
-    message = (
-        f"{FORTH3}: ib_read_lat used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
-        f"Actual: NVIDIA L4 (1 on node01). {OTHER}"
+    finding = (
+        "gpus-of-another-model",
+        FORTH3,
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA L4 (1 on node01)",
+        "what=ib_read_lat used",
     )
-    assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
+    assert (tells(verdict), verdict.outcome) == ([finding], Outcome.ERROR)

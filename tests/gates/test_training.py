@@ -15,7 +15,7 @@ from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import training
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import ddp_step
-from tests.gates.support import Said, outputs, rack, text
+from tests.gates.support import Said, Told, outputs, rack, tells, text, told
 
 GATE = "cluster/fabric/stress/ddp-step"
 IMAGE = {"image": "registry.example/pytorch:25.10"}
@@ -120,61 +120,53 @@ def test_it_runs_torchrun_on_every_node() -> None:
 
 def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
     verdict = judged(report())
-    assert [str(finding) for finding in verdict.findings] == []
+    assert tells(verdict) == []
     assert (verdict.outcome, verdict.note, len(verdict.measured)) == (Outcome.PASS, training.SPEED, 16)
     assert {metric.name for metric in verdict.metrics} >= {"tokens_per_second", "loss_first", "loss_last"}
 
 
-CORRUPT = (
-    "Gradients were corrupted on the way, or a GPU computes wrong results: run DCGM's level 4 on these "
-    "nodes: docs/runbooks/silent-data-corruption.md"
-)
 BAD: list[tuple[Mapping[str, object], str]] = [
     (
         {"losses": [*losses(10.37, 9.0, 54), None]},
-        f"cluster: training loss - Expected: a number at every step Actual: not a number. {CORRUPT}",
+        ("training-loss-not-a-number", "cluster", "a number at every step", "not a number"),
     ),
     (
         {"losses": losses(10.37, 10.39)},
-        f"cluster: training loss - Expected: below 10.37 after 55 steps on one batch Actual: 10.39. {CORRUPT}",
+        ("training-loss-not-falling", "cluster", "below 10.37 after 55 steps on one batch", "10.39"),
     ),
     (
         {"losses": [10.37] * 54 + [10.3699]},
-        f"cluster: training loss - Expected: a different one at every one of 55 steps Actual: 2 different. {CORRUPT}",
+        ("training-loss-stands", "cluster", "a different one at every one of 55 steps", "2 different"),
     ),
     (
         {"losses": losses(3.1, 2.0)},
-        f"cluster: first training loss - Expected: 10.37 within 10% Actual: 3.10. {CORRUPT}",
+        ("training-first-loss", "cluster", "10.37 within 10%", "3.10"),
     ),
     (
         {"checksums": ["ab"] * 12 + ["cd"] + ["ab"] * 3},
-        (
-            "node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different. "
-            f"{CORRUPT}"
-        ),
+        ("training-parameters-differ", "node02", "the same on every rank, bit for bit", "2 different"),
     ),
     (
         {"checksums": ["ab"] * 8 + ["cd"] * 8},
         (
-            "node01, node02: parameters after training - Expected: the same on every rank, bit for bit "
-            f"Actual: 2 different, none of them on most ranks. {CORRUPT}"
+            "training-parameters-differ",
+            "node01, node02",
+            "the same on every rank, bit for bit",
+            "2 different, none of them on most ranks",
         ),
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "finding"),
     BAD,
     ids=["nan", "does not fall", "stands still", "begins elsewhere", "ranks disagree", "nodes disagree"],
 )
-def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], message: str) -> None:
+def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], finding: Told) -> None:
     verdict = judged(report(**changed))
-    assert [str(finding) for finding in verdict.findings] == [message]
+    assert tells(verdict) == [finding]
     assert verdict.outcome is Outcome.FAIL
-
-
-HOSTS = "Check the nodes' host names (they must match the site file), and that every node started its own ranks."
 
 
 def test_hosts_may_give_their_names_with_a_domain() -> None:
@@ -182,42 +174,33 @@ def test_hosts_may_give_their_names_with_a_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "finding"),
     [
         (
             {"losses": [10.37, 10.3699]},
-            (
-                "cluster: training ran another number of steps - Expected: 55 losses Actual: 2. "
-                "Read the raw output in the report; run the gate again."
-            ),
+            ("training-other-steps", "cluster", "55 losses", "2"),
         ),
         (
             {"hosts": ["node01"] * 16},
-            (
-                "cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 "
-                f"Actual: 16 on node01, 0 on node02. {HOSTS}"
-            ),
+            ("training-other-hosts", "cluster", "ranks: 8 on node01, 8 on node02", "16 on node01, 0 on node02"),
         ),
         (
             {"hosts": ["node01"] * 8 + ["node07"] * 8},
-            (
-                "cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 "
-                f"Actual: 0 on node02, 8 on node07. {HOSTS}"
-            ),
+            ("training-other-hosts", "cluster", "ranks: 8 on node02, 0 on node07", "0 on node02, 8 on node07"),
         ),
     ],
     ids=["fewer steps", "all on one host", "a host of another run"],
 )
-def test_a_report_of_another_run_is_no_evidence(changed: Mapping[str, object], message: str) -> None:
+def test_a_report_of_another_run_is_no_evidence(changed: Mapping[str, object], finding: Told) -> None:
     verdict = judged(report(**changed))
-    assert [str(finding) for finding in verdict.findings] == [message]
+    assert tells(verdict) == [finding]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_a_step_over_sockets_fails() -> None:
     verdict = judged(report(), log=f"{INFO}\n{NVLS}".replace("NET/IB/", "NET/Socket/"))
     assert verdict.outcome is Outcome.FAIL
-    assert "NCCL transport - Expected: NET/IB Actual: NET/Socket." in str(verdict.findings[0])
+    assert told(verdict.findings[0]) == ("nccl-rdma-not-used", "node01", "NET/IB", "NET/Socket")
 
 
 def test_what_cannot_be_judged_is_an_error() -> None:
@@ -234,19 +217,12 @@ def test_what_cannot_be_judged_is_an_error() -> None:
 
 def test_a_step_on_cpus_is_no_evidence() -> None:
     verdict = judged(report(versions={"torch": "2.9", "backend": "gloo"}))
-    step = "Run the gate as planned: a step on CPUs shows nothing about GPUs and fabric."
-    assert [str(finding) for finding in verdict.findings] == [
-        f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"
-    ]
+    assert tells(verdict) == [("training-no-gpus", "cluster", "backend nccl", "backend gloo")]
     assert verdict.outcome is Outcome.ERROR
     assert not verdict.measured
     assert not verdict.metrics
 
 
-READ = (
-    "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit "
-    "offers the GPUs (CDI)."
-)
 LOST = (
     "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer "
     "[127.0.0.1]:1936"
@@ -279,9 +255,7 @@ LOST = (
 )
 def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str, code: int, says: str) -> None:
     [finding] = judged("", log="", code=code, stderr=stderr).findings
-    assert (
-        str(finding) == f"node01: training step failed - Expected: exit code 0 Actual: exit code {code}: {says}. {READ}"
-    )
+    assert told(finding) == ("training-failed", "node01", "exit code 0", f"exit code {code}: {says}")
 
 
 @pytest.mark.parametrize(
@@ -296,10 +270,7 @@ def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str,
 )
 def test_a_report_without_real_numbers_is_an_error(changed: Mapping[str, object], words: str) -> None:
     verdict = judged(report(**changed))
-    step = "Read the raw output in the report; run the gate again."
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node01: training report unreadable - Expected: one JSON document Actual: {words}. {step}"
-    ]
+    assert tells(verdict) == [("training-unreadable", "node01", "one JSON document", words)]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -309,8 +280,7 @@ def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id
     found = gate(gate_id)
     assert found.plan(known, list(known.nodes)) == []
     verdict = found.attribute(known, [])["node02"][0]
-    step = "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason (site.yml gates.skip)."
-    assert [str(finding) for finding in verdict.findings] == [
-        f"node02: {gate_id} has no container image - Expected: an image in its input image Actual: none. {step}"
+    assert tells(verdict) == [
+        ("no-container-image", "node02", "an image in its input image", "none", f"gate={gate_id}")
     ]
     assert verdict.outcome is Outcome.ERROR

@@ -18,6 +18,7 @@ from rackready.gates.judging.judge import Judge
 from rackready.gates.records.offline import facts as platform_facts
 from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
+from tests.gates.support import tells
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -227,12 +228,13 @@ def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(
     if not known.nodes["node01"].nics and gate_id.endswith(("links", "optics")):
         assert (verdict.outcome, verdict.note) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge")
         return
-    assert [str(finding) for finding in verdict.findings] == [
+    assert tells(verdict) == [
         (
-            f"node01: location of parts unknown - Expected: their addresses and names in the profile {platform} "
-            f"Actual: not published: {missing}. "
-            f"Add them to the platform profile ({platform}.yml), with their source: `lspci -D` and `ls "
-            "-l /sys/class/infiniband` on such a server."
+            "parts-not-placed",
+            "node01",
+            f"their addresses and names in the profile {platform}",
+            f"not published: {missing}",
+            f"profile={platform}",
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

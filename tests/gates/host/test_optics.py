@@ -11,6 +11,7 @@ import pytest
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
 from tests.gates.host.test_judgement import WHERE, Change, judge, said
+from tests.gates.support import told
 
 OPTICS, PART, FEC = "node/host/validation/optics", "MMA4Z00-NS400", "Standard_RS-FEC - (544,514)"
 WATCHED = ("Temperature [C]", "Voltage [mV]", "Bias Current [mA]", "Rx Power Current [dBm]", "Tx Power Current [dBm]")
@@ -88,10 +89,12 @@ def test_parts_that_are_declared_need_no_majority_and_have_error_correction_of_t
 def test_optical_modules_of_which_none_reports_anything_are_errors(node: Node) -> None:
     verdict = judge(node, OPTICS, ports("Module Info", 8, SILENT))
     assert (verdict.outcome, len(verdict.findings), verdict.measured) == (Outcome.ERROR, 8 * len(WATCHED), [])
-    assert str(verdict.findings[0]) == (
-        f"{WHERE}: module temperature not reported - Expected: a reading: the module is optical, not copper, so it "
-        "has sensors Actual: nothing. "
-        "Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module."
+    assert told(verdict.findings[0]) == (
+        "module-no-readings",
+        WHERE,
+        "a reading: the module is optical, not copper, so it has sensors",
+        "nothing",
+        "what=module temperature",
     )
 
 

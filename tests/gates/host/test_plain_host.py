@@ -167,14 +167,14 @@ def test_a_drive_that_fails_fails_by_the_exit_code_in_its_document(node: Node) -
     bad["smart_status"]["passed"], bad["smartctl"]["exit_status"] = False, 8
     documents, _ = made(known, run, {command.key: {**given, "smart": [Captured(json.dumps(bad)), *given["smart"][1:]]}})
     verdict = evaluate(gate(DISKS), known, run, documents)
-    assert (verdict.outcome, "drive warns" in str(verdict.findings[0])) == (Outcome.FAIL, True)
+    assert (verdict.outcome, verdict.findings[0].code) == (Outcome.FAIL, "drive-warns")
 
 
 def test_a_kernel_log_is_given_whole_and_an_empty_one_says_nothing(node: Node) -> None:
     known, run, command = planned(LINKS)
     documents, _ = made(known, run, {command.key: {**printed(node, command), "dmesg": [Captured("")]}})
     verdict = evaluate(gate(LINKS), known, run, documents)
-    assert (verdict.outcome, "kernel log is empty" in str(verdict.findings[0])) == (Outcome.ERROR, True)
+    assert (verdict.outcome, verdict.findings[0].code) == (Outcome.ERROR, "kernel-log-empty")
 
 
 def test_patterns_of_files_are_not_told_whole_by_a_list(node: Node) -> None:

@@ -13,6 +13,7 @@ from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.host.machine import Node, facts, sealed
 from tests.gates.host.test_judgement import Change, Document, judge, said
+from tests.gates.support import tells
 
 
 @pytest.fixture
@@ -91,11 +92,12 @@ def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> N
         drives[3]["model"] = "KIOXIA KCD81RUG3T84"
 
     verdict = judge(node, DISK, listed(few))
-    assert [str(finding) for finding in verdict.findings] == [
+    assert tells(verdict) == [
         (
-            "node01: read rate of the drives cannot be judged - Expected: a declared rate, or 3 drives of one model "
-            f"Actual: 2 of SAMSUNG MZ1L21T9HCLS-00A07, 1 of {DATA}, 1 of KIOXIA KCD81RUG3T84. "
-            "Declare each model's read rate, from its data sheet (input `models`, or `read_gb_s` for all)."
+            "drive-rate-not-judged",
+            "node01",
+            "a declared rate, or 3 drives of one model",
+            f"2 of SAMSUNG MZ1L21T9HCLS-00A07, 1 of {DATA}, 1 of KIOXIA KCD81RUG3T84",
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
@@ -106,13 +108,7 @@ def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> N
 
 def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
     verdict = judge(node, DISK, listed(lambda drives: drives.clear()))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            "node01: no drive to read - Expected: at least one block device with a size Actual: none. Check which "
-            "drives the kernel sees (`lsblk` on the node); gate node/host/sanity/disks reports how many there must "
-            "be."
-        )
-    ]
+    assert tells(verdict) == [("no-drive-to-read", "node01", "at least one block device with a size", "none")]
     assert verdict.outcome is Outcome.ERROR
 
 
