@@ -69,7 +69,7 @@ def plan(
     _finite(("--slack-m", slack_m), ("--spares-pct", spares_pct))
     # One pass: a garbage collection between its steps would walk a million objects, all in use.
     with without_gc():
-        _plan(env_paths(env), env, _there(site), (slack_m, spares_pct), output, write)
+        _plan(env_paths(env), env, _existing(site), (slack_m, spares_pct), output, write)
 
 
 def _plan(
@@ -135,7 +135,7 @@ def _finite(*options: tuple[str, float]) -> None:
         raise RackreadyError.of(wrong)
 
 
-def _there(site: Path | None) -> Path | None:
+def _existing(site: Path | None) -> Path | None:
     if site is not None and not site.is_file():
         raise RackreadyError(f"--site {site}", expected="a site file", actual="none", next_step="Correct the path.")
     return site

@@ -280,7 +280,7 @@ class Money:
         return [*self._owned(), *self._as_on_metal()]
 
     def _as_on_metal(self) -> list[str]:
-        if not self.virtual.said or not (self.hour or self.purchase):
+        if not self.virtual.is_set or not (self.hour or self.purchase):
             return []
         terms = self.virtual
         out = [] if terms.overhead else ["virtual machines are as fast as metal (--virtual-overhead)"]
@@ -321,6 +321,6 @@ class Money:
         if metal is None or guest is None:
             return None
         bare = {"gpu_hour": metal, name: result(metal)}
-        if not self.virtual.said:
+        if not self.virtual.is_set:
             return bare
         return {**bare, "gpu_hour_virtual": guest, f"{name}_virtual": virtual(result(guest), self.virtual.overhead)}

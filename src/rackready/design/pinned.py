@@ -104,7 +104,7 @@ def edited(ctx: PhaseContext) -> str:
     """Return a note for the operator if the files of the site were edited during the campaign; else empty text."""
     path = EnvPaths(ctx.root, ctx.env).site_file
     try:
-        with scope.aside():
+        with scope.unchanged():
             now = digest(load_site(ctx.env, root=ctx.root))
     except RackreadyError as error:
         return (

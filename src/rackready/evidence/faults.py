@@ -141,9 +141,9 @@ class Faults:
         self._explained = bool(own)
         if own:
             self.worst.add(found.name, own)
-        if found.whole is not None and found.whole["gates"]:
-            count += sum(self._record(found.name, item) for item in found.whole["gates"])
-            count += self._coverage(found.name, found.whole["coverage"])
+        if found.document is not None and found.document["gates"]:
+            count += sum(self._record(found.name, item) for item in found.document["gates"])
+            count += self._coverage(found.name, found.document["coverage"])
         if phase is not None and not (by_records and count):
             self._result(found.name, phase)
             count += 1
@@ -274,7 +274,7 @@ def _place(place: FaultPlace, where: Mapping[str, Where]) -> dict[str, Any]:
 def _own(found: NodePage) -> list[NodeFault]:
     """Return the kinds of findings of a node: what failed first, then what could not be measured."""
     out: dict[tuple[str, str], NodeFault] = {}
-    items = found.whole["gates"] if found.whole is not None else ()
+    items = found.document["gates"] if found.document is not None else ()
     for outcome in (Outcome.FAIL.value, Outcome.ERROR.value):
         for item in items:
             if item["outcome"] != outcome:
@@ -298,7 +298,7 @@ def _failed_phase(found: NodePage) -> Mapping[str, Any] | None:
 
     The reasons of a judging phase are the node's records, if it has records against it.
     """
-    result = None if found.whole is None else found.whole["result"]
+    result = None if found.document is None else found.document["result"]
     return None if result is None or result["outcome"] in CONTINUES else result
 
 

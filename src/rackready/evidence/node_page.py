@@ -11,7 +11,7 @@ from rackready.model.outcome import CONTINUES
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """A node. ``whole``: its document if the page may show it; ``pending``: gates whose pass no bound could judge."""
+    """A node. ``document``: what the page may show of it; ``pending``: gates whose pass no bound could judge."""
 
     name: str
     state: str
@@ -20,14 +20,21 @@ class NodePage:
     counts: Mapping[str, Sequence[int]]
     gates: Sequence[tuple[str, str]]
     pending: Sequence[str]
-    whole: Document | None
+    document: Document | None
 
 
 def node_page(node: Document, *, small: bool) -> NodePage:
     """Return the summary of a node's document for the page."""
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
     pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]
-    whole = node if small or node["outcome"] not in CONTINUES else None
+    document = node if small or node["outcome"] not in CONTINUES else None
     return NodePage(
-        node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole
+        node["name"],
+        node["state"],
+        node["reason"],
+        node["outcome"],
+        node["coverage"]["counts"],
+        gates,
+        pending,
+        document,
     )

@@ -65,9 +65,9 @@ class Overview:
         for gate, outcome in found.gates:
             self.gates.setdefault(gate, Counter())[outcome] += 1
         if self.small or _needy(found.outcome, found.state):
-            self.listed.append(replace(found, whole=None))
-            if found.whole is not None and len(self.shown) < DETAILED:
-                self.shown.append(found.whole)
+            self.listed.append(replace(found, document=None))
+            if found.document is not None and len(self.shown) < DETAILED:
+                self.shown.append(found.document)
 
     def run(self, entry: Document) -> None:
         """Add a run over several nodes."""

@@ -95,7 +95,7 @@ class Apt(Manager):
         A package that cannot be completed is no obstacle if another version of it is wanted, or if nothing is to
         change: its own role replaces it.
         """
-        wait_until_free(self._held, self.lock_wait_s, notes)
+        wait_until_free(self._busy_lock, self.lock_wait_s, notes)
         if not self.interrupted():
             return
         notes.append("dpkg was interrupted: its configuration is completed")
@@ -117,7 +117,7 @@ class Apt(Manager):
         )
         raise NodeProblem("dpkg completes the interrupted configuration", apt_words.last_error(done.out), step)
 
-    def _held(self) -> tuple[str, int] | None:
+    def _busy_lock(self) -> tuple[str, int] | None:
         """Return a lock that is held, and the process that holds it."""
         return next(((lock, holder) for lock in _LOCKS if (holder := lock_holder(self.root / lock))), None)
 
@@ -224,7 +224,7 @@ class Apt(Manager):
 
     def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
         """Bring packages and holds back; return whether a package differed."""
-        wait_until_free(self._held, self.lock_wait_s, notes)
+        wait_until_free(self._busy_lock, self.lock_wait_s, notes)
         if self._journal():  # apt refuses to act before; a package that fails here is replaced below
             self.run(["dpkg", "--configure", "-a", "--force-confold", "--force-confdef"])
         seen = self.installed([*patterns, *before.packages])

@@ -128,13 +128,13 @@ class Dnf(Manager):
 
     def settle(self, wish: Wish, notes: list[str]) -> None:
         """Wait until the locks are free, then remove old versions that an interrupted rpm left; report both."""
-        wait_until_free(self._held, self.lock_wait_s, notes)
+        wait_until_free(self._busy_lock, self.lock_wait_s, notes)
         doubled = self._doubled(wish)
         if doubled:
             notes.append(f"rpm was interrupted: removed the older version of {', '.join(doubled)}")
             self._do(["dnf", "-q", "-y", "remove", "--duplicates", "--disableplugin=versionlock"])
 
-    def _held(self) -> tuple[str, int] | None:
+    def _busy_lock(self) -> tuple[str, int] | None:
         """Return a lock that is held, and the process that holds it."""
         found = [(lock, pid_in(self.root / lock)) for lock in _PID_LOCKS]
         found += [(lock, lock_holder(self.root / lock)) for lock in _RECORD_LOCKS]
@@ -189,7 +189,7 @@ class Dnf(Manager):
 
     def restore(self, before: Snapshot, patterns: Iterable[str], notes: list[str]) -> bool:
         """Bring packages, streams and version locks back; return whether a package differed."""
-        wait_until_free(self._held, self.lock_wait_s, notes)
+        wait_until_free(self._busy_lock, self.lock_wait_s, notes)
         rows = self._alone(patterns)
         names = [
             name for name, version in before.packages.items() if {row[1] for row in rows if row[0] == name} != {version}

@@ -58,7 +58,7 @@ def digest_of(own: Sequence[OwnProfile]) -> str:
 
 
 def use(own: Sequence[OwnProfile]) -> None:
-    """Use these profiles before the packaged ones from now on: in this process, or inside ``aside`` until it ends."""
+    """Use these profiles before the packaged ones from now on: in this process, or until ``unchanged`` ends."""
     scope = Scope(tuple(own), digest_of(own)) if own else _NONE
     if _block.get() is None:
         _process[0] = scope
@@ -67,7 +67,7 @@ def use(own: Sequence[OwnProfile]) -> None:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def unchanged() -> Iterator[None]:
     """Load other sites without changing the profiles that the rest of the process uses."""
     token = _block.set(current())
     try:

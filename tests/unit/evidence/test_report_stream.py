@@ -352,4 +352,6 @@ def test_what_is_bad_stays_small_where_a_thousand_nodes_have_it() -> None:
     (group,) = found.faults.groups.values()
     assert (group.nodes, len(group.places), group.left) == (1000, faults.MOST_PLACES, 1000 - faults.MOST_PLACES)
     assert (group.places[0].parts, group.places[0].count) == (["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5"], 8)
-    assert sum(node.whole is not None for node in found.listed) == 0, "no more than the shown documents stay in memory"
+    assert sum(node.document is not None for node in found.listed) == 0, (
+        "no more than the shown documents stay in memory"
+    )

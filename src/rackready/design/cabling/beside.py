@@ -113,7 +113,7 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
     declared = (
         served is not None
         and work.wiring.placed(served)
-        and work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack))
+        and work.wiring.note_need(served, rack.name, work.wiring.reserved_ports(served, rack))
     )
     own = _Own(role, switches, -(-len(nics) // len(switches))) if switches else None
     for count, nic in enumerate(nics):
@@ -136,7 +136,7 @@ def _from_fabric(
     (node, slot), (ports, count, nic) = at, port
     if node.unit is None:
         return "their node has no unit"
-    if not work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack)):
+    if not work.wiring.note_need(served, rack.name, work.wiring.reserved_ports(served, rack)):
         return f"{served.fabric.name} has too few ports of their rate for its racks"
     return work.wiring.node(
         served, slot, ports, count, Near(node.name, rack.name, node.unit, nic.name, nic.rate, nic.cage or "")

@@ -180,7 +180,7 @@ def _window(
         why = f"no declared fabric of the {CALLED[role]} network serves their rack"
         left.setdefault((role, why), []).extend(name for name, _ in wanted)
         return
-    offsets, end = _offsets(served, work.wiring.kept(served, rack), wanted)
+    offsets, end = _offsets(served, work.wiring.reserved_ports(served, rack), wanted)
     if not work.wiring.note_need(served, rack.name, end + -(-len(switches) // served.fabric.leafs)):
         return  # a problem of the fabric, reported once for all racks
     found: list[tuple[str, CableRun | str]] = []

@@ -69,7 +69,7 @@ class OtherWiring:
 
     # --- ports of nodes and devices
 
-    def kept(self, served: Served, rack: Rack) -> int:
+    def reserved_ports(self, served: Served, rack: Rack) -> int:
         """Return how many ports of a rack's window are reserved for its nodes, on each leaf."""
         key = (served.fabric.name, rack.name)
         if key not in self._kept:

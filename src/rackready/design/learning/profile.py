@@ -81,7 +81,7 @@ def given(parts: Parts, base: Given) -> Given:
             next_step="Leave it out, or name a profile of this product with this GPU.",
         )
     own = same_model(parts, loader.own("platform"))
-    with scope.aside():
+    with scope.unchanged():
         scope.use(())
         return replace(base, like=base.like or same_model(parts, loader.known("platform")), before=own)
 

@@ -40,7 +40,7 @@ class Virtual:
     """As in Price."""
 
     @property
-    def said(self) -> bool:
+    def is_set(self) -> bool:
         """Return whether anything is set for virtual machines."""
         return bool(self.overhead or self.used or self.fee)
 

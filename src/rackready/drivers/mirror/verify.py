@@ -50,7 +50,7 @@ def verify_files(folder: Path, wanted: Wanted, key: Path | None = None) -> int:
     """
     trusted = key or folder / KEY
     module = kind_of(wanted)
-    keys.signed_by(trusted, _there(folder, f"{SUMS}.asc"), _there(folder, SUMS))
+    keys.signed_by(trusted, _existing(folder, f"{SUMS}.asc"), _existing(folder, SUMS))
     module.check_signatures(folder, trusted)
     sums = {name: value for value, name in _ROW.findall((folder / SUMS).read_text(encoding="utf-8"))}
     found = {
@@ -74,7 +74,7 @@ def verify_files(folder: Path, wanted: Wanted, key: Path | None = None) -> int:
     return len(found)
 
 
-def _there(folder: Path, name: str) -> Path:
+def _existing(folder: Path, name: str) -> Path:
     path = folder / name
     if not path.is_file():
         raise MirrorError(path, expected="a file", actual="none", next_step="Build or copy the mirror again.")

@@ -53,18 +53,18 @@ class Way:
     kind: str
     by: str = ""
 
-    def told(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         """Return the fields for evidence."""
         return {"kind": self.kind, **({"by": self.by} if self.by else {})}
 
     def __str__(self) -> str:
         """Return the text for messages."""
-        return called(self.told())
+        return called(self.fields())
 
 
-def called(told: Mapping[str, Any]) -> str:
+def called(fields: Mapping[str, Any]) -> str:
     """Return the name of a cycle's kind for messages: cold, ac by pdu."""
-    return str(told.get("kind")) + (f" by {told['by']}" if told.get("by") else "")
+    return str(fields.get("kind")) + (f" by {fields['by']}" if fields.get("by") else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Cycler:
             )
         return {
             "format": FORMAT,
-            **way.told(),
+            **way.fields(),
             "number": int(number),
             "result": result.outcome,
             **result.result,
@@ -173,7 +173,7 @@ class Cycler:
         a supply has no input.
         """
         proceed()
-        stored: dict[str, Any] = {"power": bmc.observe(), **way.told()}
+        stored: dict[str, Any] = {"power": bmc.observe(), **way.fields()}
         if way.by == "pdu":
             mains.require_on()
             stored["outlets"] = mains.stored()

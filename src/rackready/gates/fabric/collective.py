@@ -247,7 +247,7 @@ class Multi(NcclGate):
         A blamed node gets what was found on it. Any other node gets the verdict of its last run, unless that blames
         others only.
         """
-        out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
+        out = {node: [verdict_of_lone_node(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
                 mine = [finding for finding in item.verdict.findings if finding.node == node]
@@ -365,7 +365,7 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: 
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
 
 
-def alone(gate: str, node: str) -> Verdict:
+def verdict_of_lone_node(gate: str, node: str) -> Verdict:
     """Return the verdict of a node that is in no group: it was not measured."""
     gathered = Judge()
     gathered.error(
