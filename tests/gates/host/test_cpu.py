@@ -11,7 +11,8 @@ import pytest
 from rackready.gates.host.cpu import GOVERNORS, SMT
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import Change, judge, said
+from tests.gates.host.test_judgement import Change, judge
+from tests.gates.support import tells
 
 CPU = "node/host/sanity/cpu"
 
@@ -53,7 +54,7 @@ def kernel(control: str, online: str, offline: str | None, present: int = 224) -
 )
 def test_smt_that_is_to_be_off_leaves_the_second_threads_offline(node: Node, change: Change) -> None:
     verdict = judge(node, CPU, change, inputs={"smt": False})
-    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
+    assert (verdict.outcome, tells(verdict)) == (Outcome.PASS, [])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_smt_that_is_to_be_off_leaves_the_second_threads_offline(node: Node, cha
 )
 def test_cores_that_are_offline_fail(node: Node, change: Change, smt: bool, counts: tuple[str, str]) -> None:  # noqa: FBT001 - the input
     verdict = judge(node, CPU, change, inputs={"smt": smt})
-    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "CPUs offline", *counts)])
+    assert (verdict.outcome, tells(verdict)) == (Outcome.FAIL, [("cpus-offline", "node01", *counts)])
 
 
 def no_policies(found: dict[str, Any]) -> None:
@@ -85,12 +86,12 @@ def no_policies(found: dict[str, Any]) -> None:
 
 def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
     verdict = judge(node, CPU, no_policies, inputs={"governor": None})
-    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
+    assert (verdict.outcome, tells(verdict)) == (Outcome.PASS, [])
     assert "the BIOS controls the frequency, as the site declares" in (verdict.note or "")
     verdict = judge(node, CPU, no_policies)
-    assert (verdict.outcome, said(verdict)) == (
+    assert (verdict.outcome, tells(verdict)) == (
         Outcome.ERROR,
-        [("node01", "frequency governor not reported", "performance", "no cpufreq policy")],
+        [("frequency-governor-not-reported", "node01", "performance", "no cpufreq policy")],
     )
     assert verdict.findings[0].next_step.endswith("If the BIOS must keep control, declare the input `governor: null`.")
 
@@ -98,7 +99,7 @@ def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
 def test_a_governor_where_the_bios_is_to_keep_frequency_control_fails(node: Node) -> None:
     verdict = judge(node, CPU, inputs={"governor": None})
     expected = "no cpufreq policy: the BIOS controls the frequency"
-    assert (verdict.outcome, said(verdict)) == (
+    assert (verdict.outcome, tells(verdict)) == (
         Outcome.FAIL,
-        [("node01", "frequency governor", expected, "performance on 224 of 224 policies")],
+        [("frequency-governor-present", "node01", expected, "performance on 224 of 224 policies")],
     )

@@ -10,7 +10,8 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import LOG, WHERE, Change, Document, judge, said
+from tests.gates.host.test_judgement import LOG, WHERE, Change, Document, judge
+from tests.gates.support import Told, tells
 
 
 @pytest.fixture
@@ -65,9 +66,9 @@ def test_an_uncorrected_error_is_found_in_whatever_words_the_kernel_has_for_it(
     node: Node, lines: tuple[str, ...], last: str
 ) -> None:
     verdict = judge(node, "node/host/sanity/memory-errors", logged(*lines))
-    assert (verdict.outcome, said(verdict)) == (
+    assert (verdict.outcome, tells(verdict)) == (
         Outcome.FAIL,
-        [("node01", "machine check in the kernel log", "none", last)],
+        [("machine-check", "node01", "none", last)],
     )
 
 
@@ -113,36 +114,31 @@ AWAY = "at most 30 s at a time, except 1800 s after boot"
         (
             ((20000, "down"), (20031, "up")),
             Outcome.FAIL,
-            (WHERE, "link was down", AWAY, "31 s, from 20000 s after boot"),
+            ("link-was-away", WHERE, AWAY, "31 s, from 20000 s after boot", "days=7"),
         ),
         (
             ((300, "down"), (2000, "up")),
             Outcome.FAIL,
-            (WHERE, "link was down", AWAY, "1700 s, from 300 s after boot"),
+            ("link-was-away", WHERE, AWAY, "1700 s, from 300 s after boot", "days=7"),
         ),
         (
             ((5000, "down"), (8600, "up"), (20000, "down"), (20002, "up")),
             Outcome.FAIL,
-            (WHERE, "link was down", AWAY, "3600 s, from 5000 s after boot"),
+            ("link-was-away", WHERE, AWAY, "3600 s, from 5000 s after boot", "days=7"),
         ),
         (
             ((20000, "down"),),
             Outcome.ERROR,
-            (
-                WHERE,
-                "end of the outage not in the kernel log",
-                "Link up after each Link down",
-                "Link down 20000 s after boot",
-            ),
+            ("link-return-not-logged", WHERE, "Link up after each Link down", "Link down 20000 s after boot"),
         ),
     ],
     ids=["half-a-minute", "beyond-the-grace", "longest", "no-return"],
 )
 def test_a_link_that_was_away_is_no_good_link_however_long_ago(
-    node: Node, lines: tuple[tuple[float, str], ...], outcome: Outcome, finding: tuple[str, str, str, str]
+    node: Node, lines: tuple[tuple[float, str], ...], outcome: Outcome, finding: Told
 ) -> None:
     verdict = judge(node, "node/host/sanity/links", links(*lines))
-    assert (verdict.outcome, said(verdict)) == (outcome, [finding])
+    assert (verdict.outcome, tells(verdict)) == (outcome, [finding])
     assert "node01/mlx5_0" not in verdict.measured
 
 
@@ -201,7 +197,7 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
         (
             drive(lambda _said: None, 16 | 32),
             (
-                "smartctl warns",
+                "smart-warns",
                 "every pre-failure attribute above its threshold",
                 "one at or below it (exit 48; smartctl(8), exit status)",
             ),
@@ -209,18 +205,18 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
         (
             drive(lambda _said: None, 128),
             (
-                "smartctl warns",
+                "smart-warns",
                 "no self-test that failed",
                 "one in the drive's log (exit 128; smartctl(8), exit status)",
             ),
         ),
-        (drive(ata((5, 0), (197, 0), (198, 120))), ("uncorrectable errors or sectors", "at most 0", "120")),
-        (drive(ata((5, 0), (187, 55))), ("uncorrectable errors or sectors", "at most 0", "55")),
-        (drive(ata((5, 1), (197, 2))), ("reallocated or pending sectors", "at most 0", "3")),
-        (drive(ata((5, 1), (197, 2), turns=7200)), ("reallocated or pending sectors", "at most 0", "3")),
-        (drive(ata((5, 1), (187, 0), (197, 2), turns=0)), ("reallocated or pending sectors", "at most 0", "2")),
-        (drive(ata((5, 1), (9, 4000), turns=0)), ("reallocated or pending sectors", "at most 0", "1")),
-        (drive(ata((5, 4), (187, 1), turns=0)), ("uncorrectable errors or sectors", "at most 0", "1")),
+        (drive(ata((5, 0), (197, 0), (198, 120))), ("drive-uncorrectable", "at most 0", "120")),
+        (drive(ata((5, 0), (187, 55))), ("drive-uncorrectable", "at most 0", "55")),
+        (drive(ata((5, 1), (197, 2))), ("drive-sectors-reallocated", "at most 0", "3")),
+        (drive(ata((5, 1), (197, 2), turns=7200)), ("drive-sectors-reallocated", "at most 0", "3")),
+        (drive(ata((5, 1), (187, 0), (197, 2), turns=0)), ("drive-sectors-reallocated", "at most 0", "2")),
+        (drive(ata((5, 1), (9, 4000), turns=0)), ("drive-sectors-reallocated", "at most 0", "1")),
+        (drive(ata((5, 4), (187, 1), turns=0)), ("drive-uncorrectable", "at most 0", "1")),
     ],
     ids=[
         "prefail",
@@ -234,11 +230,9 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
         "flash-187",
     ],
 )
-def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(
-    node: Node, change: Change, finding: tuple[str, str, str]
-) -> None:
+def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(node: Node, change: Change, finding: Told) -> None:
     verdict = judge(node, DISKS, change)
-    assert [item[1:] for item in said(verdict)] == [finding]
+    assert [item[:1] + item[2:] for item in tells(verdict)] == [finding]
     assert verdict.findings[0].where.startswith("node01 /dev/nvme4 (SAMSUNG MZQL23T8HCLS-00A07 ")
     assert verdict.outcome is Outcome.FAIL
 
@@ -246,28 +240,32 @@ def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(
 def test_a_capacity_that_is_not_that_of_its_blocks_is_an_error(node: Node) -> None:
     verdict = judge(node, DISKS, drive(lambda said_: said_["user_capacity"].update(bytes=1)))
     words = "a capacity of 1 bytes where it counts 7501476528 blocks of 512 (exit 0)"
-    assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert tells(verdict) == [
+        ("drive-health-unreadable", "node01 /dev/nvme4", "smartctl's document", words, "name=/dev/nvme4")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_blocks_of_flash_that_its_reserve_took_the_place_of_are_noted(node: Node) -> None:
     verdict = judge(node, DISKS, drive(ata((5, 3), (170, 0), (187, 0), (197, 0), (198, 0), turns=0)))
-    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
+    assert (verdict.outcome, tells(verdict)) == (Outcome.PASS, [])
     assert "/dev/nvme4: 3 of its flash blocks were replaced from its reserve (attribute 5)" in (verdict.note or "")
 
 
 def test_an_attribute_below_zero_is_an_error(node: Node) -> None:
     verdict = judge(node, DISKS, drive(ata((5, 3), (187, 0), (197, -3))))
     words = "attribute 197 is -3, which is not a count (exit 0)"
-    assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert tells(verdict) == [
+        ("drive-health-unreadable", "node01 /dev/nvme4", "smartctl's document", words, "name=/dev/nvme4")
+    ]
 
 
 def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -> None:
     words = "none of the attributes 5, 187, 197 and 198, which tell of damage (exit 0)"
     for table in ((), ((9, 4000),)):
         verdict = judge(node, DISKS, drive(ata(*table)))
-        assert said(verdict) == [
-            ("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)
+        assert tells(verdict) == [
+            ("drive-health-unreadable", "node01 /dev/nvme4", "smartctl's document", words, "name=/dev/nvme4")
         ]
         assert verdict.outcome is Outcome.ERROR
     assert judge(node, DISKS, drive(ata((5, 0), (9, 4000)))).outcome is Outcome.PASS, (
@@ -326,8 +324,8 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="1E-6")),
             Outcome.FAIL,
             (
+                "link-firmware-finds-fault",
                 WHERE,
-                "the NIC's firmware reports a fault of the link",
                 "No issue was observed",
                 "Bad signal integrity (raw bit error rate 1e-06)",
             ),
@@ -336,8 +334,8 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             port("Troubleshooting Info", Recommendation="Cable is unsupported"),
             Outcome.FAIL,
             (
+                "link-firmware-finds-fault",
                 WHERE,
-                "the NIC's firmware reports a fault of the link",
                 "No issue was observed",
                 "Cable is unsupported (raw bit error rate 5e-09)",
             ),
@@ -346,7 +344,7 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             (
                 port("Troubleshooting Info", Recommendation=words),
                 Outcome.ERROR,
-                (WHERE, "the NIC's firmware reports no verdict on the link", "No issue was observed", words),
+                ("link-firmware-no-verdict", WHERE, "No issue was observed", words),
             )
             for words in ("Info not available", "Troubleshooting in process")
         ),
@@ -356,26 +354,46 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
                 port("Module Info", Rx_Power_Current="-40,-40,-40,-40"),
             ),
             Outcome.ERROR,
-            (WHERE, "no received light on a link that is up", "more than -40 dBm on a lane", "-40, -40, -40, -40 dBm"),
+            (
+                "module-reads-dark",
+                WHERE,
+                "more than -40 dBm on a lane",
+                "-40, -40, -40, -40 dBm",
+                "what=received light",
+            ),
         ),
         (
             port("Module Info", Voltage="2804.1 [2900..3700]"),
             Outcome.FAIL,
-            (WHERE, "supply voltage of the module", f"2900 to 3700 mV {LIMITS}", "2804.1 mV"),
+            (
+                "module-reading-out-of-limits",
+                WHERE,
+                f"2900 to 3700 mV {LIMITS}",
+                "2804.1 mV",
+                "what=supply voltage of the module",
+                "step=Reseat the module; if other modules of this node are outside their limits, replace the NIC.",
+            ),
         ),
         (
             port("Module Info", Bias_Current="7.3,7.3,15.2,7.2 [2..15]"),
             Outcome.FAIL,
-            (f"{WHERE} lane 2", "laser current", f"2 to 15 mA {LIMITS}", "15.2 mA"),
+            (
+                "module-reading-out-of-limits",
+                f"{WHERE} lane 2",
+                f"2 to 15 mA {LIMITS}",
+                "15.2 mA",
+                "what=laser current",
+                "step=Replace the module: its laser is wearing out.",
+            ),
         ),
     ],
     ids=["signal", "recommendation", "no-info", "in-process", "dark", "voltage", "bias"],
 )
 def test_what_the_firmware_and_the_module_find_fault_with(
-    node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]
+    node: Node, change: Change, outcome: Outcome, finding: Told
 ) -> None:
     verdict = judge(node, OPTICS, change)
-    assert (verdict.outcome, said(verdict)) == (outcome, [finding])
+    assert (verdict.outcome, tells(verdict)) == (outcome, [finding])
     assert "node01/mlx5_0" not in verdict.measured
 
 

@@ -13,7 +13,8 @@ from rackready.model.outcome import Outcome
 from rackready.model.profile import HostParts
 from tests.gates.host.machine import Node, facts
 from tests.gates.host.test_damage import DISKS, drive
-from tests.gates.host.test_judgement import Change, Document, judge, said
+from tests.gates.host.test_judgement import Change, Document, judge
+from tests.gates.support import tells
 
 SAMSUNG = "SAMSUNG MZQL23T8HCLS-00A07"
 DATA = ", ".join(f"/dev/nvme{place}" for place in (2, 3, 5, 6, 7, 8, 9))
@@ -53,9 +54,9 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
 
     serial = node.state["host"]["drives"][3]["serial"]
     verdict = judge(node, DISKS, twice)
-    assert [item[:3] for item in said(verdict)] == [
-        ("node01", "drives", "10 drives"),
-        ("node01", "drives with one serial number", "a different serial number on every drive"),
+    assert [item[:3] for item in tells(verdict)] == [
+        ("drive-count", "node01", "10 drives"),
+        ("drive-serial-twice", "node01", "a different serial number on every drive"),
     ]
     assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
     assert verdict.findings[1].actual == f"{serial} on /dev/nvme3, /dev/nvme4"
@@ -82,12 +83,14 @@ def test_a_drive_that_can_have_several_namespaces_has_the_capacity_that_they_hol
     assert (firmware.outcome, firmware.measured) == (Outcome.PASS, ["node01"])
     half = judge(node, DISKS, controllers(3840755982336, 1920377991168, "/dev/nvme4"))
     boot = "3 of 1920 GB (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
-    assert said(half) == [
-        ("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
+    assert tells(half) == [
+        ("drive-capacity", "node01", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
     ]
     none = judge(node, DISKS, controllers(3840755982336, 3840755982336, "/dev/nvme4"))
     words = "no namespace: of 3840755982336 bytes 3840755982336 are in none (exit 0)"
-    assert said(none) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert tells(none) == [
+        ("drive-health-unreadable", "node01 /dev/nvme4", "smartctl's document", words, "name=/dev/nvme4")
+    ]
     assert none.outcome is Outcome.ERROR
 
 
@@ -99,8 +102,8 @@ def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: N
         if size == 51200
         else f"3 of {shown} (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
     )
-    assert said(verdict) == [
-        ("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
+    assert tells(verdict) == [
+        ("drive-capacity", "node01", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
     ]
     assert verdict.findings[0].next_step == (
         "Install drives of the capacity that the server was delivered with. If a namespace does not fill its drive, "
@@ -119,7 +122,9 @@ def test_capacities_that_nobody_publishes_are_held_against_drives_of_the_same_mo
     assert (alone.outcome, alone.note) == (Outcome.PASS, f"{note} (none for /dev/nvme4)")
     odd = judge(node, DISKS, small(51200), known=known, inputs=inputs)
     actual = f"7 of 3841 GB ({DATA}), 1 of 51200 bytes (/dev/nvme4)"
-    assert said(odd) == [("node01", f"capacity of drives {SAMSUNG}", "one capacity on all drives of a model", actual)]
+    assert tells(odd) == [
+        ("drive-capacity-differs", "node01", "one capacity on all drives of a model", actual, f"model={SAMSUNG}")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, 
         without(found, "/dev/nvme4")
 
     verdict = judge(node, DISKS, instead)
-    assert [item[:3] for item in said(verdict)] == [("node01", "drives", "10 drives")]
+    assert [item[:3] for item in tells(verdict)] == [("drive-count", "node01", "10 drives")]
     assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
     assert (verdict.outcome, verdict.note) == (Outcome.FAIL, note)
 
@@ -164,7 +169,7 @@ def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(
             commands[key]["stdout"] = json.dumps({**listed, items: [*listed[items], item]})
 
     verdict = judge(node, "group/host/validation/firmware", media)
-    assert (said(verdict), verdict.outcome, verdict.measured) == ([], Outcome.PASS, ["node01"])
+    assert (tells(verdict), verdict.outcome, verdict.measured) == ([], Outcome.PASS, ["node01"])
 
     def stick(found: Document) -> None:
         commands = found["commands"]
@@ -178,7 +183,7 @@ def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(
         commands["fio /dev/sda"] = {**commands["fio /dev/nvme4n1"], "stdout": json.dumps(slow)}
 
     slow = judge(node, "node/host/performance/disk-bandwidth", stick, inputs={"read_gb_s": 5.0})
-    assert (said(slow), slow.outcome) == ([], Outcome.PASS)
+    assert (tells(slow), slow.outcome) == ([], Outcome.PASS)
 
 
 def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node) -> None:
@@ -192,9 +197,7 @@ def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node)
 
     assert judge(node, DISKS, change).outcome is Outcome.PASS
     verdict = judge(node, DISKS, unlisted)
-    assert said(verdict) == [
-        ("node01 /dev/sda", "attachment of the drive unknown", "the drive on lsblk's list", "not there")
-    ]
+    assert tells(verdict) == [("drive-attachment-unknown", "node01 /dev/sda", "the drive on lsblk's list", "not there")]
     assert verdict.outcome is Outcome.ERROR
 
 

@@ -11,7 +11,8 @@ import pytest
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
 from tests.gates.host.test_firmware_baseline import FIRMWARE, psids
-from tests.gates.host.test_judgement import Change, Document, judge, said
+from tests.gates.host.test_judgement import Change, Document, judge
+from tests.gates.support import tells
 
 
 @pytest.fixture
@@ -26,21 +27,15 @@ AGAIN = "Run the gate again; if that does not help, read its raw output (`rackre
 def test_a_psid_that_is_none_is_no_kind_of_its_own(node: Node, board: str) -> None:
     board = board.encode().decode("unicode_escape")
     verdict = judge(node, FIRMWARE, psids(board))
-    assert said(verdict) == [
-        ("node01 mlx5_0", "NIC firmware not reported", "version and PSID", f"'28.43.2566' and {board!r}")
+    assert tells(verdict) == [
+        ("nic-firmware-not-reported", "node01 mlx5_0", "version and PSID", f"'28.43.2566' and {board!r}")
     ]
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_a_nic_that_no_other_is_like_is_not_left_out(node: Node) -> None:
     verdict = judge(node, FIRMWARE, psids("HPE0000000"))
-    assert [str(finding) for finding in verdict.findings] == [
-        (
-            "node01 mlx5_0: NIC unlike all other NICs - Expected: NIC MT_0000000838 Actual: mlx5_0 is NIC "
-            "HPE0000000. Install a NIC of the same kind, or declare both kinds in the gate set (input `baseline`). "
-            "`mstflint -d DEVICE query` shows its PSID."
-        )
-    ]
+    assert tells(verdict) == [("firmware-nic-alone", "node01 mlx5_0", "NIC MT_0000000838", "mlx5_0 is NIC HPE0000000")]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     assert judge(node, FIRMWARE, psids(*["HPE0000000"] * 4)).outcome is Outcome.PASS
 
@@ -85,8 +80,8 @@ def test_a_drive_whose_model_is_no_word_cannot_be_read(node: Node, model: object
         answer = found["commands"]["smart /dev/nvme4"]
         answer["stdout"] = json.dumps({**json.loads(answer["stdout"]), "model_name": model})
 
-    assert said(judge(node, FIRMWARE, change)) == [
-        ("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", f"{words} (exit 0)")
+    assert tells(judge(node, FIRMWARE, change)) == [
+        ("drive-health-unreadable", "node01 /dev/nvme4", "smartctl's document", f"{words} (exit 0)", "name=/dev/nvme4")
     ]
 
 
@@ -97,8 +92,8 @@ def test_a_drive_that_does_not_tell_its_model_is_no_kind_of_its_own(node: Node, 
         answer["stdout"] = json.dumps({**json.loads(answer["stdout"]), "model_name": model})
 
     verdict = judge(node, FIRMWARE, change)
-    assert [item[:3] for item in said(verdict)] == [
-        ("node01 /dev/nvme4", "drive firmware not reported", "model and version")
+    assert [item[:3] for item in tells(verdict)] == [
+        ("drive-firmware-not-reported", "node01 /dev/nvme4", "model and version")
     ]
     assert verdict.outcome is Outcome.ERROR
 

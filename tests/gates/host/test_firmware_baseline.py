@@ -12,7 +12,8 @@ from rackready.gates.base import FinishedRun
 from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.host.machine import Node, facts
-from tests.gates.host.test_judgement import Change, Document, judge, said
+from tests.gates.host.test_judgement import Change, Document, judge
+from tests.gates.support import tells
 
 
 @pytest.fixture
@@ -27,7 +28,13 @@ def test_a_declared_baseline_counts_even_if_all_parts_agree(node: Node) -> None:
         inputs={"baseline": {"NIC MT_0000000838": "28.44.1036", "NIC MT_9": "1"}},
     )
     assert len(verdict.findings) == 8
-    assert said(verdict)[0] == ("node01 mlx5_0", "firmware of NIC MT_0000000838", "28.44.1036 (declared)", "28.43.2566")
+    assert tells(verdict)[0] == (
+        "firmware-version",
+        "node01 mlx5_0",
+        "28.44.1036 (declared)",
+        "28.43.2566",
+        "kind=NIC MT_0000000838",
+    )
     assert verdict.note == (
         "compared with the declared baseline; declared but not found: NIC MT_9; not judged, as there is only "
         "one: BIOS of DGXH100"
@@ -84,8 +91,8 @@ def test_a_baseline_may_name_parts_that_a_node_does_not_have(node: Node) -> None
     )
     assert (both.outcome, both.measured) == (Outcome.PASS, ["node01"])
     other = judge(node, FIRMWARE, inputs=inputs)
-    assert [item[:2] for item in said(other)] == [
-        ("node01 VBIOS of NVIDIA H100 80GB HBM3", "VBIOS missing in the firmware baseline")
+    assert [item[:2] for item in tells(other)] == [
+        ("firmware-not-in-baseline", "node01 VBIOS of NVIDIA H100 80GB HBM3")
     ]
 
 
@@ -122,10 +129,12 @@ def test_a_node_out_of_reach_is_an_error_of_its_own(tmp_path: Path, monkeypatch:
         "node02": Outcome.FAIL,
         "node03": Outcome.ERROR,
     }
-    assert said(found["node01"]) == [
-        ("node01 BIOS of DGXH100", "firmware", "one version on alike parts", "1.05.03, 1.06.07")
+    assert tells(found["node01"]) == [
+        ("firmware-no-majority", "node01 BIOS of DGXH100", "one version on alike parts", "1.05.03, 1.06.07")
     ]
-    assert said(found["node03"]) == [("node03", "reading of firmware could not run", "a result", "no answer")]
+    assert tells(found["node03"]) == [
+        ("command-could-not-run", "node03", "a result", "no answer", "command=reading of firmware", "node=node03")
+    ]
 
 
 def test_the_majority_of_identical_nodes_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import WHERE, Change, Document, judge, said
+from tests.gates.host.test_judgement import WHERE, Change, Document, judge
+from tests.gates.support import tells
 
 
 @pytest.fixture
@@ -35,8 +36,15 @@ def named(netdev: str, pci: str | None = "0000:18:00.0") -> Change:
 )
 def test_a_flap_is_the_nics_by_its_pci_address(node: Node, change: Change) -> None:
     verdict = judge(node, "node/host/sanity/links", change)
-    assert (said(verdict), verdict.outcome) == (
-        [(WHERE, "link went down", "not in the last 6 h, except 1800 s after boot", "1, the last 80000 s after boot")],
+    assert (tells(verdict), verdict.outcome) == (
+        [
+            (
+                "link-went-down-lately",
+                WHERE,
+                "not in the last 6 h, except 1800 s after boot",
+                "1, the last 80000 s after boot",
+            )
+        ],
         Outcome.FAIL,
     )
     assert "node01/mlx5_0" not in verdict.measured

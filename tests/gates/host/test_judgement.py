@@ -18,7 +18,7 @@ from rackready.gates.judging.judge import Judge
 from rackready.gates.records.offline import facts as platform_facts
 from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
-from tests.gates.support import tells
+from tests.gates.support import Told, tells
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -44,10 +44,6 @@ def judge(
     found = copy.deepcopy(json.loads(output.stdout))
     change(found)
     return made.evaluate(known, run, {output.key: replace(output, stdout=sealed(found))})
-
-
-def said(verdict: Verdict) -> list[tuple[str, str, str, str]]:
-    return [(item.where, item.what, item.expected, item.actual) for item in verdict.findings]
 
 
 def link(path: str, text: str | None) -> Change:
@@ -81,9 +77,7 @@ WHERE = "node01 mlx5_0 (rail 1)"
 )
 def test_a_line_on_links_that_nobody_understands_is_an_error(node: Node, line: str) -> None:
     verdict = judge(node, "node/host/sanity/links", lambda found: found["commands"]["dmesg"].update(stdout=f"{line}\n"))
-    assert said(verdict) == [
-        ("node01", "line of the kernel log not understood", "time, driver, device and Link down or up", line)
-    ]
+    assert tells(verdict) == [("link-log-unreadable", "node01", "time, driver, device and Link down or up", line)]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -93,7 +87,7 @@ def test_a_kernel_without_a_command_line_is_an_error(node: Node) -> None:
         "node/host/sanity/kernel-settings",
         lambda found: found["files"].update({"/proc/cmdline": {"/proc/cmdline": ""}}),
     )
-    assert said(verdict) == [("node01", "kernel command line not reported", "/proc/cmdline", "nothing")]
+    assert tells(verdict) == [("kernel-cmdline-not-reported", "node01", "/proc/cmdline", "nothing")]
 
 
 def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> None:
@@ -103,13 +97,8 @@ def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> No
         )
 
     verdict = judge(node, "node/host/sanity/memory-modules", change)
-    assert said(verdict) == [
-        (
-            "node01",
-            "speed of memory modules not reported",
-            "a speed of every module, as most have",
-            "none of DIMM_P0_A0",
-        )
+    assert tells(verdict) == [
+        ("memory-speed-not-reported", "node01", "a speed of every module, as most have", "none of DIMM_P0_A0")
     ]
     assert verdict.outcome is Outcome.ERROR
 
@@ -120,23 +109,27 @@ def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> No
         (
             link("state", None),
             Outcome.FAIL,
-            (WHERE, "RDMA device missing", "/sys/class/infiniband/mlx5_0", "not there"),
+            ("link-device-missing", WHERE, "/sys/class/infiniband/mlx5_0", "not there"),
         ),
-        (link("state", "1: DOWN"), Outcome.FAIL, (WHERE, "link is not up", "4: ACTIVE", "1: DOWN (5: LinkUp)")),
-        (link("rate", "200 Gb/sec (4X HDR)"), Outcome.FAIL, (WHERE, "rate", "400 Gb/s", "200 Gb/s")),
-        (link("rate", "fast"), Outcome.ERROR, (WHERE, "rate not reported", "400 Gb/s", "fast")),
-        (link("counters/link_downed", None), Outcome.ERROR, (WHERE, "link_downed not reported", "a count", "nothing")),
+        (
+            link("state", "1: DOWN"),
+            Outcome.FAIL,
+            ("link-not-up", WHERE, "4: ACTIVE", "1: DOWN (5: LinkUp)", "far=leaf01 swp1"),
+        ),
+        (link("rate", "200 Gb/sec (4X HDR)"), Outcome.FAIL, ("link-rate", WHERE, "400 Gb/s", "200 Gb/s")),
+        (link("rate", "fast"), Outcome.ERROR, ("link-rate-not-reported", WHERE, "400 Gb/s", "fast")),
+        (link("counters/link_downed", None), Outcome.ERROR, ("link-downs-not-reported", WHERE, "a count", "nothing")),
         (
             link("counters/link_downed", "5"),
             Outcome.FAIL,
-            (WHERE, "link went down", "at most 4 times since boot", "5 times"),
+            ("link-went-down-often", WHERE, "at most 4 times since boot", "5 times"),
         ),
         (
             flaps(80000),
             Outcome.FAIL,
             (
+                "link-went-down-lately",
                 WHERE,
-                "link went down",
                 "not in the last 6 h, except 1800 s after boot",
                 "1, the last 80000 s after boot",
             ),
@@ -144,13 +137,18 @@ def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> No
         (
             flaps(2000, uptime=None),
             Outcome.FAIL,
-            (WHERE, "link went down", "not in the last 6 h, except 1800 s after boot", "1, the last 2000 s after boot"),
+            (
+                "link-went-down-lately",
+                WHERE,
+                "not in the last 6 h, except 1800 s after boot",
+                "1, the last 2000 s after boot",
+            ),
         ),
     ],
 )
-def test_links(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
+def test_links(node: Node, change: Change, outcome: Outcome, finding: Told) -> None:
     verdict = judge(node, "node/host/sanity/links", change)
-    assert said(verdict) == [finding]
+    assert tells(verdict) == [finding]
     assert verdict.outcome is outcome
     assert "node01/mlx5_0" not in verdict.measured
     assert "node01/mlx5_3" in verdict.measured
@@ -180,7 +178,7 @@ def test_a_virtual_machine_is_not_judged_by_the_rule_for_bare_metal(node: Node, 
 def test_an_iommu_group_that_cannot_be_read_is_not_taken_for_an_iommu_that_is_off(node: Node) -> None:
     path = "/sys/bus/pci/devices/0000:18:00.0/iommu_group/type"
     verdict = judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {path: None}}))
-    assert said(verdict) == [("node01", f"{path} cannot be read", "its text", "an I/O error")]
+    assert tells(verdict) == [("file-unreadable", "node01", "its text", "an I/O error", f"path={path}")]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     assert (
         judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {}})).outcome is Outcome.PASS
@@ -191,9 +189,7 @@ def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node
     known = platform_facts("dgx_b200")
     assert known.nodes["node01"].platform.host is None
     memory = judge(node, "node/host/sanity/memory-modules", known=known)
-    assert said(memory) == [
-        ("node01", "number of memory modules cannot be judged", "a number in the platform profile", "none")
-    ]
+    assert tells(memory) == [("memory-modules-not-judged", "node01", "a number in the platform profile", "none")]
     assert judge(node, "node/host/sanity/disks", known=known).outcome is Outcome.ERROR
     assert judge(node, "node/host/sanity/disks", known=known, inputs={"drives": 10}).outcome is Outcome.PASS
     cpu = judge(node, "node/host/sanity/cpu", known=known)
@@ -246,9 +242,9 @@ def test_numa_of_a_platform_that_says_neither_nodes_nor_nics_is_an_error(node: N
     bare = replace(one, nics=(), platform=one.platform.model_copy(update={"host": None}))
     verdict = judge(node, "node/host/sanity/numa", known=replace(known, nodes={"node01": bare}))
     wanted = "a number of NUMA nodes, or compute NICs, in the platform profile"
-    assert (verdict.outcome, said(verdict)) == (
+    assert (verdict.outcome, tells(verdict)) == (
         Outcome.ERROR,
-        [("node01", "NUMA layout cannot be judged", wanted, "neither")],
+        [("numa-not-judged", "node01", wanted, "neither", "platform=dgx_h100")],
     )
 
 
@@ -258,28 +254,29 @@ def test_numa_of_a_platform_that_says_neither_nodes_nor_nics_is_an_error(node: N
         (
             {"model": "Intel(R) Xeon(R) Platinum 8462Y+"},
             {},
-            ("node01", "processor model", "8480C", "Intel(R) Xeon(R) Platinum 8462Y+"),
+            ("cpu-model", "node01", "8480C", "Intel(R) Xeon(R) Platinum 8462Y+"),
         ),
-        ({"sockets": 1}, {}, ("node01", "sockets", "2", "1")),
-        ({"cores": 52}, {}, ("node01", "cores per socket", "56", "52")),
-        ({}, {"smt": False}, ("node01", "SMT", "off", "on")),
+        ({"sockets": 1}, {}, ("cpu-sockets", "node01", "2", "1")),
+        ({"cores": 52}, {}, ("cpu-cores", "node01", "56", "52")),
+        ({}, {"smt": False}, ("smt-setting", "node01", "off", "on")),
         (
             {},
             {"governor": "schedutil"},
             (
+                "frequency-governor",
                 "node01",
-                "frequency governor",
                 "schedutil",
                 "performance on 224 of 224 policies (CPU 0, 1, 2, 3, 4, 5, 6, 7 and 216 more)",
+                "governor=schedutil",
             ),
         ),
     ],
 )
-def test_processors(node: Node, state: Document, inputs: Document, finding: tuple[str, str, str, str]) -> None:
+def test_processors(node: Node, state: Document, inputs: Document, finding: Told) -> None:
     node.state["host"]["cpu"].update(state)
     node.save()
     verdict = judge(node, "node/host/sanity/cpu", inputs=inputs)
-    assert said(verdict) == [finding]
+    assert tells(verdict) == [finding]
     assert verdict.outcome is Outcome.FAIL
 
 
@@ -288,15 +285,15 @@ def test_processors(node: Node, state: Document, inputs: Document, finding: tupl
     [
         (
             {"cmdline": ["numa_balancing=disable"]},
-            ("node01", "kernel command line", "numa_balancing=disable", "not there"),
+            ("kernel-cmdline", "node01", "numa_balancing=disable", "not there"),
         ),
-        ({"cmdline": ["iommu=off"]}, ("node01", "kernel command line", "iommu=off", "iommu=pt")),
-        ({"hugepages": {2048: 4096}}, ("node01", "huge pages of 2048 kB", "at least 4096", "1024")),
+        ({"cmdline": ["iommu=off"]}, ("kernel-cmdline", "node01", "iommu=off", "iommu=pt")),
+        ({"hugepages": {2048: 4096}}, ("huge-pages", "node01", "at least 4096", "1024", "size=2048")),
     ],
 )
-def test_kernel_settings_that_are_declared(node: Node, inputs: Document, finding: tuple[str, str, str, str]) -> None:
+def test_kernel_settings_that_are_declared(node: Node, inputs: Document, finding: Told) -> None:
     verdict = judge(node, "node/host/sanity/kernel-settings", inputs=inputs)
-    assert said(verdict) == [finding]
+    assert tells(verdict) == [finding]
     assert verdict.outcome is Outcome.FAIL
 
 
@@ -322,21 +319,23 @@ def units(*rows: str) -> Change:
         (
             "nvidia-dcgm.service loaded activating auto-restart NVIDIA DCGM service",
             (
+                "service-restarts",
                 "node01",
-                "service ended and restarts",
                 "nvidia-dcgm.service running, or stopped on purpose",
                 "activating (auto-restart)",
+                "name=nvidia-dcgm.service",
             ),
         ),
-        ("raid.mount loaded failed failed /raid", ("node01", "mount failed", "raid.mount not failed", "failed")),
+        (
+            "raid.mount loaded failed failed /raid",
+            ("mount-failed", "node01", "raid.mount not failed", "failed", "name=raid.mount"),
+        ),
     ],
     ids=["restart", "mount"],
 )
-def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(
-    node: Node, row: str, finding: tuple[str, str, str, str]
-) -> None:
+def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(node: Node, row: str, finding: Told) -> None:
     verdict = judge(node, "node/host/sanity/services", units(row))
-    assert (verdict.outcome, said(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
+    assert (verdict.outcome, tells(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
     assert (
         judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split(maxsplit=1)[0]]}).outcome
         is Outcome.PASS
@@ -361,7 +360,7 @@ def test_what_starts_or_rests_and_the_kernels_own_mounts_raise_no_alarm(node: No
 def test_parts_that_are_declared_are_held_against_the_declaration(node: Node) -> None:
     verdict = judge(node, "node/host/validation/optics", inputs={"parts": ["MMA4Z00-NS400-FLT"]})
     assert len(verdict.findings) == 8
-    assert said(verdict)[0] == (WHERE, "module or cable", "MMA4Z00-NS400-FLT (declared)", "MMA4Z00-NS400")
+    assert tells(verdict)[0] == ("module-part-other", WHERE, "MMA4Z00-NS400-FLT (declared)", "MMA4Z00-NS400")
     assert judge(node, "node/host/validation/optics", inputs={"parts": ["MMA4Z00-NS400"]}).outcome is Outcome.PASS
 
 
@@ -379,19 +378,22 @@ def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:
         (
             "link-ber",
             (
+                "link-ber-high",
                 f"{WHERE} after the load",
-                "bit error rate after correction",
                 "at most 1e-12",
                 "3e-09 (Bad signal integrity)",
+                "what=bit error rate after correction",
             ),
         ),
         (
             "optics-hot",
             (
+                "module-reading-out-of-limits",
                 f"{WHERE} after the load",
-                "module temperature",
                 "-10 to 80 C (the module's own alarm thresholds, as mlxlink prints them)",
                 "84 C",
+                "what=module temperature",
+                "step=Check the airflow at this slot, and that the module has the heat sink that its cage needs.",
             ),
         ),
     ],
@@ -402,7 +404,7 @@ def test_links_and_modules_are_looked_at_again_after_the_load(
     one = Node(tmp_path, monkeypatch)
     one.inject(fault)
     verdict = judged("node/host/stress/counter-deltas", {"node01": one})
-    assert said(verdict) == [finding]
+    assert tells(verdict) == [finding]
 
 
 def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import WHERE, Change, judge, said
-from tests.gates.support import told
+from tests.gates.host.test_judgement import WHERE, Change, judge
+from tests.gates.support import tells, told
 
 OPTICS, PART, FEC = "node/host/validation/optics", "MMA4Z00-NS400", "Standard_RS-FEC - (544,514)"
 WATCHED = ("Temperature [C]", "Voltage [mV]", "Bias Current [mA]", "Rx Power Current [dBm]", "Tx Power Current [dBm]")
@@ -44,17 +44,17 @@ def ports(section: str, count: int, values: Mapping[str, str]) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "what", "expected", "actual"),
+    ("code", "change", "expected", "actual"),
     [
         (
+            "module-part-no-majority",
             ports("Module Info", HALF, {"Vendor Part Number": "MMS4X00"}),
-            "module or cable",
             "one part on most of the node's 8 ports, or the right ones declared",
             "MMS4X00 (MMA4Z00-NS400 on 4, MMS4X00 on 4)",
         ),
         (
+            "fec-no-majority",
             ports("Operational Info", HALF, {"FEC": "No FEC"}),
-            "error correction (FEC)",
             "one on most of the node's 8 ports",
             f"No FEC (No FEC on 4, {FEC} on 4)",
         ),
@@ -62,11 +62,11 @@ def ports(section: str, count: int, values: Mapping[str, str]) -> Change:
     ids=["part", "fec"],
 )
 def test_ports_without_a_majority_to_follow_fail(
-    node: Node, change: Change, what: str, expected: str, actual: str
+    node: Node, code: str, change: Change, expected: str, actual: str
 ) -> None:
     verdict = judge(node, OPTICS, change)
     assert (verdict.outcome, len(verdict.findings), verdict.measured) == (Outcome.FAIL, 8, [])
-    assert said(verdict)[0] == (WHERE, what, expected, actual)
+    assert tells(verdict)[0] == (code, WHERE, expected, actual)
 
 
 def test_parts_that_are_declared_need_no_majority_and_have_error_correction_of_their_own(node: Node) -> None:
@@ -81,9 +81,7 @@ def test_parts_that_are_declared_need_no_majority_and_have_error_correction_of_t
     inputs = {"parts": [PART, "MCP4Y10-N001"]}
     assert judge(node, OPTICS, change, inputs=inputs).outcome is Outcome.PASS
     expected = "Interleaved_Low_Latency_RS-FEC - (272,257), as 3 of the node's 4 ports with MCP4Y10-N001 have"
-    assert said(judge(node, OPTICS, one_without, inputs=inputs)) == [
-        (WHERE, "error correction (FEC)", expected, "No FEC")
-    ]
+    assert tells(judge(node, OPTICS, one_without, inputs=inputs)) == [("fec-other", WHERE, expected, "No FEC")]
 
 
 def test_optical_modules_of_which_none_reports_anything_are_errors(node: Node) -> None:
@@ -110,4 +108,4 @@ def test_copper_has_nothing_to_report_and_an_optical_cable_without_sensors_is_no
 def test_light_that_is_told_of_some_lanes_only_is_an_error(node: Node, count: int) -> None:
     verdict = judge(node, OPTICS, ports("Module Info", count, {"Rx Power Current [dBm]": "1.2,1.1 [-8.5..5]"}))
     assert (verdict.outcome, len(verdict.findings)) == (Outcome.ERROR, count)
-    assert said(verdict)[0] == (WHERE, "received light not reported for every lane", "4 lanes", "2")
+    assert tells(verdict)[0] == ("module-lanes-missing", WHERE, "4 lanes", "2", "what=received light")

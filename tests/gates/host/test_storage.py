@@ -12,7 +12,7 @@ from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.host.machine import Node, facts, sealed
-from tests.gates.host.test_judgement import Change, Document, judge, said
+from tests.gates.host.test_judgement import Change, Document, judge
 from tests.gates.support import tells
 
 
@@ -80,9 +80,7 @@ def test_a_drive_that_was_read_and_is_not_listed_is_an_error(node: Node) -> None
         found["commands"]["lsblk"]["stdout"] = json.dumps(said_)
 
     verdict = judge(node, DISK, change)
-    assert said(verdict) == [
-        ("node01", "lsblk does not list a drive that was read", "every drive on its list", "/dev/nvme8n1")
-    ]
+    assert tells(verdict) == [("drive-read-not-listed", "node01", "every drive on its list", "/dev/nvme8n1")]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
@@ -114,8 +112,8 @@ def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
 
 def test_a_drive_that_was_read_for_a_moment_is_not_measured(node: Node) -> None:
     verdict = judge(node, DISK, disk(lambda read: read.update(runtime=1, io_bytes=read["bw_bytes"] // 1000)))
-    assert set(said(verdict)) == {
-        (f"node01 /dev/nvme{place}n1", "reading ended too soon", "10 s", "0.001 s") for place in range(10)
+    assert set(tells(verdict)) == {
+        ("drive-read-too-short", f"node01 /dev/nvme{place}n1", "10 s", "0.001 s") for place in range(10)
     }
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
@@ -145,8 +143,8 @@ def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
 def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
     for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
         verdict = filesystem(moved("lustre", 50, 50), inputs)
-        assert said(verdict) == [
-            ("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")
+        assert tells(verdict) == [
+            ("filesystem-not-declared", "node01", "a folder and a rate that the site declares", "none")
         ]
         assert verdict.outcome is Outcome.ERROR
 
@@ -155,20 +153,20 @@ def test_a_parallel_file_system_gives_what_is_declared() -> None:
     good = filesystem(moved("lustre", 5.1, 2.1), RATES)
     assert (good.outcome, good.transport) == (Outcome.PASS, "lustre at /lustre/test")
     slow = filesystem(moved("lustre", 4.9, 2.1), RATES)
-    assert said(slow) == [("node01", "parallel file system is slow to read", "at least 5 GB/s (declared)", "4.90 GB/s")]
+    assert tells(slow) == [("filesystem-slow", "node01", "at least 5 GB/s (declared)", "4.90 GB/s", "way=read")]
     broken = filesystem(moved("lustre", 5.1, 2.1, error=5), RATES)
-    assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
+    assert tells(broken) == [("filesystem-error", "node01", "no error", "errno 5")]
 
 
 def test_files_that_were_moved_in_part_or_faster_than_the_network_are_no_measurement() -> None:
     part = filesystem(moved("lustre", 5.1, 2.1, total=10**6), RATES)
-    assert said(part) == [
-        ("node01", f"files not transferred completely ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes")
+    assert tells(part) == [
+        ("filesystem-not-whole", "node01", "68719476736 bytes (16 of 4G)", "1000000 bytes", f"way={way}")
         for way in ("write", "read")
     ]
     fast = filesystem(moved("lustre", 100_000, 2.1), RATES)
-    assert [item[:2] + item[3:] for item in said(fast)] == [
-        ("node01", "read rate above the server's network rate", "100000.00 GB/s")
+    assert [item[:2] + item[3:] for item in tells(fast)] == [
+        ("filesystem-implausible", "node01", "100000.00 GB/s", "way=read")
     ]
     assert (part.outcome, fast.outcome, part.measured, fast.measured) == (Outcome.ERROR, Outcome.ERROR, [], [])
 
@@ -176,7 +174,7 @@ def test_files_that_were_moved_in_part_or_faster_than_the_network_are_no_measure
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "zfs", "ext", "nothing"])
 def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
     verdict = filesystem(moved(kind, 50, 50), RATES)
-    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", kind)]
+    assert tells(verdict) == [("filesystem-not-mounted", "node01", "a network file system at /lustre/test", kind)]
 
 
 def test_a_site_may_name_the_type_of_its_file_system() -> None:
