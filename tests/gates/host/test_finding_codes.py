@@ -54,9 +54,20 @@ def no_counters(found: Document) -> None:
     files[min(files)] = "many"
 
 
+def first_service_down(found: Document) -> None:
+    tool = found["commands"]["is-active"]
+    tool.update(stdout=tool["stdout"].replace("active", "inactive", 1), exit_code=3)
+
+
 @pytest.mark.parametrize(
     ("gate_id", "change", "outcome", "finding"),
     [
+        (
+            f"{H}services",
+            first_service_down,
+            Outcome.FAIL,
+            ("service-not-active", "node01", "active", "inactive", "name=chrony.service"),
+        ),
         (
             DISKS,
             drive(lambda said: said["nvme_smart_health_information_log"].update(available_spare=9)),
@@ -118,7 +129,7 @@ def no_counters(found: Document) -> None:
             ("tool-not-run", "node01", "its output", "nothing", "name=lscpu"),
         ),
     ],
-    ids=["spare", "read", "ber", "link", "part", "edac", "numa", "iommu", "acs", "tool"],
+    ids=["service", "spare", "read", "ber", "link", "part", "edac", "numa", "iommu", "acs", "tool"],
 )
 def test_a_node(node: Node, gate_id: str, change: Change, outcome: Outcome, finding: Told) -> None:
     verdict = judge(node, gate_id, change)
