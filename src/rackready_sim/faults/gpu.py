@@ -128,6 +128,10 @@ def _persistence(state: State) -> None:
     state["persistence_broken"] = True
 
 
+def _display(state: State, gpu: int) -> None:
+    gpu_of(state, gpu)["display_active"] = "Enabled"
+
+
 def _wrong_model(state: State, gpu: int) -> None:
     gpu_of(state, gpu).update(name="NVIDIA H100 PCIe", device_id="0x233110DE", memory_mib=81559)
 
@@ -291,6 +295,7 @@ FAULTS = (
         _driver_refused,
         {"driver": "580.178.01", "step": "load"},
     ),
+    Fault("display-active", "gpu", "a graphical session runs on a GPU", _display, GPU, _SETTINGS),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault(
         "compute-mode-prohibited",

@@ -48,6 +48,7 @@ BAD = [
     Row(f"{S}row-remap", "smi", changed(1, ("<remapped_row_pending>No<", "<remapped_row_pending>Yes<"))),
     Row(f"{S}recovery-action", "smi", changed(1, ("<gpu_recovery_action>None<", "<gpu_recovery_action>Reset<"))),
     Row(f"{S}settings", "smi", changed(1, ("<persistence_mode>Enabled<", "<persistence_mode>Disabled<"))),
+    Row(f"{S}settings", "smi", changed(1, ("<display_active>Disabled<", "<display_active>Enabled<"))),
     Row(f"{S}fabric", "smi", changed(1, ("<state>Completed<", "<state>In Progress<"))),
     Row(f"{S}affinity", "topo", TOPO.replace("NIC2: mlx5_4", "NIC2: mlx5_5").replace("NIC3: mlx5_5", "NIC3: mlx5_4")),
     Row("node/gpu/performance/gemm", "fp16-0", slowed(6, 10), inputs=ONE),

@@ -1,4 +1,4 @@
-"""GPU settings as the site wants them: persistence, MIG, compute mode, power limit, application clocks."""
+"""GPU settings as the site wants them: persistence, display, MIG, compute mode, power limit, application clocks."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ PERSISTENCE = FailKind(
     meaning="Persistence mode is not as the site wants. Without it the driver unloads when idle, and the first job "
     "after that starts late.",
     next_step=f"Start nvidia-persistenced. {_INSTALL}",
+)
+DISPLAY = FailKind(
+    "display-active",
+    "display active",
+    meaning="A display runs on the GPU: it takes memory and time that jobs should have, and their figures vary.",
+    next_step="Stop the graphical session and boot without one (`systemctl set-default multi-user.target`), then run "
+    "the gate again.",
 )
 MIG = FailKind(
     "mig-mode",
@@ -64,6 +71,7 @@ APPLICATION_CLOCK = FailKind(
 
 FINDINGS = (
     PERSISTENCE,
+    DISPLAY,
     MIG,
     MIG_PENDING,
     COMPUTE_MODE,
@@ -73,7 +81,7 @@ FINDINGS = (
 
 
 class Settings(SmiGate):
-    """Persistence, MIG, compute mode and power limit of every GPU are as wanted, and application clocks not lowered."""
+    """Persistence, MIG, compute mode and power limit of every GPU are as wanted; no display is on, no clock lowered."""
 
     id = "node/gpu/sanity/settings"
     findings = (
@@ -111,6 +119,9 @@ class Settings(SmiGate):
         words = {True: "Enabled", False: "Disabled"}
         persistence = facts.persistence if self.inputs.persistence is None else self.inputs.persistence
         judge.equal(where, PERSISTENCE, words[persistence], gpu.text("persistence_mode"))
+        # Active means that memory is allocated for a screen. display_mode is deprecated (driver 580) and "Enabled" on
+        # healthy H100s, display_attached is "Yes" on an H200 without a screen: neither tells (nvidia-smi(1), captures).
+        judge.equal(where, DISPLAY, "Disabled", gpu.text("display_active"))
         if facts.gpu.mig is not None:
             judge.equal(where, MIG, words[self.inputs.mig], gpu.text("mig_mode/current_mig"))
             judge.equal(where, MIG_PENDING, words[self.inputs.mig], gpu.text("mig_mode/pending_mig"))

@@ -83,7 +83,7 @@ def _identity(gpu: Gpu) -> Tree:
         "product_name": part["name"],
         "product_brand": "NVIDIA",
         "product_architecture": str(part["architecture"]).capitalize(),
-        "display_active": "Disabled",
+        "display_active": part.get("display_active", "Disabled"),
         "persistence_mode": "Enabled" if gpu.persistence else "Disabled",
         "addressing_mode": "HMM",
         "mig_mode": {"current_mig": mig.mode(gpu).strip("[]"), "pending_mig": mig.mode(gpu).strip("[]")},
