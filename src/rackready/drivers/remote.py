@@ -21,6 +21,7 @@ from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import LOGGED, Shell
 from rackready.drivers.ssh.session import active, connect, meet, translated
+from rackready.drivers.ssh.sudo import as_user
 from rackready.drivers.ssh.target import SshTarget
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import end_session
@@ -35,6 +36,7 @@ RUN_ID = secrets.token_hex(4)
 _log = logging.getLogger(__name__)
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 _SWEEP = r"""
+[ "$(id -u)" != 0 ] || rm -f /etc/sudoers.d/rackready-launch-*
 for base in "${XDG_RUNTIME_DIR:-/run}" /tmp; do
   for d in "$base"/rackready-launch.*; do [ -O "$d" ] && [ -d "$d" ] && [ ! -L "$d" ] && rm -rf "$d"; done
 done
@@ -156,7 +158,10 @@ class Remote:
         ended = self.run(node, ("python3", "-", "--others", RUN_ID), stdin=inspect.getsource(end_session), timeout_s=30)
         if ended.exit_code != 0:
             return ended
-        return self.run(node, ("sh", "-c", _SWEEP), timeout_s=30)
+        swept, target = self.run(node, ("sh", "-c", _SWEEP), timeout_s=30), self._targets[node]
+        if target.sudo is None or swept.exit_code != 0:
+            return swept
+        return self.run(node, as_user(target.user, ("sh", "-c", _SWEEP)), timeout_s=30)
 
     def close(self) -> None:
         """Close every connection."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.design.secrets import reveal
@@ -54,3 +55,8 @@ class Sudo:
         wanted = f"sudo with the password in {self.password}" if self.password else "sudo without a password"
         step = f"Allow {user} in sudoers on the host, or correct access.user and access.sudo_password in the site file."
         return errors.SudoError(where, "sudo", f"{user} becomes root by {wanted}", actual, step)
+
+
+def as_user(user: str, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the words with which root runs a command as a user, in that user's home."""
+    return ("sudo", "-n", "-H", "-u", user, "--", *argv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rackready.drivers.launch_key import launch_key
+from rackready.drivers.launch_key import PeerLogin, launch_key
 from rackready.drivers.remote import Remote, UnreachableError
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.remote import connect_slurm
@@ -24,10 +24,11 @@ def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Ss
 
 def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     @contextmanager
-    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
-        with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
-            # Every command on a node runs as root, by login or by sudo: so do the processes on the peers.
-            yield f"{key.ssh_options} -p {site.access.port} -l root"
+    def launch(head: str, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        target = hosts[head]
+        login = PeerLogin(target.user, asks=target.sudo is not None and target.sudo.password is not None)
+        with launch_key(remote, head, target.address, peers, paths.known_hosts, login) as key:
+            yield key.mpirun_options(site.access.port)
 
     return launch
 
@@ -36,7 +37,7 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
     del remote, hosts
 
     @contextmanager
-    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
+    def launch(head: str, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if not isinstance(site.handover, SlurmHandover):
             raise UnreachableError(
                 "site.yml gates.launcher",
@@ -47,7 +48,7 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
             )
         try:
             with connect_slurm(site.handover, paths) as slurm, reserved(slurm, [head, *peers]):
-                yield ""
+                yield ()
         except SchedulerError as error:
             raise UnreachableError.of(error.messages) from error
 
@@ -58,8 +59,8 @@ def _no_preparation(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[
     del site, paths, remote, hosts
 
     @contextmanager
-    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
+    def launch(head: str, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
         del head, peers
-        yield ""
+        yield ()
 
     return launch

@@ -75,8 +75,8 @@ class BmcConnection(Protocol):
         """Send a request to a BMC. Never raise for what the BMC does."""
 
 
-Launcher = Callable[[str, Sequence[str]], AbstractContextManager[str]]
-"""Lets a head node start processes on its peers while the context lasts; yields ssh options."""
+Launcher = Callable[[str, Sequence[str]], AbstractContextManager[tuple[str, ...]]]
+"""Lets a head node start processes on its peers while the context lasts; yields options of mpirun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class Runner:
         return out
 
     @contextmanager
-    def _launch(self, run: Run) -> Iterator[str]:
+    def _launch(self, run: Run) -> Iterator[tuple[str, ...]]:
         if run.launch_from is None or self.launcher is None:
-            yield ""
+            yield ()
             return
         with self.launcher(run.launch_from, [node for node in run.nodes if node != run.launch_from]) as options:
             yield options
@@ -272,11 +272,11 @@ def _finish(job: Background) -> Answer:
     return answer
 
 
-def _with_launch(command: Command, options: str) -> Command:
-    """Return the command with the ssh options that Open MPI's launcher needs."""
+def _with_launch(command: Command, options: Sequence[str]) -> Command:
+    """Return the command with the options that Open MPI's launcher needs."""
     if not options or command.argv[0] != "mpirun":
         return command
-    return replace(command, argv=(command.argv[0], "--mca", "plm_rsh_args", options, *command.argv[1:]))
+    return replace(command, argv=(command.argv[0], *options, *command.argv[1:]))
 
 
 def output_of(command: Command, answer: Answer) -> Output:
