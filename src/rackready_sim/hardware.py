@@ -53,6 +53,7 @@ def build_state(site: Site, node_name: str) -> State:
         "containers": {"toolkit": True, "stale": []},
         "persistence_broken": False,
         "nouveau": False,
+        "rdma_names": "as built",
         "driver_refused": {},
         "management": {"link": "up"},
         "bmc": build_bmc(facts),
