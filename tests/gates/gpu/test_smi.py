@@ -191,19 +191,6 @@ ROWS = [
     ),
     Row(
         "settings",
-        ("<display_active>Disabled<", "<display_active>Enabled<"),
-        "display active - Expected: Disabled Actual: Enabled. Stop the graphical session and boot without one "
-        "(`systemctl set-default multi-user.target`), then run the gate again.",
-    ),
-    Row(
-        "settings",
-        ("<display_active>Disabled<", "<display_active>N/A<"),
-        "display active not reported - Expected: Disabled Actual: nothing. Update the driver or the tool that "
-        "reports it.",
-        Outcome.ERROR,
-    ),
-    Row(
-        "settings",
         ("<current_mig>Disabled<", "<current_mig>Enabled<"),
         ("mig-mode", "Disabled", "Enabled"),
     ),
@@ -331,19 +318,6 @@ def test_a_wanted_state_other_than_the_usual_is_declared() -> None:
         .replace("<current_power_limit>700.00 W", "<current_power_limit>650.00 W")
     )
     assert judge(f"{S}settings", report, {"mig": True, "power_limit_w": 650}).outcome is Outcome.PASS
-
-
-def test_a_screen_that_is_only_attached_is_no_display() -> None:
-    """A captured H200 has display_attached Yes, display_active Disabled, and display_mode deprecated (580.159.04)."""
-    captured = text("h200_vm/smi_q_x.xml")
-    assert "<display_attached>Yes<" in captured
-    known = facts("dgx_h200", 1)
-    settings = gate(f"{S}settings")
-    found = [
-        evaluate(settings, known, settings.plan(known, ["node01"])[0], {"smi": report}, 0).findings
-        for report in (captured, captured.replace("<display_active>Disabled<", "<display_active>Enabled<"))
-    ]
-    assert ["display-active" in {finding.code for finding in one} for one in found] == [False, True]
 
 
 def test_both_compute_modes_of_a_node_with_mps_are_right() -> None:
