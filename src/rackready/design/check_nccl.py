@@ -40,10 +40,12 @@ def _settings(settings: nccl.Settings, here: Loc) -> Iterator[Flaw]:
             yield Flaw(loc, f"{name} follows from {nccl.ELSEWHERE[name]}.", f"Set {nccl.ELSEWHERE[name]} instead.")
         elif values is None:
             near = get_close_matches(name, nccl.SETTINGS, 1)
-            text = f"{name} is no setting of NCCL that a site may declare - Expected: {_any(near)}."
-            yield Flaw(loc, text, "docs/howto/nic-stack.md names them and says what is left out.")
+            what = f"{name} is no setting of NCCL that a site may declare"
+            yield Flaw.of(
+                loc, what, "docs/howto/nic-stack.md names them and says what is left out.", expected=_any(near)
+            )
         elif not values.accept(value):
-            yield Flaw(loc, f"{name} is {value} - Expected: {values.words}.", "Correct the value.")
+            yield Flaw.of(loc, f"{name} is {value}", "Correct the value.", expected=values.words)
 
 
 def _any(near: list[str]) -> str:
@@ -63,5 +65,9 @@ def _hcas(declared: nccl.Nccl, platform: PlatformProfile) -> Iterator[Flaw]:
         return
     own = name in declared.platforms.get(platform.id, {})
     loc: Loc = ("fabric", "nccl", *(("platforms", platform.id) if own else ("settings",)), name)
-    text = f"{name} is {value}, on {platform.id} - Expected: {wanted}, its rails in their order."
-    yield Flaw(loc, text, "Correct it, or set it for each platform under fabric.nccl.platforms.")
+    yield Flaw.of(
+        loc,
+        f"{name} is {value}, on {platform.id}",
+        "Correct it, or set it for each platform under fabric.nccl.platforms.",
+        expected=f"{wanted}, its rails in their order",
+    )

@@ -219,7 +219,7 @@ def test_findings_of_a_refused_switch_are_in_its_result() -> None:
     found = findings.PORT_MTU.found("leaf01 swp1", "9216 bytes", "1500 bytes")
 
     def refuse(_name: str) -> NodeResult:
-        raise SwitchRevertedError("in any words", [found])
+        raise SwitchRevertedError("in any words", findings=[found])
 
     (result,) = _each(["leaf01"], refuse).values()
     assert (result.outcome, [one["code"] for one in result.data[FINDINGS]]) == (Outcome.ERROR, ["switch-port-mtu"])
@@ -310,7 +310,7 @@ def test_no_json_is_said() -> None:
     with pytest.raises(SwitchError) as caught:
         read_json("leaf01", "nv show qos roce -o json", "Error: Could not connect to nvued.\n")
     assert str(caught.value) == (
-        "leaf01: `nv show qos roce -o json` - Expected: JSON Actual: Error: Could not connect to nvued.. "
+        "leaf01: `nv show qos roce -o json` - Expected: JSON Actual: Error: Could not connect to nvued. "
         "Log in and run it; the NVUE service may be down (`systemctl status nvued`)."
     )
     assert read_json("leaf01", "x", 'Warning: slow\n{"a": 1}') == {"a": 1}

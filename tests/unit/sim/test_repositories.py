@@ -26,7 +26,7 @@ TOOLKIT = {
     "nvidia-container-toolkit",
     "nvidia-container-toolkit-base",
 }
-NAMES = ["cuda-ubuntu2404", "cuda-debian12", "cuda-el9", "toolkit-deb", "toolkit-rpm"]
+NAMES = ["cuda-ubuntu2404", "cuda-ubuntu2204", "cuda-debian12", "cuda-el9", "toolkit-deb", "toolkit-rpm"]
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_each_repository_has_the_packages_of_its_systems(site: Site) -> None:
     assert "nvidia-dkms-580-open" in names(found["cuda-ubuntu2404"])
     assert "nvidia-open" in names(found["cuda-debian12"])
     assert "kmod-nvidia-open-dkms" in names(found["cuda-el9"])
-    assert not [name for name in NAMES[:3] if names(found[name]) & TOOLKIT]
-    assert [content.rpm for content in found.values()] == [False, False, True, False, True]
+    assert not [name for name in NAMES[:4] if names(found[name]) & TOOLKIT]
+    assert [content.rpm for content in found.values()] == [False, False, False, True, False, True]
 
 
 def test_without_a_toolkit_repository_the_other_has_all(site: Site) -> None:
