@@ -87,8 +87,8 @@ def left_on(project: Project, node: str) -> list[str]:
     """Return what a run of ours left on a node: commands at work, files of sessions, launch keys."""
     look = (
         f"pgrep -af '{AT_WORK}' | grep -v pgrep; ls -d /tmp/.rackready-* /run/rackready-launch.* "
-        "/tmp/rackready-launch.* 2>/dev/null; "  # noqa: S108 - where the launch leaves them
-        "grep -o 'rackready-launch-[^ ]*' /root/.ssh/authorized_keys; true"
+        "/tmp/rackready-launch.* /etc/sudoers.d/*rackready-launch-* 2>/dev/null; "  # noqa: S108 - where the launch leaves them
+        "grep -o 'rackready-launch-[^ ]*' /root/.ssh/authorized_keys /home/*/.ssh/authorized_keys; true"
     )
     return [line for line in project.ssh(node, look).splitlines() if line.strip() and "pgrep -af" not in line]
 

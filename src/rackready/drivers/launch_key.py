@@ -41,7 +41,7 @@ t=$(mktemp "$f.XXXXXX") && { grep -v -F -- "$1" "$f" > "$t"; chmod 600 "$t"; cat
 SUDOERS = "/etc/sudoers.d"
 _ALLOW = r"""
 set -eu
-orted=$(command -v orted)
+orted=$(command -v orted) || { echo "orted of Open MPI 4 is not installed" >&2; exit 1; }
 t=$(mktemp)
 printf '%s ALL=(root) NOPASSWD: %s\n' "$2" "$orted" > "$t"
 visudo -cqf "$t"
@@ -49,6 +49,11 @@ chmod 0440 "$t"
 mv "$t" "$3/$1"
 """
 """orted is Open MPI's process on a peer: without a terminal it cannot give sudo a password."""
+
+
+def _rule(name: str) -> str:
+    """Return the name of the sudoers rule of a launch: sudo reads them in this order, and the last match wins."""
+    return f"zzz-{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +115,14 @@ def launch_key(
     try:
         for peer in peers:
             if login.asks:
-                _must(remote, peer, ("sh", "-c", _ALLOW, "rackready", name, login.user, SUDOERS))
+                _must(remote, peer, ("sh", "-c", _ALLOW, "rackready", _rule(name), login.user, SUDOERS))
             _must(remote, peer, login.words("sh", "-c", _ADMIT, "rackready", head_address, public))
         yield LaunchKey(folder, login)
     finally:
         for peer in peers:
             remote.run(peer, login.words("sh", "-c", _EXPEL, "rackready", name), timeout_s=30, cleaning=True)
             if login.asks:
-                remote.run(peer, ("rm", "-f", f"{SUDOERS}/{name}"), timeout_s=30, cleaning=True)
+                remote.run(peer, ("rm", "-f", f"{SUDOERS}/{_rule(name)}"), timeout_s=30, cleaning=True)
         remote.run(head, ("rm", "-rf", folder), timeout_s=30, cleaning=True)
 
 

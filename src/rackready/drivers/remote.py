@@ -36,7 +36,7 @@ RUN_ID = secrets.token_hex(4)
 _log = logging.getLogger(__name__)
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 _SWEEP = r"""
-[ "$(id -u)" != 0 ] || rm -f /etc/sudoers.d/rackready-launch-*
+[ "$(id -u)" != 0 ] || rm -f /etc/sudoers.d/zzz-rackready-launch-*
 for base in "${XDG_RUNTIME_DIR:-/run}" /tmp; do
   for d in "$base"/rackready-launch.*; do [ -O "$d" ] && [ -d "$d" ] && [ ! -L "$d" ] && rm -rf "$d"; done
 done
