@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,12 @@ class Command:
 
     See gates/bmc/connection.py.
     """
+
+    @property
+    def typed(self) -> str:
+        """The command as one types it, with its environment. One word is the command line of a switch already."""
+        words = self.argv[0] if len(self.argv) == 1 else shlex.join(self.argv)
+        return " ".join([*(shlex.quote(f"{name}={value}") for name, value in self.env.items()), words])
 
 
 @dataclass(frozen=True, slots=True)

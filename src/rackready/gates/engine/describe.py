@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
@@ -100,7 +99,7 @@ def _command(item: Command) -> dict[str, Any]:
 
 def line(item: Command) -> str:
     """Return a command as one can type it, with its environment; a script is shown by its first line."""
-    words = shlex.join([*(f"{name}={value}" for name, value in item.env.items()), *item.argv])
+    words = item.typed
     if not item.stdin:
         return words
     first = item.stdin.strip().splitlines()[0].strip("\"' ")

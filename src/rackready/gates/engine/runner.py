@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -281,11 +280,10 @@ def _with_launch(command: Command, options: Sequence[str]) -> Command:
 
 def output_of(command: Command, answer: Answer) -> Output:
     """Return what a command left behind, from the connection's answer."""
-    words = [*(f"{name}={value}" for name, value in command.env.items()), *command.argv]
     return Output(
         key=command.key,
         node=command.node,
-        command=shlex.join(words) + (" < script" if command.stdin else ""),
+        command=command.typed + (" < script" if command.stdin else ""),
         exit_code=answer.exit_code,
         stdout=answer.stdout,
         stderr=answer.stderr,
