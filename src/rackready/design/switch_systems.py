@@ -42,8 +42,15 @@ SYSTEMS: dict[str, SwitchSystem] = {
 
 def system_of(os: str) -> SwitchSystem | None:
     """Return the entry of a switch operating system, or None. Raises PlugInError for a plug-in that cannot be used."""
-    found = named(SWITCHES, os, os in SYSTEMS)
-    return SYSTEMS.get(os) if found is None else found.load(SwitchSystem)
+    plug_in = named(SWITCHES, os, os in SYSTEMS)
+    if plug_in is None:
+        return SYSTEMS.get(os)
+    system = plug_in.load(SwitchSystem)
+    try:
+        system.sub_port.format(port="swp1", sub=0, place=1)
+    except (LookupError, ValueError) as error:
+        plug_in.refuse("its sub_port uses {port}, {sub} or {place} only", repr(system.sub_port), error)
+    return system
 
 
 def known_systems() -> list[str]:

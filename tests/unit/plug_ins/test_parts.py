@@ -285,8 +285,12 @@ from rackready.drivers.switch.base import SwitchDriver
             ENTRY + "class D(SwitchDriver): ...\nENTRY = SwitchSystem('other:D')\n",
             "its driver has every method of SwitchDriver Actual: not commit, compare, ",
         ),
+        (
+            ENTRY + "ENTRY = SwitchSystem('other:D', sub_port='{cage}')\n",
+            "its sub_port uses {port}, {sub} or {place} only Actual: '{cage}'",
+        ),
     ],
-    ids=["import", "kind", "driver", "class", "abstract"],
+    ids=["import", "kind", "driver", "class", "abstract", "sub-port"],
 )
 def test_a_switch_system_that_cannot_be_used_is_named_and_ours_work(folder: Path, text: str, said: str) -> None:
     bring(folder, "other", "switches", "acme_os", "other:ENTRY", {"other.py": text})
