@@ -253,21 +253,26 @@ def _qos(site: Site) -> list[Flaw]:
     """Return QoS values that a switch of the site cannot apply, so that they are reported before the fabric phase."""
     qos, out = site.fabric.qos, []
     if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
-        text = (
-            f"DSCP {qos.dscp} has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion "
-            "notification) - Expected: a DSCP other than dscp"
-        )
         out.append(
-            Flaw(
+            Flaw.of(
                 ("fabric", "qos", "cnp_dscp"),
-                f"{text} Actual: {qos.cnp_dscp}.",
+                f"DSCP {qos.dscp} has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion "
+                "notification)",
                 "Give congestion notification its own DSCP.",
-                tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
+                expected="a DSCP other than dscp",
+                actual=qos.cnp_dscp,
+                reads=tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
     systems = [system_of(os) for os in sorted({switch.os for switch in site.switches})]
     return out + [
-        Flaw(("fabric", "qos", problem.key), problem.message, problem.hint)
+        Flaw.of(
+            ("fabric", "qos", problem.key),
+            problem.what,
+            problem.hint,
+            expected=problem.expected,
+            actual=problem.actual,
+        )
         for system in systems
         if system is not None
         for problem in system.qos_problems(qos_facts(qos))

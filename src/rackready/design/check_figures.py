@@ -210,12 +210,14 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Flaw]:
         and (plate.max_power_w is not None or plate.typical_power_w is not None)
     ):
         key = "typical_power_w" if plate.typical_power_w is not None else "max_power_w"
-        text = (
-            f"{plate.model} typical draw exceeds the maximum - Expected: at most {most:,.12g} W "
-            f"Actual: {typical:,.12g} W."
+        yield Flaw.of(
+            (*here, key),
+            f"{plate.model} typical draw exceeds the maximum",
+            "Correct one of the two.",
+            expected=f"at most {most:,.12g} W",
+            actual=f"{typical:,.12g} W",
+            reads=tuple((*here, name) for name in ("max_power_w", "typical_power_w")),
         )
-        reads = tuple((*here, name) for name in ("max_power_w", "typical_power_w"))
-        yield Flaw((*here, key), text, "Correct one of the two.", reads)
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
         yield Flaw.of(

@@ -131,9 +131,9 @@ def _domains(site: Site, lost: Lost) -> list[Flaw]:
             )
         stands = sorted({site.rack_of(name).name for name in theirs})
         if len(stands) > 1 and not domain.across_racks:
-            text = f"nodes of NVLink domain {domain.name} are in racks {listed(stands)} - Expected: one rack."
-            hint = "Correct the nodes, or set across_racks: true."
-            out.append(Flaw(here, text, hint, ((*here, "across_racks"),)))
+            what = f"nodes of NVLink domain {domain.name} are in racks {listed(stands)}"
+            hint, reads = "Correct the nodes, or set across_racks: true.", ((*here, "across_racks"),)
+            out.append(Flaw.of(here, what, hint, expected="one rack", reads=reads))
         out += (
             _domain_size(here, domain, [nodes[name].platform for name in theirs])
             if theirs or not lost.any("racks", "nodes")

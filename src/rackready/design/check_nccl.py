@@ -22,8 +22,8 @@ def check_nccl(subject: Subject) -> list[Flaw]:
     for platform, settings in declared.platforms.items():
         loc = (*here, "platforms", platform)
         if platform not in known:
-            text = f"platform profile {platform!r} does not exist - Expected: one of {listed(known)}."
-            out.append(Flaw(loc, text, "Correct the id or add the profile.", profile=("platform", platform)))
+            what, hint = f"platform profile {platform!r} does not exist", "Correct the id or add the profile."
+            out.append(Flaw.of(loc, what, hint, expected=f"one of {listed(known)}", profile=("platform", platform)))
         out += _settings(settings, loc)
     if site.fabric.kind != "roce" and (declared.settings or declared.platforms):
         text = f"rackready writes NCCL's settings on RoCE fabrics only, and fabric.kind is {site.fabric.kind}."

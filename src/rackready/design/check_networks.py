@@ -231,12 +231,16 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
         text = f"link layer {topology.link} does not match fabric.kind ({site.fabric.kind})."
         out.append(Flaw(("topology", "link"), text, "Make them equal.", (("fabric", "kind"),)))
     if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
-        text = (
-            "with two tiers, spines have no tier above - Expected: 1:1, or tiers: 3 "
-            f"Actual: {topology.spine_oversubscription} with tiers: 2."
+        out.append(
+            Flaw.of(
+                ("topology", "spine_oversubscription"),
+                "with two tiers, spines have no tier above",
+                "Remove it, or set tiers: 3.",
+                expected="1:1, or tiers: 3",
+                actual=f"{topology.spine_oversubscription} with tiers: 2",
+                reads=(("topology", "tiers"),),
+            )
         )
-        loc = ("topology", "spine_oversubscription")
-        out.append(Flaw(loc, text, "Remove it, or set tiers: 3.", (("topology", "tiers"),)))
     platforms = set(loader.known("platform"))
     units = max(
         (
@@ -262,9 +266,15 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
         if switches is None:
             continue
         if switches.model not in known:
-            text = f"switch profile {switches.model!r} does not exist - Expected: one of {listed(known)}."
-            missing = ("switch", switches.model)
-            out.append(Flaw(("topology", tier, "model"), text, "Correct the id or add the profile.", profile=missing))
+            out.append(
+                Flaw.of(
+                    ("topology", tier, "model"),
+                    f"switch profile {switches.model!r} does not exist",
+                    "Correct the id or add the profile.",
+                    expected=f"one of {listed(known)}",
+                    profile=("switch", switches.model),
+                )
+            )
             continue
         layer = "infiniband" if topology.link == "infiniband" else "ethernet"
         actual = loader.switch(switches.model).layer

@@ -75,11 +75,15 @@ def _outlet(
             )
         ]
     if device.bmc is None:
-        text = (
-            f"bmc of {device.name} is required and missing - Expected: the Redfish service that switches its outlets."
-        )
-        hint = "Add bmc to the device, or remove the outlets of the node."
-        return [Flaw((*here, "pdu"), text, hint, (("devices", number, "bmc"),))]
+        return [
+            Flaw.of(
+                (*here, "pdu"),
+                f"bmc of {device.name} is required and missing",
+                "Add bmc to the device, or remove the outlets of the node.",
+                expected="the Redfish service that switches its outlets",
+                reads=(("devices", number, "bmc"),),
+            )
+        ]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):
         return [
             Flaw(

@@ -198,9 +198,11 @@ def _limits(rack: Rack, here: Loc) -> Iterator[Flaw]:
     for key, way in (("max_air_kw", "air"), ("max_liquid_kw", "liquid")):
         part = getattr(limits, key)
         if part is not None and part > limits.max_kw:
-            text = (
-                f"{way} may remove more heat than the rack may give off in total (max_kw) - "
-                f"Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
+            yield Flaw.of(
+                (*here, "cooling", key),
+                f"{way} may remove more heat than the rack may give off in total (max_kw)",
+                f"Lower {key}, or raise max_kw.",
+                expected=f"at most {limits.max_kw:.12g} kW",
+                actual=f"{part:.12g} kW",
+                reads=((*here, "cooling", "max_kw"),),
             )
-            loc = (*here, "cooling", key)
-            yield Flaw(loc, text, f"Lower {key}, or raise max_kw.", ((*here, "cooling", "max_kw"),))

@@ -48,9 +48,12 @@ def check_units(subject: Subject) -> list[Flaw]:
             )
             out.append(Flaw((*box.loc, "unit"), text, f"Move {box.what} to {box.height} U of free space."))
         elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
-            text = f"units {span} of {box.what} extend beyond rack {box.rack} - Expected: 1 to {heights[box.rack]}."
-            hint = "Move it lower, or correct height_u of the rack."
-            out.append(Flaw((*box.loc, "unit"), text, hint, ((*places[box.rack], "height_u"),)))
+            what, hint = (
+                f"units {span} of {box.what} extend beyond rack {box.rack}",
+                "Move it lower, or correct height_u of the rack.",
+            )
+            reads = ((*places[box.rack], "height_u"),)
+            out.append(Flaw.of((*box.loc, "unit"), what, hint, expected=f"1 to {heights[box.rack]}", reads=reads))
         in_rack |= dict.fromkeys(units, box.what)
     return out
 

@@ -18,16 +18,11 @@ def problems(qos: QosFacts) -> list[QosProblem]:
         ("cnp_priority", qos.cnp_priority, _CNP_PRIORITY),
     ):
         if actual != expected:
-            message = (
-                f"NVUE's lossless RoCE preset does not support this value - Expected: {expected} Actual: {actual}."
-            )
-            out.append(QosProblem(key, message, f"Use {expected}."))
+            what = "NVUE's lossless RoCE preset does not support this value"
+            out.append(QosProblem(key, what, str(expected), str(actual), f"Use {expected}."))
     for key, actual, priority in (("dscp", qos.dscp, _PRIORITY), ("cnp_dscp", qos.cnp_dscp, _CNP_PRIORITY)):
         allowed = _DSCP[priority]
         if actual not in allowed:
-            message = (
-                "NVUE's lossless RoCE preset maps it to another priority - "
-                f"Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
-            )
-            out.append(QosProblem(key, message, "Choose one of them."))
+            what, fits = "NVUE's lossless RoCE preset maps it to another priority", f"{allowed[0]} to {allowed[-1]}"
+            out.append(QosProblem(key, what, fits, str(actual), "Choose one of them."))
     return out

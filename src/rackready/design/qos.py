@@ -39,10 +39,12 @@ def qos_facts(qos: Qos) -> QosFacts:
 
 @dataclass(frozen=True, slots=True)
 class QosProblem:
-    """One value of ``fabric.qos`` that a switch system cannot apply: key, message and hint."""
+    """One value of ``fabric.qos`` that a switch system cannot apply."""
 
     key: str
-    message: str
+    what: str
+    expected: str
+    actual: str
     hint: str
 
 

@@ -49,7 +49,10 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
     system = system_of(facts.switch.os)
     problems = system.qos_problems(qos) if system is not None else []
     if problems:
-        raise QosUnsupportedError.of(Problem(f"fabric.qos.{item.key}", item.message, item.hint) for item in problems)
+        raise QosUnsupportedError.of(
+            Problem.of(f"fabric.qos.{one.key}", one.what, one.hint, expected=one.expected, actual=one.actual)
+            for one in problems
+        )
     ports = tuple(
         PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}")
         for port in facts.ports

@@ -223,7 +223,7 @@ class Acme(SwitchDriver):
 def _limits(qos: QosFacts) -> list[QosProblem]:
     if qos.priority == 3:
         return []
-    return [QosProblem("priority", f"ACME has one lossless queue - Expected: 3 Actual: {qos.priority}.", "Use 3.")]
+    return [QosProblem("priority", "ACME has one lossless queue", "3", str(qos.priority), "Use 3.")]
 
 
 SYSTEM = SwitchSystem("acme_switch:Acme", "acme", "{port}.{place}", _limits)
