@@ -36,6 +36,8 @@ class FakeNvue:
     applied: Settings = field(default_factory=dict)
     dies_at: str = ""
     ignores_mtu: bool = False
+    forgets: bool = False
+    """Whether a detached candidate is gone: NVIDIA's documents disagree."""
     documents: bool = True
     links_down: frozenset[str] = frozenset()
     revisions: dict[str, dict[str, str]] = field(default_factory=lambda: {"1": {"state": "applied", "user": "root"}})
@@ -59,7 +61,7 @@ class FakeNvue:
         del timeout_s
         assert "nv config patch" in command, command
         self.sent.append("nv config patch")
-        code, answer = self._patch(yaml.safe_load(text)) if self.documents else (1, "Error: Invalid Command\n")
+        code, answer = self._patch(yaml.safe_load(text)) if self.documents else self._refused_document()
         if self.dies_at and "nv config patch".startswith(self.dies_at):
             self.dies_at = ""
             raise SwitchUnreachableError("leaf01: `nv config patch` - connection lost")
@@ -68,6 +70,12 @@ class FakeNvue:
     def _patch(self, document: list[dict[str, Any]]) -> tuple[int, str]:
         answers = [self._set(shlex.join(("nv", "set", *words))) for part in document for words in leaves(part["set"])]
         return max(answers, default=(0, ""))
+
+    def _refused_document(self) -> tuple[int, str]:
+        """The candidate was made before the document was read."""
+        self.attached = self.attached or self._new("cumulus")
+        self.contents[self.attached] = dict(self.applied)
+        return 1, "Error: Invalid Command\n"
 
     def close(self) -> None:
         """Nothing to end."""
@@ -164,7 +172,8 @@ class FakeNvue:
         return 0, "reverted\n"
 
     def _detach(self) -> tuple[int, str]:
-        self.revisions.pop(self.attached, None)
+        if self.forgets:
+            self.revisions.pop(self.attached, None)
         self.attached = ""
         return 0, ""
 

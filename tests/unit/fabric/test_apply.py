@@ -127,15 +127,16 @@ def test_a_switch_that_takes_no_document_gets_the_commands(config: SwitchConfig,
     assert len(_applies(fake)) == 1
 
 
-def test_of_a_document_that_is_refused_the_command_at_fault_is_named_and_nothing_is_left() -> None:
-    fake = FakeNvue(release="5.13.1")
+@pytest.mark.parametrize("forgets", [True, False])
+def test_of_a_document_that_is_refused_the_command_at_fault_is_named_and_nothing_is_left(*, forgets: bool) -> None:
+    fake = FakeNvue(release="5.13.1", forgets=forgets)
     driver = CumulusNvue("leaf01", fake)
     with pytest.raises(
         SwitchError,
         match=r"leaf01: `nv set qos roce state enabled` refused - Expected: accepted Actual: Error: Invalid parameter",
     ):
         driver.load(["nv set interface swp1 link mtu 9216", "nv set qos roce state enabled"])
-    assert fake.sent[:2] == ["nv config patch", "nv config detach"]
+    assert fake.sent[:3] == ["nv config revision -o json", "nv config patch", "nv config detach"]
     assert [value["state"] for value in fake.revisions.values()] == ["applied"]
 
 
@@ -252,8 +253,19 @@ def test_somebody_elses_unconfirmed_change_is_refused(config: SwitchConfig, ledg
     assert fake.before is not None
 
 
-def test_a_refused_command_drops_the_candidate() -> None:
-    fake = FakeNvue(release="5.15.0")
+def test_a_candidate_that_stays_after_a_refusal_is_nobody_elses_change(config: SwitchConfig, ledger: Ledger) -> None:
+    """The document is refused, its candidate detached, and the commands go over one by one: then the run is done."""
+    fake = FakeNvue(documents=False)
+    number = fake.pending_by("maria", "")
+    fake.contents[number] = dict(fake.applied)
+    assert _apply(fake, config, ledger).changed
+    assert [key for key, value in fake.revisions.items() if value["state"] == "pending"] == [number]
+    assert not _apply(FakeNvue(applied=fake.applied), config, ledger).changed
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_refused_command_drops_the_candidate(*, forgets: bool) -> None:
+    fake = FakeNvue(release="5.15.0", forgets=forgets)
     driver = CumulusNvue("leaf01", fake)
     with pytest.raises(SwitchError) as caught:
         driver.load(["nv set qos roce enable on"])

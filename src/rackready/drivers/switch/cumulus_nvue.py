@@ -14,7 +14,7 @@ from typing import Any
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.switch import nvue_counters
-from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
+from rackready.drivers.switch.base import Revision, RevisionState, Session, SwitchDriver, SwitchError, SwitchState
 from rackready.drivers.switch.counters import PortCounters
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import (
@@ -53,6 +53,11 @@ def render_config(config: SwitchConfig, *, roce_state_syntax: bool = True) -> st
 
 class CumulusNvue(SwitchDriver):
     """Cumulus Linux 5.x, NVUE."""
+
+    def __init__(self, name: str, session: Session) -> None:
+        super().__init__(name, session)
+        self._loaded: list[str] = []
+        self._before: frozenset[str] = frozenset()
 
     @classmethod
     def connect(cls, target: SshTarget) -> BashSession:
@@ -131,6 +136,7 @@ class CumulusNvue(SwitchDriver):
 
     def load(self, commands: list[str]) -> None:
         """Load a candidate. Raises SwitchError that names a refused command; the candidate is dropped then."""
+        self._loaded, self._before = commands, frozenset(revision.id for revision in self.revisions())
         if self._patched([command for command in commands if not self.removes(command)]):
             commands = [command for command in commands if self.removes(command)]
         for command in compact(commands):
@@ -184,8 +190,20 @@ class CumulusNvue(SwitchDriver):
         return f"nv config delete {revision}"
 
     def discard(self, revision: str | None = None) -> None:
-        """Drop the candidate (or that revision)."""
-        self._ask("nv config detach" if revision is None else f"nv config delete {revision}")
+        """Drop the candidate (or that revision).
+
+        NVIDIA's documents disagree on a detached candidate: the NVUE reference says that it is discarded, the user
+        guide of Cumulus Linux 5 that it stays under its number. One that stays is deleted: later runs would take it
+        for the change of somebody else.
+        """
+        if revision is not None:
+            self._ask(f"nv config delete {revision}")
+            return
+        self._ask("nv config detach")
+        for left in self.revisions():
+            new = left.state is RevisionState.CANDIDATE and left.id not in self._before
+            if new and self.only_holds(left.id, self._loaded):
+                self._ask(f"nv config delete {left.id}")
 
     def read_back(self) -> SwitchState:
         """Return ports and RoCE as the switch has them now."""

@@ -63,10 +63,12 @@ class Book:
         return found
 
     def detach(self, user: str) -> None:
-        """Drop the user's candidate."""
-        name = self.attached.pop(user, None)
-        if name and self.revisions[name].state != "applied":
-            self.revisions.pop(name)
+        """Leave the user's candidate under its number.
+
+        So says the user guide of Cumulus Linux 5 (NVUE CLI, `nv config detach`); the NVUE reference says that it is
+        discarded.
+        """
+        self.attached.pop(user, None)
 
     def get(self, name: str, user: str) -> Revision | None:
         """Return a revision by number or by the names applied, pending and startup."""
