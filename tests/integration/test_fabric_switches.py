@@ -86,6 +86,14 @@ def test_a_check_shows_the_difference_and_changes_nothing(project: Project) -> N
     assert revisions(project) == before
 
 
+def test_one_switch_is_shown_and_nothing_is_loaded(project: Project) -> None:
+    before = revisions(project)
+    code, text = project.run("fabric", "--show", "leaf01")
+    assert code == 0, project.progress()
+    assert "+ nv set interface swp16 bridge domain br_default access 904" in text.splitlines()
+    assert revisions(project) == before
+
+
 def test_both_switches_are_configured_once(project: Project) -> None:
     first = run(project)
     assert [(result.outcome, result.changed) for result in first.values()] == [(Outcome.PASS, True)] * 2, first

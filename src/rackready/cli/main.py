@@ -31,7 +31,8 @@ _STOPPED = "Nothing is lost: run the same command to continue from what is recor
 
 COMMANDS = {
     "deploy": "deploy",
-    **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
+    **dict.fromkeys(("provision", "install", "validate", "optimize", "handover"), "single_phase"),
+    "fabric": "fabric",
     "drift": "drift",
     "mirror": "mirror",
     "status": "status",

@@ -1,4 +1,4 @@
-"""Single phases: `rackready provision|install|fabric|validate|optimize|handover`, also on a site that others built."""
+"""Single phases: `rackready provision|install|validate|optimize|handover`, also on a site that others built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
         "Power on nodes through their BMCs, and pin new host keys (Pulumi).",
     ),
     "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit and DCGM (Ansible)."),
-    "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and verify them."),
     "validate": (("validate",), "Run the gates of the site's set whose evidence is missing, void or too old."),
     "optimize": (("optimize", "revalidate"), "Set power limits and clocks from the profile, then validate again."),
     "handover": (("certify", "handover"), "Certify nodes whose gates passed, and hand them to the scheduler."),

@@ -93,6 +93,34 @@ def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> l
     return [ConfigDifference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateLine:
+    """One command of a switch's configuration.
+
+    ``state``: applied, missing, or removes (it takes away what the site names no more).
+    """
+
+    command: str
+    state: str
+
+
+def candidate(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[CandidateLine]:
+    """Return a switch's whole configuration as the site wants it, in order. Nothing is loaded."""
+    commands = _commands(driver, config, ledger)
+    missing = set(driver.missing(commands))
+
+    def state(command: str) -> str:
+        if driver.removes(command):
+            return "removes"
+        return "missing" if command in missing else "applied"
+
+    return [
+        CandidateLine(command, state(command))
+        for command in commands
+        if command in missing or not driver.removes(command)
+    ]
+
+
 def _digest(commands: list[str]) -> str:
     return hashlib.sha256("\n".join(commands).encode()).hexdigest()
 
