@@ -1,6 +1,7 @@
 """Give network cards the names that the site declares, by PCI address: `nic_names.py FILE`.
 
-udev runs this for every RDMA device that appears (rules of role nic_stack), after the system's own naming: rdma-core
+udev runs this for every RDMA device that appears (rules of role nic_stack), and it then names RDMA devices alone: a
+rule names interfaces before anything uses them. It runs after the system's own naming: rdma-core
 calls the device of 0000:18:00.0 rocep24s0, its kernel name is mlx5_N (linux-rdma/rdma-core @1840c1b,
 kernel-boot/rdma_rename.c). A kernel name may belong to another card for a moment, so its holder first gets the name
 that rdma-core derives from its PCI address.
@@ -84,11 +85,24 @@ class NicNames:
         return aside or self._do("rdma", "dev", "set", old, "name", new)
 
     def _rename_net(self, old: str, new: str) -> list[str]:
-        """Rename an interface, which must be down for it; one with the default route is left alone."""
+        """Rename an interface, which must be down for it; one with the default route is left alone.
+
+        systemd gives an interface its other names as alternative ones, and the kernel then refuses the new name with
+        EEXIST. systemd itself drops it first, too (systemd/systemd, netlink-util.c, rtnl_set_link_name).
+        """
         if old in self._default_routes():
             return [f"{old} has the default route, so it does not become {new}"]
-        down = self._do("ip", "link", "set", "dev", old, "down")
-        return down or self._do("ip", "link", "set", "dev", old, "name", new)
+        self._run("ip", "link", "property", "del", "dev", old, "altname", new)  # fails where there is none
+        if not self._is_up(old):
+            return self._do("ip", "link", "set", "dev", old, "name", new)
+        refused = self._do("ip", "link", "set", "dev", old, "down")
+        refused = refused or self._do("ip", "link", "set", "dev", old, "name", new)
+        return refused + self._do("ip", "link", "set", "dev", old if refused else new, "up")
+
+    def _is_up(self, interface: str) -> bool:
+        """Return whether an interface is up (flag IFF_UP, bit 0; netdevice(7))."""
+        flags = self._root / "sys/class/net" / interface / "flags"
+        return flags.exists() and bool(int(flags.read_text(encoding="ascii"), 16) & 1)
 
     def _holders(self) -> dict[str, str]:
         """Return the name of every RDMA device of a PCI function to the function's address."""
@@ -117,8 +131,10 @@ class NicNames:
 
 
 def main(argv: list[str]) -> int:
-    """Apply a file's names; the exit code is 0 when nothing was refused."""
-    refused = NicNames(json.loads(Path(argv[1]).read_text(encoding="utf-8"))).apply()
+    """Apply a file's names of RDMA devices; the exit code is 0 when nothing was refused."""
+    wanted: Wanted = json.loads(Path(argv[1]).read_text(encoding="utf-8"))
+    devices = {pci: {"infiniband": names["infiniband"]} for pci, names in wanted.items() if "infiniband" in names}
+    refused = NicNames(devices).apply()
     sys.stderr.writelines(f"{line}\n" for line in refused)
     return 1 if refused else 0
 

@@ -26,7 +26,16 @@ class Node:
         (root / "run").mkdir()
 
     def add(self, pci: str, kind: str, name: str) -> None:
-        (self.root / "sys/bus/pci/devices" / pci / kind / name).mkdir(parents=True)
+        place = self.root / "sys/bus/pci/devices" / pci / kind / name
+        place.mkdir(parents=True)
+        if kind == "net":
+            (place / "flags").write_text("0x1003\n")
+            self.link(place)
+
+    def link(self, place: Path) -> None:
+        """Show an interface in its class, as the kernel does."""
+        (self.root / "sys/class/net").mkdir(parents=True, exist_ok=True)
+        (self.root / "sys/class/net" / place.name).symlink_to(place)
 
     def __call__(self, *argv: str) -> tuple[int, str]:
         self.ran.append(" ".join(argv))
@@ -35,7 +44,10 @@ class Node:
                 return 1, said
         if "name" in argv:
             old = next((self.root / "sys/bus/pci/devices").glob(f"*/*/{argv[-3]}"))
-            old.rename(old.with_name(argv[-1]))
+            (self.root / "sys/class/net" / old.name).unlink(missing_ok=True)
+            new = old.rename(old.with_name(argv[-1]))
+            if argv[0] == "ip":
+                self.link(new)
         return 0, ""
 
     def names(self, **wanted: str) -> NicNames:
@@ -56,9 +68,32 @@ def test_an_interface_is_renamed_while_it_is_down(node: Node) -> None:
     assert names.apply() == []
     assert node.ran == [
         "rdma dev set rocep24s0 name mlx5_0",
+        "ip link property del dev enp24s0 altname enp24s0np0",
         "ip link set dev enp24s0 down",
         "ip link set dev enp24s0 name enp24s0np0",
+        "ip link set dev enp24s0np0 up",
     ]
+    assert names.differences() == []
+
+
+def test_an_interface_that_was_down_stays_down(node: Node) -> None:
+    (node.root / "sys/class/net/enp24s0/flags").write_text("0x1002\n")
+    assert node.names(net="enp24s0np0").apply() == []
+    assert [line for line in node.ran if line.endswith(("down", "up"))] == []
+
+
+def test_an_interface_is_up_again_after_a_refused_name(node: Node) -> None:
+    node.fails["name"] = "RTNETLINK answers: File exists"
+    assert node.names(net="enp24s0np0").apply() == [
+        "`ip link set dev enp24s0 name enp24s0np0` exit 1: RTNETLINK answers: File exists"
+    ]
+    assert node.ran[-1] == "ip link set dev enp24s0 up"
+
+
+def test_no_alternative_name_is_no_refusal(node: Node) -> None:
+    node.fails["altname"] = "RTNETLINK answers: Invalid argument"
+    names = node.names(net="enp24s0np0")
+    assert names.apply() == []
     assert names.differences() == []
 
 
@@ -109,8 +144,9 @@ def test_the_program_reads_its_file_and_says_what_was_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = node.root / "nic-names.json"
-    file.write_text(json.dumps({PCI: {"infiniband": "mlx5_0"}}))
+    file.write_text(json.dumps({PCI: {"infiniband": "mlx5_0", "net": "enp24s0np0"}, "0000:40:00.0": {"net": "x"}}))
     node.fails["mlx5_0"] = "no"
     monkeypatch.setattr(nic_names, "NicNames", lambda wanted: NicNames(wanted, node, node.root))
     assert nic_names.main(["nic_names.py", str(file)]) == 1
     assert "exit 1: no" in capsys.readouterr().err
+    assert node.ran == ["rdma dev set rocep24s0 name mlx5_0"], "interfaces belong to the rule"
