@@ -16,6 +16,7 @@ short_description: give network cards the names that the site declares
 description:
   - Reads the names of every PCI address in sysfs; when all are as wanted, nothing runs.
   - Renames RDMA devices with C(rdma dev set) and interfaces with C(ip link set), and reads again.
+  - Leaves an interface in use to the next boot, with a note, and refuses one with the default route.
 options:
   names: {description: PCI address to its names (infiniband, net), type: dict, required: true}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
@@ -25,7 +26,18 @@ author: rackready
 """
 
 OPTIONS = {"names": {"type": "dict", "required": True}, **FENCE_OPTIONS}
+ROUTED = (
+    "Correct the platform profile if this is the address of the management card; otherwise move the default route to a "
+    "management interface. Nothing was renamed."
+)
 STEP = "Check `lspci -d 15b3:` and `rdma dev` on the node, and the node's platform profile."
+
+
+def refuse(cards: NicNames) -> None:
+    """Raise NodeProblem for an interface with the default route that would get another name."""
+    refused = cards.refusals()
+    if refused:
+        raise NodeProblem("no default route on a card that gets another name", "; ".join(refused.values()), ROUTED)
 
 
 def ensure(cards: NicNames, options: dict[str, Any]) -> list[str]:
@@ -34,12 +46,13 @@ def ensure(cards: NicNames, options: dict[str, Any]) -> list[str]:
     with fence("install", options["token"], options["ledger"], wait_s=options["lock_wait_s"]) as said:
         refused = cards.apply()
         notes += said
-    left = cards.differences()
+    waiting = cards.waiting()
+    left = [one for one in cards.differences() if one[0] != "net" or one[1] not in waiting]
     if refused or left:
         wanted = "; ".join(f"{pci} {KINDS[kind]} {name}" for kind, pci, name, _ in left)
         actual = "; ".join(refused or [f"{pci} {have}" for _, pci, _, have in left])
         raise NodeProblem(wanted or "the cards' names", actual, STEP)
-    return notes
+    return notes + [f"{pci}: the interface gets its name with the next boot: {why}" for pci, why in waiting.items()]
 
 
 def main() -> None:
@@ -48,6 +61,7 @@ def main() -> None:
     cards = NicNames(module.params["names"])
     found = cards.differences()
     try:
+        refuse(cards)
         notes = ensure(cards, module.params) if found and not module.check_mode else []
     except NodeProblem as problem:
         module.fail_json(**problem.result())

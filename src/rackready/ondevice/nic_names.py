@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -59,18 +60,61 @@ class NicNames:
                     found.append((kind, pci, name, ", ".join(have) or "none"))
         return found
 
+    def refusals(self) -> dict[str, str]:
+        """Return the PCI address of each interface with a default route, which must keep its name, to what to say."""
+        routes, found = self._default_routes(), {}
+        for pci, name, have in self._interfaces():
+            if routes & {have, *self._above(have)}:
+                found[pci] = f"{have} ({pci}) has the default route, so it does not become {name}"
+        return found
+
+    def waiting(self) -> dict[str, str]:
+        """Return the PCI address of each interface that gets its name with the next boot only, to the reason."""
+        reasons = {pci: self._in_use(have, name) for pci, name, have in self._interfaces()}
+        return {pci: reason for pci, reason in reasons.items() if reason}
+
+    def _interfaces(self) -> list[tuple[str, str, str]]:
+        """Return PCI address, wanted and present name of what has exactly one interface, of another name."""
+        here = [(pci, name, self.present(pci, kind)) for kind, pci, name, _ in self.differences() if kind == "net"]
+        return [(pci, name, have[0]) for pci, name, have in here if len(have) == 1]
+
+    def _in_use(self, interface: str, name: str) -> str:
+        """Return why an interface cannot get its name now, "" when nothing uses it.
+
+        At a boot udev names it before anything uses it, and no interface has the name of another one yet.
+        """
+        if (self._root / "sys/class/net" / name).exists():
+            return f"another interface is {name} now"
+        above = self._above(interface)
+        if above:
+            return f"{interface} is below {', '.join(above)}"
+        code, text = self._run("ip", "-o", "address", "show", "dev", interface, "scope", "global")
+        if code:
+            return f"the addresses of {interface} were not readable: {text[:200]}"
+        addresses = re.findall(r"\binet6? (\S+)", text)
+        return f"{interface} has the address {', '.join(addresses)}" if addresses else ""
+
+    def _above(self, interface: str) -> list[str]:
+        """Return the bonds, bridges and VLANs above an interface (kernel, net/core/dev.c: links upper_NAME)."""
+        uppers = (self._root / "sys/class/net" / interface).glob("upper_*")
+        names = sorted(item.name.partition("_")[2] for item in uppers)
+        return sorted({*names, *(other for name in names for other in self._above(name))})
+
     def present(self, pci: str, kind: str) -> list[str]:
         """Return the names that a PCI function has now: of RDMA devices (``infiniband``) or interfaces (``net``)."""
         place = self._root / "sys/bus/pci/devices" / pci / kind
         return sorted(item.name for item in place.iterdir()) if place.is_dir() else []
 
     def apply(self) -> list[str]:
-        """Rename what differs and has exactly one name; return the refusals. One process at a time does so."""
+        """Rename what differs, has exactly one name and does not wait; return the refusals. One process at a time."""
         with (self._root / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            refused = []
+            routed = self.refusals()
+            refused, stays = list(routed.values()), {*routed, *self.waiting()}
             for kind, pci, name, have in self.differences():
                 now = self.present(pci, kind)  # a device that was moved aside has another name than a moment ago
+                if kind == "net" and pci in stays:
+                    continue
                 if len(now) != 1:
                     refused.append(f"{pci} {KINDS[kind]} {have}, one is needed for the name {name}")
                 elif kind == "infiniband":
@@ -85,13 +129,11 @@ class NicNames:
         return aside or self._do("rdma", "dev", "set", old, "name", new)
 
     def _rename_net(self, old: str, new: str) -> list[str]:
-        """Rename an interface, which must be down for it; one with the default route is left alone.
+        """Rename an interface, which must be down for it.
 
         systemd gives an interface its other names as alternative ones, and the kernel then refuses the new name with
         EEXIST. systemd itself drops it first, too (systemd/systemd, netlink-util.c, rtnl_set_link_name).
         """
-        if old in self._default_routes():
-            return [f"{old} has the default route, so it does not become {new}"]
         self._run("ip", "link", "property", "del", "dev", old, "altname", new)  # fails where there is none
         if not self._is_up(old):
             return self._do("ip", "link", "set", "dev", old, "name", new)
@@ -120,10 +162,18 @@ class NicNames:
         return f"{start_}p{numbers[1]}s{numbers[2]}f{numbers[3]}"
 
     def _default_routes(self) -> set[str]:
-        """Return the interfaces with a default route (proc(5): destination 00000000, mask 00000000)."""
-        table = self._root / "proc/net/route"
-        rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]] if table.exists() else []
-        return {row[0] for row in rows if [row[1], *row[7:8]] == ["00000000"] * 2}
+        """Return the interfaces with a default route.
+
+        IPv4: destination and mask are 00000000 (proc(5)). IPv6: destination and its length are zero, and lo has the
+        kernel's own refusing route (kernel, net/ipv6/route.c, rt6_info_route).
+        """
+        four = [row[0] for row in self._table("route") if [row[1], *row[7:8]] == ["00000000"] * 2]
+        six = [row[-1] for row in self._table("ipv6_route") if [row[0], row[1]] == ["0" * 32, "00"]]
+        return {*four, *six} - {"lo"}
+
+    def _table(self, name: str) -> list[list[str]]:
+        place = self._root / "proc/net" / name
+        return [line.split() for line in place.read_text(encoding="ascii").splitlines()] if place.exists() else []
 
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)

@@ -2,8 +2,8 @@
 
 Sent to the node's python3 on standard input. Roles declare in /var/lib/rackready/boot.d what a boot must end with:
 ``options`` of the kernel command line, modules that are ``unloaded`` or ``fresh``, parameters of network cards under
-``nic``. A kernel that is held and newer than the running one is found by itself. Everything is observed, nothing is
-remembered: after the reboot the list is empty.
+``nic``, and their names under ``names``. A kernel that is held and newer than the running one is found by itself.
+Everything is observed, nothing is remembered: after the reboot the list is empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ _VALUES = 4
 
 def main(root: str = "/") -> int:
     """Print the document; always exit 0: what could not be read is in it."""
-    reasons = [*options(root), *modules(root), *stale_modules(root), *cards(root), *newer_kernel(root)]
+    reasons = [
+        *options(root),
+        *modules(root),
+        *stale_modules(root),
+        *cards(root),
+        *interfaces(root),
+        *newer_kernel(root),
+    ]
     document: dict[str, Any] = {
         "format": FORMAT,
         "boot_id": read(f"{root}/proc/sys/kernel/random/boot_id"),
@@ -91,11 +98,25 @@ def cards(root: str) -> list[dict[str, str]]:
 
 def declared_cards(root: str) -> list[tuple[str, str, int]]:
     """Return PCI address, parameter and value of all that roles declared under nic."""
+    return [(pci, name, value) for pci, wanted in by_card(root, "nic") for name, value in sorted(wanted.items())]
+
+
+def interfaces(root: str) -> list[dict[str, str]]:
+    """Return the interfaces of network cards that have another name: udev names them at a boot."""
     found = []
+    for pci, names in by_card(root, "names"):
+        have = sorted(os.path.basename(path) for path in glob.glob(f"{root}/sys/bus/pci/devices/{pci}/net/*"))  # noqa: PTH119, PTH207
+        if have and "net" in names and names["net"] not in have:
+            found.append(reason("nic-name", f"interface {names['net']} on the network card {pci}", ", ".join(have)))
+    return found
+
+
+def by_card(root: str, key: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the PCI address of each network card, and what all roles declared for it under a key."""
+    found: list[tuple[str, dict[str, Any]]] = []
     for document in documents(root):
-        values = document.get("nic")
-        for pci, wanted in sorted(values.items()) if isinstance(values, dict) else []:
-            found += [(pci, name, value) for name, value in sorted(wanted.items())]
+        values = document.get(key)
+        found += sorted(values.items()) if isinstance(values, dict) else []
     return found
 
 

@@ -11,6 +11,7 @@ from rackready.ondevice import nic_names
 from rackready.ondevice.nic_names import NicNames
 
 PCI = "0000:18:00.0"
+OTHER = "0000:40:00.0"
 ROUTE = (
     "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n{}\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n"
 )
@@ -21,6 +22,7 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.root, self.ran, self.fails = root, list[str](), dict[str, str]()
+        self.addresses = ""
         self.add(PCI, "net", "enp24s0")
         self.add(PCI, "infiniband", "rocep24s0")
         (root / "run").mkdir()
@@ -48,7 +50,13 @@ class Node:
             new = old.rename(old.with_name(argv[-1]))
             if argv[0] == "ip":
                 self.link(new)
-        return 0, ""
+        return 0, self.addresses if argv[2] == "address" else ""
+
+    def put_below(self, *above: str) -> None:
+        """Put bonds and VLANs above the interface, the next one above the one before."""
+        for name, lower in zip(above, ("enp24s0", *above), strict=False):
+            (self.root / "sys/class/net" / name).mkdir()
+            (self.root / "sys/class/net" / lower / f"upper_{name}").symlink_to(f"../{name}")
 
     def names(self, **wanted: str) -> NicNames:
         return NicNames({PCI: wanted}, self, self.root)
@@ -67,6 +75,7 @@ def test_an_interface_is_renamed_while_it_is_down(node: Node) -> None:
     ]
     assert names.apply() == []
     assert node.ran == [
+        "ip -o address show dev enp24s0 scope global",
         "rdma dev set rocep24s0 name mlx5_0",
         "ip link property del dev enp24s0 altname enp24s0np0",
         "ip link set dev enp24s0 down",
@@ -102,16 +111,70 @@ def test_nothing_runs_when_all_is_as_wanted(node: Node) -> None:
     assert node.ran == []
 
 
-def test_an_interface_with_the_default_route_stays(node: Node) -> None:
+ROUTE6 = f"{'0' * 32} 00 {'0' * 32} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 {{:>8}}\n"
+
+
+@pytest.mark.parametrize(("table", "text"), [("route", ROUTE), ("ipv6_route", ROUTE6)])
+@pytest.mark.parametrize("above", ["", "bond0"])
+def test_an_interface_with_the_default_route_stays(node: Node, table: str, text: str, above: str) -> None:
     (node.root / "proc/net").mkdir(parents=True)
-    (node.root / "proc/net/route").write_text(ROUTE.format("enp24s0"))
-    assert node.names(net="enp24s0np0").apply() == ["enp24s0 has the default route, so it does not become enp24s0np0"]
+    (node.root / "proc/net" / table).write_text(text.format(above or "enp24s0"))
+    if above:
+        node.put_below(above)
+    names = node.names(net="enp24s0np0")
+    said = "enp24s0 (0000:18:00.0) has the default route, so it does not become enp24s0np0"
+    assert names.refusals() == {PCI: said}
+    assert names.apply() == [said]
+    assert "ip link set dev enp24s0 down" not in node.ran
+
+
+def test_a_route_of_another_interface_is_no_refusal(node: Node) -> None:
+    (node.root / "proc/net").mkdir(parents=True)
+    (node.root / "proc/net/route").write_text(ROUTE.format("eno1"))
+    (node.root / "proc/net/ipv6_route").write_text(ROUTE6.format("lo"))
+    assert node.names(net="enp24s0np0").refusals() == {}
+    assert node.names(net="enp24s0").refusals() == {}, "it has its name"
+
+
+ADDRESS = "4: enp24s0    inet{} scope global enp24s0\\       valid_lft forever preferred_lft forever\n"
+
+
+@pytest.mark.parametrize("address", [" 192.168.1.11/24", "6 2001:db8::11/64"])
+def test_an_interface_with_an_address_waits_for_a_boot(node: Node, address: str) -> None:
+    node.addresses = ADDRESS.format(address)
+    names = node.names(net="enp24s0np0", infiniband="mlx5_0")
+    assert names.apply() == []
+    assert names.waiting() == {PCI: f"enp24s0 has the address {address.partition(' ')[2]}"}
+    assert [name for _, _, name, _ in names.differences()] == ["enp24s0np0"]
+    assert "ip link set dev enp24s0 down" not in node.ran
+
+
+def test_a_port_of_a_bond_waits_for_a_boot(node: Node) -> None:
+    node.put_below("bond0", "vlan7")
+    assert node.names(net="enp24s0np0").apply() == []
+    assert node.names(net="enp24s0np0").waiting() == {PCI: "enp24s0 is below bond0, vlan7"}
     assert node.ran == []
+
+
+def test_names_that_interfaces_hold_crosswise_wait_for_a_boot(node: Node) -> None:
+    node.add(OTHER, "net", "enp64s0")
+    crossed = NicNames({PCI: {"net": "enp64s0"}, OTHER: {"net": "enp24s0"}}, node, node.root)
+    assert crossed.apply() == []
+    assert crossed.waiting() == {PCI: "another interface is enp64s0 now", OTHER: "another interface is enp24s0 now"}
+    assert node.ran == []
+
+
+def test_an_interface_whose_addresses_are_unknown_waits_for_a_boot(node: Node) -> None:
+    node.fails["address"] = "ip: not installed"
+    assert node.names(net="enp24s0np0").waiting() == {
+        PCI: "the addresses of enp24s0 were not readable: ip: not installed"
+    }
+    assert node.names(net="enp24s0np0").apply() == []
 
 
 def test_a_card_without_a_device_or_with_two_is_refused(node: Node) -> None:
     node.add(PCI, "net", "enp24s0v1")
-    missing = NicNames({"0000:40:00.0": {"infiniband": "mlx5_3"}, PCI: {"net": "enp24s0np0"}}, node, node.root)
+    missing = NicNames({OTHER: {"infiniband": "mlx5_3"}, PCI: {"net": "enp24s0np0"}}, node, node.root)
     assert missing.apply() == [
         "0000:18:00.0 interface enp24s0, enp24s0v1, one is needed for the name enp24s0np0",
         "0000:40:00.0 RDMA device none, one is needed for the name mlx5_3",
@@ -144,7 +207,7 @@ def test_the_program_reads_its_file_and_says_what_was_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = node.root / "nic-names.json"
-    file.write_text(json.dumps({PCI: {"infiniband": "mlx5_0", "net": "enp24s0np0"}, "0000:40:00.0": {"net": "x"}}))
+    file.write_text(json.dumps({PCI: {"infiniband": "mlx5_0", "net": "enp24s0np0"}, OTHER: {"net": "x"}}))
     node.fails["mlx5_0"] = "no"
     monkeypatch.setattr(nic_names, "NicNames", lambda wanted: NicNames(wanted, node, node.root))
     assert nic_names.main(["nic_names.py", str(file)]) == 1

@@ -78,6 +78,20 @@ def card(monkeypatch: pytest.MonkeyPatch, current: str, *, tool: str = "mlxconfi
     return asked
 
 
+def test_an_interface_in_use_gets_its_name_with_a_boot(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = '{"0000:18:00.0": {"infiniband": "mlx5_0", "net": "enp24s0np0"}, "0000:40:00.0": {"infiniband": "mlx5_3"}}'
+    (node / "var/lib/rackready/boot.d/nic_names.json").write_text(f'{{"names": {names}}}')
+    assert reasons(node, capsys) == (), "a card that is not there is not for a boot"
+    (node / "sys/bus/pci/devices/0000:18:00.0/net/enp24s0").mkdir(parents=True)
+    (node / "sys/bus/pci/devices/0000:40:00.0/net/enp64s0").mkdir(parents=True)
+    wanted = "interface enp24s0np0 on the network card 0000:18:00.0"
+    assert reasons(node, capsys) == (Reason("nic-name", wanted, "enp24s0"),)
+    (node / "sys/bus/pci/devices/0000:18:00.0/net/enp24s0").rename(
+        node / "sys/bus/pci/devices/0000:18:00.0/net/enp24s0np0"
+    )
+    assert reasons(node, capsys) == ()
+
+
 @pytest.mark.parametrize("tool", ["mlxconfig", "mstconfig"])
 def test_a_parameter_of_a_network_card_waits_for_a_boot(
     node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tool: str

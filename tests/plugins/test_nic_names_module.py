@@ -1,0 +1,66 @@
+"""Module rackready_nic_names: what it refuses, and what it leaves to the next boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.ondevice.nic_names import NicNames
+from tests.plugins.test_driver_modules import load
+from tests.plugins.test_files_module import Ended, Stub
+from tests.unit.ondevice.test_nic_names import ADDRESS, PCI, ROUTE, Node
+
+Call = Callable[..., dict[str, Any]]
+REFUSED = (
+    "Expected: no default route on a card that gets another name Actual: enp24s0 (0000:18:00.0) has the default route, "
+    "so it does not become enp24s0np0. Correct the platform profile if this is the address of the management card; "
+    "otherwise move the default route to a management interface. Nothing was renamed."
+)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.fixture
+def call(node: Node, monkeypatch: pytest.MonkeyPatch) -> Call:
+    module = load("rackready_nic_names", monkeypatch)
+    monkeypatch.setattr(module, "fence", lambda *_, **__: nullcontext([]))
+
+    def called(*, check: bool = False, **options: str) -> dict[str, Any]:
+        params = {"names": {PCI: {"net": "enp24s0np0"}}, "token": 0, "ledger": "", "lock_wait_s": 1, **options}
+        monkeypatch.setattr(module, "NicNames", lambda names: NicNames(names, node, node.root))
+        monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, node.root, check_mode=check))
+        with pytest.raises(Ended) as ended:
+            module.main()
+        said: dict[str, Any] = ended.value.args[0]
+        return said
+
+    return called
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_default_route_is_refused_in_a_dry_run_too(node: Node, call: Call, *, check: bool) -> None:
+    (node.root / "proc/net").mkdir(parents=True)
+    (node.root / "proc/net/route").write_text(ROUTE.format("enp24s0"))
+    assert call(check=check)["msg"] == REFUSED
+    assert node.ran == []
+
+
+def test_an_interface_in_use_is_a_note_and_no_problem(node: Node, call: Call) -> None:
+    node.addresses = ADDRESS.format(" 192.168.1.11/24")
+    assert call()["notes"] == [
+        "0000:18:00.0: the interface gets its name with the next boot: enp24s0 has the address 192.168.1.11/24"
+    ]
+
+
+def test_a_dry_run_shows_the_names_and_a_run_gives_them(node: Node, call: Call) -> None:
+    dry = call(check=True)
+    assert (dry["changed"], node.ran) == (True, [])
+    assert call()["drift"] == dry["drift"]
+    assert call()["changed"] is False
