@@ -19,13 +19,16 @@ description:
   - Leaves an interface in use to the next boot, with a note, and refuses one with the default route.
 options:
   names: {description: PCI address to its names (infiniband, net), type: dict, required: true}
+  state: {description: possible only refuses what must keep its name, type: str, choices: [possible, present],
+    default: present}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
   lock_wait_s: {description: longest wait for the lock in seconds, type: int, default: 600}
 author: rackready
 """
 
-OPTIONS = {"names": {"type": "dict", "required": True}, **FENCE_OPTIONS}
+STATE = {"type": "str", "choices": ["possible", "present"], "default": "present"}
+OPTIONS = {"names": {"type": "dict", "required": True}, "state": STATE, **FENCE_OPTIONS}
 ROUTED = (
     "Correct the platform profile if this is the address of the management card; otherwise move the default route to a "
     "management interface. Nothing was renamed."
@@ -59,7 +62,7 @@ def main() -> None:
     """Read the options, rename what differs, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     cards = NicNames(module.params["names"])
-    found = cards.differences()
+    found = cards.differences() if module.params["state"] == "present" else []
     try:
         refuse(cards)
         notes = ensure(cards, module.params) if found and not module.check_mode else []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.ondevice.nic_names import NicNames
 from tests.plugins.test_driver_modules import load
@@ -33,7 +34,14 @@ def call(node: Node, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr(module, "fence", lambda *_, **__: nullcontext([]))
 
     def called(*, check: bool = False, **options: str) -> dict[str, Any]:
-        params = {"names": {PCI: {"net": "enp24s0np0"}}, "token": 0, "ledger": "", "lock_wait_s": 1, **options}
+        params: dict[str, Any] = {
+            "names": {PCI: {"net": "enp24s0np0"}},
+            "token": 0,
+            "ledger": "",
+            "lock_wait_s": 1,
+            "state": "present",
+        }
+        params.update(options)
         monkeypatch.setattr(module, "NicNames", lambda names: NicNames(names, node, node.root))
         monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, node.root, check_mode=check))
         with pytest.raises(Ended) as ended:
@@ -45,10 +53,11 @@ def call(node: Node, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_the_default_route_is_refused_in_a_dry_run_too(node: Node, call: Call, *, check: bool) -> None:
+@pytest.mark.parametrize("state", ["possible", "present"])
+def test_the_default_route_is_refused_in_a_dry_run_too(node: Node, call: Call, state: str, *, check: bool) -> None:
     (node.root / "proc/net").mkdir(parents=True)
     (node.root / "proc/net/route").write_text(ROUTE.format("enp24s0"))
-    assert call(check=check)["msg"] == REFUSED
+    assert call(check=check, state=state)["msg"] == REFUSED
     assert node.ran == []
 
 
@@ -64,3 +73,24 @@ def test_a_dry_run_shows_the_names_and_a_run_gives_them(node: Node, call: Call) 
     assert (dry["changed"], node.ran) == (True, [])
     assert call()["drift"] == dry["drift"]
     assert call()["changed"] is False
+
+
+def test_possible_renames_nothing_and_tells_no_difference(node: Node, call: Call) -> None:
+    said = call(state="possible")
+    assert (said["changed"], said["drift"], said["notes"]) == (False, [], [])
+    assert node.ran == []
+
+
+def test_the_role_refuses_before_it_writes_the_rule() -> None:
+    """The udev rule would rename the interface at the next boot, whatever the run said."""
+    [main] = [task["block"] for task in tasks_of("main") if "block" in task]
+    order = [task["ansible.builtin.import_tasks"] for task in main]
+    assert order.index("preflight.yml") < order.index("names.yml")
+    [refusal] = [task["rackready_nic_names"] for task in tasks_of("preflight") if "rackready_nic_names" in task]
+    assert refusal == {"names": "{{ nic_stack_names }}", "state": "possible"}
+
+
+def tasks_of(stem: str) -> list[dict[str, Any]]:
+    place = Path(__file__).resolve().parents[2] / "roles/nic_stack/tasks" / f"{stem}.yml"
+    tasks: list[dict[str, Any]] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    return tasks
