@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from rackready.ondevice.nic_names import NicNames
 from tests.plugins.test_driver_modules import load
@@ -88,6 +90,17 @@ def test_the_role_refuses_before_it_writes_the_rule() -> None:
     assert order.index("preflight.yml") < order.index("names.yml")
     [refusal] = [task["rackready_nic_names"] for task in tasks_of("preflight") if "rackready_nic_names" in task]
     assert refusal == {"names": "{{ nic_stack_names }}", "state": "possible"}
+
+
+def test_the_role_takes_back_every_file_where_no_names_are_declared() -> None:
+    [written] = [task["rackready_files"]["files"] for task in tasks_of("names") if "rackready_files" in task]
+    [swept] = [task["rackready_files"]["sweep"] for task in tasks_of("no-names")]
+    assert sorted(swept) == sorted(file["path"] for file in written)
+    names = {"nic_stack_cards": {PCI: {}}, "nic_stack_names": {PCI: {"net": "enp24s0np0"}}}
+    [back] = [task["when"] for task in tasks_of("main") if task.get("ansible.builtin.import_tasks") == "no-names.yml"]
+    for absent in ({}, {"nic_stack_names": {}}, {"nic_stack_cards": {}}):
+        templar = Templar(loader=DataLoader(), variables={**names, **absent})
+        assert templar.template(trust_as_template(f"{{{{ {back} }}}}")) is bool(absent)
 
 
 def tasks_of(stem: str) -> list[dict[str, Any]]:
