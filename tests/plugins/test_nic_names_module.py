@@ -17,6 +17,7 @@ from tests.plugins.test_driver_modules import load
 from tests.plugins.test_files_module import Ended, Stub
 from tests.unit.ondevice.test_nic_names import ADDRESS, PCI, ROUTE, Node
 
+ROLE = Path(__file__).resolve().parents[2] / "roles/nic_stack"
 Call = Callable[..., dict[str, Any]]
 REFUSED = (
     "Expected: no default route on a card that gets another name Actual: enp24s0 (0000:18:00.0) has the default route, "
@@ -103,7 +104,22 @@ def test_the_role_takes_back_every_file_where_no_names_are_declared() -> None:
         assert templar.template(trust_as_template(f"{{{{ {back} }}}}")) is bool(absent)
 
 
+def test_the_rules_name_neither_representors_nor_sub_functions() -> None:
+    """They are below the same PCI function, so that KERNELS finds them, too: they skip the naming of interfaces."""
+    text = (ROLE / "templates/10-rackready-nic-names.rules.j2").read_text(encoding="utf-8")
+    names = {PCI: {"net": "enp24s0np0", "infiniband": "mlx5_0"}, "0000:40:00.0": {"infiniband": "mlx5_3"}}
+    files = {"__nic_stack_namer": "/namer.py", "__nic_stack_names": "/names.json", "ansible_managed": "managed"}
+    templar = Templar(loader=DataLoader(), variables={"nic_stack_names": names, **files})
+    rules = [row for row in templar.template(trust_as_template(text)).splitlines() if not row.startswith("#")]
+    assert rules == [
+        'SUBSYSTEM=="net", ATTR{phys_port_name}=="pf[0-9]*|c[0-9]*pf[0-9]*", GOTO="rackready_nic_names_end"',
+        'SUBSYSTEM=="net", SUBSYSTEMS=="auxiliary", GOTO="rackready_nic_names_end"',
+        'ACTION=="add", SUBSYSTEM=="net", KERNELS=="0000:18:00.0", NAME:="enp24s0np0"',
+        'LABEL="rackready_nic_names_end"',
+        'ACTION=="add", SUBSYSTEM=="infiniband", RUN+="/usr/bin/python3 /namer.py /names.json"',
+    ]
+
+
 def tasks_of(stem: str) -> list[dict[str, Any]]:
-    place = Path(__file__).resolve().parents[2] / "roles/nic_stack/tasks" / f"{stem}.yml"
-    tasks: list[dict[str, Any]] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    tasks: list[dict[str, Any]] = yaml.safe_load((ROLE / "tasks" / f"{stem}.yml").read_text(encoding="utf-8"))
     return tasks

@@ -103,7 +103,8 @@ class NicNames:
     def present(self, pci: str, kind: str) -> list[str]:
         """Return the names that a PCI function has now: of RDMA devices (``infiniband``) or interfaces (``net``)."""
         place = self._root / "sys/bus/pci/devices" / pci / kind
-        return sorted(item.name for item in place.iterdir()) if place.is_dir() else []
+        here = sorted(place.iterdir()) if place.is_dir() else []
+        return [item.name for item in here if not _is_representor(item)]
 
     def apply(self) -> list[str]:
         """Rename what differs, has exactly one name and does not wait; return the refusals. One process at a time."""
@@ -178,6 +179,18 @@ class NicNames:
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)
         return [] if code == 0 else [f"`{' '.join(argv)}` exit {code}: {text[:200]}"]
+
+
+def _is_representor(device: Path) -> bool:
+    """Return whether an interface represents a function of its card: its port is pf0vf1, pf0sf1 or c1pf0vf1.
+
+    A port of the card itself is p0, or has no name: then a read fails (kernel, net/devlink/port.c).
+    """
+    try:
+        port = (device / "phys_port_name").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return re.match(r"(c\d+)?pf\d", port) is not None
 
 
 def main(argv: list[str]) -> int:

@@ -181,6 +181,17 @@ def test_a_card_without_a_device_or_with_two_is_refused(node: Node) -> None:
     ]
 
 
+@pytest.mark.parametrize("port", ["pf0vf1", "pf0sf88", "c1pf0vf1"])
+def test_a_representor_is_no_interface_of_the_card(node: Node, port: str) -> None:
+    node.add(PCI, "net", "enp24s0r1")
+    assert len(node.names().present(PCI, "net")) == 2
+    (node.root / "sys/class/net/enp24s0r1/phys_port_name").write_text(f"{port}\n")
+    (node.root / "sys/class/net/enp24s0/phys_port_name").write_text("p0\n")
+    names = node.names(net="enp24s0np0")
+    assert names.apply() == []
+    assert names.differences() == []
+
+
 def test_a_refusal_of_the_kernel_is_told(node: Node) -> None:
     node.fails["mlx5_0"] = "error: Operation not permitted"
     assert node.names(infiniband="mlx5_0").apply() == [
