@@ -230,11 +230,17 @@ class Roce:
         return []
 
     def wait(self, seconds: float, pause: Callable[[float], None] = time.sleep) -> list[str]:
-        """Wait until interface and RDMA device exist; return what is still missing after so many seconds."""
+        """Wait until interface and RDMA device exist; return what is still missing after so many seconds.
+
+        Both must be of one PCI function, the declared one: at a boot, another card may have one of the names for a
+        moment, or keep it, and settings must not go there.
+        """
         deadline = time.monotonic() + seconds
-        wanted = [self._net("mtu"), self._class_path().parents[2]]
+        device, pci = self._class_path().parents[2], str(self.config["pci"])
+        card = self._root / "sys/bus/pci/devices" / pci if pci else device / "device"
+        wanted = [(self._net("mtu"), card / "net" / self.netdev), (device, card / "infiniband" / self.device)]
         while True:
-            absent = [path for path in wanted if not path.exists()]
+            absent = [path for paths in wanted for path in _first_absent(*paths)]
             if not absent or time.monotonic() >= deadline:
                 return [f"{path} - Expected: there within {seconds:.0f} s Actual: absent" for path in absent]
             pause(0.5)
@@ -253,6 +259,11 @@ def parse_qos(text: str) -> dict[str, Any]:
         "pfc": [at for at, flag in enumerate(flags) if flag == "1"],
         "dscp_priority": mapping,
     }
+
+
+def _first_absent(*paths: Path) -> list[Path]:
+    """Return the first path that does not exist, if there is one."""
+    return [path for path in paths if not path.exists()][:1]
 
 
 def _numbers(values: list[int]) -> str:

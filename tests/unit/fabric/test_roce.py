@@ -69,6 +69,8 @@ class Nic:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text("0\n")
         (net / "mtu").write_text("1500\n")
+        for name in ("net/enp24s0np0", "infiniband/mlx5_0"):
+            (self.root / "sys/bus/pci/devices/0000:18:00.0" / name).mkdir(parents=True)
 
     def run(self, *argv: str) -> tuple[int, str]:
         self.sent.append(" ".join(argv))
@@ -239,6 +241,30 @@ def test_a_missing_interface_is_waited_for_and_named(tmp_path: Path) -> None:
     ]
     assert _roce(nic).wait(0, waited.append) == []
     assert waited == []
+
+
+@pytest.mark.parametrize("name", ["net/enp24s0np0", "infiniband/mlx5_0"])
+def test_the_settings_never_go_to_another_card(tmp_path: Path, name: str) -> None:
+    nic = Nic(tmp_path)
+    own = tmp_path / "sys/bus/pci/devices/0000:18:00.0" / name
+    other = tmp_path / "sys/bus/pci/devices/0000:40:00.0" / name
+    other.parent.mkdir(parents=True)
+    own.rename(other)
+    said = f"{own} - Expected: there within 0 s Actual: absent"
+    assert _roce(nic).wait(0) == [said]
+    assert verified(CONFIG, nic.run, nic.root)["problems"][0]["actual"] == said
+    other.rename(own)
+    assert _roce(nic).wait(0) == []
+
+
+def test_without_a_declared_address_both_are_of_one_card(tmp_path: Path) -> None:
+    nic = Nic(tmp_path)
+    device = tmp_path / "sys/class/infiniband/mlx5_0/device"
+    device.symlink_to(tmp_path / "sys/bus/pci/devices/0000:18:00.0")
+    roce = Roce({**CONFIG, "pci": ""}, nic.run, tmp_path)
+    assert roce.wait(0) == []
+    (device / "net/enp24s0np0").rename(device / "net/enp24s0np1")
+    assert roce.wait(0) == [f"{device}/net/enp24s0np0 - Expected: there within 0 s Actual: absent"]
 
 
 def test_qos_text_that_is_cut_off_reads_as_unknown() -> None:
