@@ -8,6 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -160,3 +163,14 @@ def test_units_that_do_not_start_at_boot_are_named() -> None:
     ]
     assert readings.units_drift(["a", "b"], ["enabled", "enabled"]) == []
     assert [item["actual"] for item in readings.units_drift(["a", "b"], [])] == ["not enabled"] * 2
+
+
+@pytest.mark.parametrize("settings", [{}, {"NCCL_IB_TIMEOUT": 22}])
+def test_the_file_of_nccl_becomes_roots_only_for_settings_of_the_site(settings: dict[str, int]) -> None:
+    text = (ROOT / "roles/host_roce/tasks/programs.yml").read_text(encoding="utf-8")
+    [block] = [
+        task["ansible.builtin.blockinfile"] for task in yaml.safe_load(text) if "ansible.builtin.blockinfile" in task
+    ]
+    templar = Templar(loader=DataLoader(), variables={"host_roce_nccl": settings, "omit": "left alone"})
+    given = [templar.template(trust_as_template(block[name])) for name in ("owner", "group", "mode")]
+    assert given == (["root", "root", "0644"] if settings else ["left alone"] * 3)
