@@ -81,7 +81,7 @@ class NicNames:
     def _in_use(self, interface: str, name: str) -> str:
         """Return why an interface cannot get its name now, "" when nothing uses it.
 
-        At a boot udev names it before anything uses it, and no interface has the name of another one yet.
+        At a boot udev names it before anything uses it, and interfaces have the kernel's names (ethN) first.
         """
         if (self._root / "sys/class/net" / name).exists():
             return f"another interface is {name} now"
@@ -165,12 +165,12 @@ class NicNames:
     def _default_routes(self) -> set[str]:
         """Return the interfaces with a default route.
 
-        IPv4: destination and mask are 00000000 (proc(5)). IPv6: destination and its length are zero, and lo has the
-        kernel's own refusing route (kernel, net/ipv6/route.c, rt6_info_route).
+        IPv4: destination and mask are 00000000 (proc(5)). IPv6: destination and its length are zero (kernel,
+        net/ipv6/route.c, rt6_info_route); the kernel's own route that refuses is on lo.
         """
         four = [row[0] for row in self._table("route") if [row[1], *row[7:8]] == ["00000000"] * 2]
         six = [row[-1] for row in self._table("ipv6_route") if [row[0], row[1]] == ["0" * 32, "00"]]
-        return {*four, *six} - {"lo"}
+        return {*four, *six}
 
     def _table(self, name: str) -> list[list[str]]:
         place = self._root / "proc/net" / name
