@@ -1,7 +1,8 @@
 """Boot entries and the initramfs of the RHEL family: what the next boot uses, changed by grubby and dracut.
 
 GRUB reads one file per kernel below /boot/loader/entries (BootLoaderSpec). Forms and effects: grubby 8.40-63 of EL 9
-(program grubby-bls: --info, --update-kernel, update_args) and dracut 057 (--regenerate-all).
+(program grubby-bls: --info, --update-kernel, update_args) and dracut 057 (dracut.sh: --regenerate-all, and cp of the
+new image over the old one at the end).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from .whole_file import replace_file
 
 _OWN = "kernel-options"
 """Record of the options that rackready gave to the entries: only those are taken back."""
+_UNFINISHED = "initramfs-unfinished"
+"""Mark of a dracut that has not succeeded: it copies over the old image, so a killed one leaves half of a new image."""
 _ARGS = re.compile(r'^args="(.*)"$', re.MULTILINE)
 _NOT_FOUND = 127
 
@@ -62,16 +65,28 @@ class BootEntries(BootFiles):
         self._record(ours)
 
     def images(self) -> list[Path]:
-        """Return the initramfs of each kernel that dracut makes again: those whose modules are there.
+        """Return the initramfs of each kernel that dracut makes again, those that are absent as well.
 
-        Rescue and kdump images have no such folder.
+        Rescue and kdump images have no such folder. dracut removes an image that it could not copy.
         """
-        found = []
-        for path in sorted((self.root / "boot").glob("initramfs-*.img")):
-            release = path.name[len("initramfs-") : -len(".img")]
-            if (self.root / "lib/modules" / release / "modules.dep").exists():
-                found.append(path)
-        return found
+        releases = (path.parent.name for path in (self.root / "lib/modules").glob("*/modules.dep"))
+        boot = self.root / "boot"
+        pairs = [(boot / f"vmlinuz-{name}", boot / f"initramfs-{name}.img") for name in sorted(releases)]
+        return [image for kernel, image in pairs if kernel.exists() or image.exists()]
+
+    def stale_image(self, image: Path, sources: Sources) -> str:
+        """Return why an initramfs must be made again, for each caller: without it, its kernel does not boot."""
+        if not image.exists():
+            return "absent"
+        if (self.folder / _UNFINISHED).exists():
+            return "perhaps incomplete, the last dracut did not succeed"
+        return super().stale_image(image, sources)
+
+    def make_images(self, sources: Sources) -> None:
+        """Make all initramfs again, and leave a mark until dracut succeeds. Raises NodeProblem."""
+        replace_file(self.folder / _UNFINISHED, "")
+        super().make_images(sources)
+        (self.folder / _UNFINISHED).unlink()
 
     def _entries(self) -> list[list[str]]:
         """Return the words of each entry's command line; none on a node without grubby."""

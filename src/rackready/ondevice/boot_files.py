@@ -50,8 +50,13 @@ class BootFiles:
     def stale(self, sources: Sources) -> list[str]:
         """Return what must be made again, as its path with the reason."""
         found = [f"/{self.menu}: {why}" for why in self.stale_menu(sources)]
-        older = [(image.relative_to(self.root), self._older(image, sources.initramfs)) for image in self.images()]
-        return found + [f"/{image}: older than {', '.join(names)}" for image, names in older if names]
+        images = [(image.relative_to(self.root), self.stale_image(image, sources)) for image in self.images()]
+        return found + [f"/{image}: {why}" for image, why in images if why]
+
+    def stale_image(self, image: Path, sources: Sources) -> str:
+        """Return why an initramfs must be made again; empty if it need not be."""
+        older = self._older(image, sources.initramfs)
+        return f"older than {', '.join(older)}" if older else ""
 
     def stale_menu(self, sources: Sources) -> list[str]:
         """Return why the menu must be made again."""
@@ -66,6 +71,10 @@ class BootFiles:
     def make_menu(self, sources: Sources) -> None:
         """Make the menu again. Raises NodeProblem."""
         self.do([UPDATE_MENU], sources)
+
+    def make_images(self, sources: Sources) -> None:
+        """Make all initramfs again. Raises NodeProblem."""
+        self.do(list(self.update_initramfs), sources)
 
     def images(self) -> list[Path]:
         """Return the initramfs of every kernel, without update-initramfs's copies of older ones."""
@@ -86,7 +95,7 @@ class BootFiles:
                 if any(line.startswith(f"/{self.menu}:") for line in found):
                     self.make_menu(sources)
                 if any(not line.startswith(f"/{self.menu}:") for line in found):
-                    self.do(list(self.update_initramfs), sources)
+                    self.make_images(sources)
             finally:
                 self.notes += notes
         if left := self.stale(sources):

@@ -17,6 +17,7 @@ from rackready.ondevice.command import Done, NodeProblem
 
 RELEASE = "5.14.0-503.11.1.el9_5.x86_64"
 RESCUE = "0-rescue-3f0f0b6c5d1e4b0f8a6f2f3b6f0a9c11"
+IMAGE = f"boot/initramfs-{RELEASE}.img"
 OMIT = "/etc/dracut.conf.d/90-rackready-nouveau.conf"
 PAGES = ("hugepagesz=2M", "hugepages=512", "hugepagesz=1G", "hugepages=2")
 INFO = """index={index}
@@ -40,7 +41,7 @@ class Node:
         for name in ("boot", f"lib/modules/{RELEASE}", "etc/dracut.conf.d", "var"):
             (root / name).mkdir(parents=True)
         (root / f"lib/modules/{RELEASE}/modules.dep").write_text("")
-        for name in (f"boot/initramfs-{RELEASE}.img", f"boot/initramfs-{RELEASE}kdump.img", OMIT[1:]):
+        for name in (f"boot/vmlinuz-{RELEASE}", IMAGE, f"boot/initramfs-{RELEASE}kdump.img", OMIT[1:]):
             self.put(name, 1000)
 
     def put(self, name: str, when: int) -> None:
@@ -55,7 +56,7 @@ class Node:
             return Done(0, "".join(INFO.format(index=index, release=name, args=args) for index, (name, args) in rows))
         self.ran.append(" ".join(argv))
         if argv[0] == "dracut":
-            self.put(f"boot/initramfs-{RELEASE}.img", 2000)
+            self.put(IMAGE, 2000)
         elif not self.deaf:
             self.update(argv)
         return Done(0, "")
@@ -115,9 +116,57 @@ def test_dracut_makes_old_images_again_and_those_of_kdump_and_rescue_do_not_coun
     node.put(OMIT[1:], 1500)
     node.put(f"boot/initramfs-{RESCUE}.img", 1)
     wanted = Sources(initramfs=(OMIT,))
-    assert node.boot().ensure(wanted, 0, "") == [f"/boot/initramfs-{RELEASE}.img: older than {OMIT}"]
+    assert node.boot().ensure(wanted, 0, "") == [f"/{IMAGE}: older than {OMIT}"]
     assert node.boot().ensure(wanted, 0, "") == []
     assert node.ran == ["dracut --force --regenerate-all"]
+
+
+@pytest.mark.parametrize("sources", [Sources(initramfs=(OMIT,)), Sources(options=())])
+def test_an_image_that_dracut_removed_is_made_again_for_each_caller(tmp_path: Path, sources: Sources) -> None:
+    node = Node(tmp_path)
+    (tmp_path / IMAGE).unlink()
+    assert node.boot().ensure(sources, 0, "") == [f"/{IMAGE}: absent"]
+    assert node.boot().ensure(sources, 0, "") == []
+    assert node.ran == ["dracut --force --regenerate-all"]
+
+
+def test_a_kernel_without_an_image_to_boot_needs_no_initramfs(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "lib/modules/5.14.0-1.el9.x86_64").mkdir()
+    (tmp_path / "lib/modules/5.14.0-1.el9.x86_64/modules.dep").write_text("")
+    assert node.boot().ensure(Sources(initramfs=(OMIT,)), 0, "") == []
+
+
+def test_an_image_that_a_killed_dracut_may_have_cut_off_is_made_again(tmp_path: Path) -> None:
+    node, sources = Node(tmp_path), Sources(initramfs=(OMIT,))
+    node.put(OMIT[1:], 1500)
+
+    def killed(argv: Sequence[str]) -> Done:
+        if argv[0] != "dracut":
+            return node(argv)
+        node.put(IMAGE, 2000)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        BootEntries(killed, tmp_path, tmp_path / "var").ensure(sources, 0, "")
+    cut = [f"/{IMAGE}: perhaps incomplete, the last dracut did not succeed"]
+    assert node.boot().ensure(sources, 0, "", check=True) == cut
+    assert node.boot().ensure(sources, 0, "") == cut
+    assert node.boot().ensure(sources, 0, "") == []
+    assert node.ran == ["dracut --force --regenerate-all"]
+
+
+def test_a_dracut_that_fails_leaves_its_mark(tmp_path: Path) -> None:
+    node, sources = Node(tmp_path), Sources(initramfs=(OMIT,))
+    node.put(OMIT[1:], 1500)
+    node.broken["dracut"] = Done(1, "dracut[F]: dracut: creation of /boot/initramfs.img failed\n")
+    with pytest.raises(NodeProblem) as caught:
+        node.boot().ensure(sources, 0, "")
+    assert str(caught.value) == (
+        "Expected: `dracut --force --regenerate-all` succeeds "
+        "Actual: exit 1: dracut[F]: dracut: creation of /boot/initramfs.img failed. Run it on the node."
+    )
+    assert node.boot().stale(sources) == [f"/{IMAGE}: perhaps incomplete, the last dracut did not succeed"]
 
 
 def test_a_node_without_grubby_is_refused_and_left_alone_when_no_option_is_wanted(tmp_path: Path) -> None:

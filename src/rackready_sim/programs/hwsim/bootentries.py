@@ -2,8 +2,9 @@
 
 grubby: options, messages and effects of the program grubby-bls of grubby 8.40-63 (EL 9): entries newest first, words
 of the same name replaced, and with ALL also /etc/default/grub and /etc/kernel/cmdline. dracut 057: --force,
---regenerate-all and one image; of the archive's content only modprobe's configuration and nouveau are there, as
-modules.d/90kernel-modules puts them into an initramfs of this host.
+--regenerate-all, one image, and the end of dracut.sh: an image that cp could not write is removed. Of the archive's
+content only modprobe's configuration and nouveau are there, as modules.d/90kernel-modules puts them into an initramfs
+of this host.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ def _generate(release: str, force: bool) -> int:  # noqa: FBT001 - the option's 
         image.write_bytes(gzip.compress(bootdisk.archive(_kept_modules(release)), mtime=0))
     except OSError as error:
         sys.stderr.write(f"cp: error writing '{image}': {error.strerror}\n")
-        sys.stderr.write(f"dracut[F]: Creation of {image} failed\n")
+        image.unlink(missing_ok=True)  # dracut.sh: `rm -f -- "$outfile"`
+        sys.stderr.write(f"dracut[F]: dracut: creation of {image} failed\n")
         return 1
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -93,3 +94,21 @@ def test_dracut_leaves_out_an_omitted_driver_and_keeps_an_image_without_force(
     assert bootdisk.early("nouveau")
     assert bootentries.dracut(["--force", "--regenerate-all"]) == 0
     assert not bootdisk.early("nouveau")
+
+
+def test_dracut_removes_an_image_that_it_could_not_write(
+    disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = disk / f"boot/initramfs-{RELEASE}.img"
+    assert bootentries.dracut(["--force", str(image), RELEASE]) == 0
+
+    def full(place: Path, _data: bytes) -> int:
+        place.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert bootentries.dracut(["--force", "--regenerate-all"]) == 1
+    assert not image.exists()
+    assert capsys.readouterr().err == (
+        f"cp: error writing '{image}': No space left on device\ndracut[F]: dracut: creation of {image} failed\n"
+    )
