@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import time_sources
 from .command import NodeProblem, Run, run
 from .difference import Difference
 from .file_state import digest, state, text
@@ -28,6 +29,7 @@ _OFF = "#rackready: "
 _SOURCE = re.compile(r"\s*(server|pool|peer)\s", re.IGNORECASE)
 _BEGIN, _END = "# Begin of rackready (role base): base_ntp_servers", "# End of rackready"
 _POLL_S = 1.0
+_STEP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,25 @@ class TimeSync:
         for verb, good, bad in (("is-enabled", "enabled", "disabled"), ("is-active", "active", "inactive")):
             if self.run(["systemctl", verb, "--quiet", service.unit]).returncode != 0:
                 found.append(Difference("unit", service.unit, good, bad))
+        if self._outdated(service):
+            found.append(
+                Difference("unit", service.unit, f"started after a change of {service.path}", "started before")
+            )
         return found
+
+    def _outdated(self, service: Service) -> bool:
+        """Return whether the service started before its settings were written, as after a run that was killed.
+
+        The start counts by the clock that steps do not touch; a step back while the service started is tolerated up
+        to _STEP_S.
+        """
+        said = self.run(["systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", service.unit]).out
+        place = self._at(service.path)
+        place = place if place.exists() else place.parent  # a removed drop-in is a change of its folder
+        if not said.strip().isdigit() or not int(said) or not place.exists():
+            return False
+        started = time.time() - (time.monotonic() - int(said) / 1e6)
+        return started < place.stat().st_mtime - _STEP_S
 
     def _service(self, servers: Sequence[str]) -> Service | None:
         for path, unit in CHRONY.items():
@@ -101,6 +121,7 @@ class TimeSync:
 
     def _change(self, service: Service, found: Sequence[Difference]) -> None:
         place, written = self._at(service.path), any(item.kind == "file" for item in found)
+        restart = written or self._outdated(service)
         if written and service.wanted is None:
             place.unlink()
         elif written:
@@ -108,11 +129,11 @@ class TimeSync:
             mode = place.stat().st_mode & 0o7777 if place.exists() else 0o644
             replace_file(place, service.wanted or "", mode=mode)
         self._do(["systemctl", "enable", service.unit])
-        self._do(["systemctl", "restart" if written else "start", service.unit])
+        self._do(["systemctl", "restart" if restart else "start", service.unit])
 
     def _prove(self, service: Service, servers: Sequence[str]) -> None:
         waited = 0.0
-        while actual := self._not_synchronised(service):
+        while actual := self._not_synchronised(service, servers):
             if not servers:
                 self.notes.append(f"the clock follows no time server: {actual}; base_ntp_servers declares the site's")
                 return
@@ -126,17 +147,9 @@ class TimeSync:
             self.sleep(_POLL_S)
             waited += _POLL_S
 
-    def _not_synchronised(self, service: Service) -> str:
-        """Return what the service says about a clock that follows no server; empty when it follows one."""
-        if service.unit == _UNIT:
-            answer = self.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).out.strip()
-            return "" if answer == "yes" else f"timedatectl: NTPSynchronized={answer or 'no answer'}"
-        said = self.run(["chronyc", "-n", "tracking"]).out
-        leap = re.search(r"^Leap status\s*: (.+)$", said, re.MULTILINE)
-        if leap and leap[1] != "Not synchronised":
-            return ""
-        last = (said.strip().splitlines() or ["no answer"])[-1]
-        return f"chronyc tracking: {leap[1] if leap else last}"
+    def _not_synchronised(self, service: Service, servers: Sequence[str]) -> str:
+        ask = time_sources.timesyncd if service.unit == _UNIT else time_sources.chrony
+        return ask(self.run, servers)
 
     def _do(self, argv: list[str]) -> None:
         done = self.run(argv)

@@ -1,11 +1,14 @@
 """Time service: the site's servers in the system's settings and out again, and a clock that must follow one of them.
 
 Settings: chrony.conf of Debian 12 (chrony 4.3) and RHEL 9 (chrony 4.5), cut to the lines that matter. Answers:
-`chronyc tracking` of chrony 4.3 (doc/chronyc.adoc), and without a daemon (client.c).
+`chronyc tracking` of chrony 4.3 (doc/chronyc.adoc), without a daemon and of `-c -N sources` (client.c), and of
+`timedatectl show-timesync` (timedatectl.c of systemd 249).
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +39,8 @@ System time     : 0.000006523 seconds slow of NTP time
 Root delay      : 0.041 seconds
 Leap status     : {}
 """
+SOURCE = "^,{},{},2,6,{},23,0.000006523,0.000006523,0.000412000\n"
+MESSAGE = "NTPMessage={ Leap=0, Version=4, Mode=4, Stratum=2, Precision=-24, Ignored=no, PacketCount=1, Jitter=0 }\n"
 SERVERS = ["ntp1.example", "192.0.2.5"]
 OURS = (
     "# Begin of rackready (role base): base_ntp_servers\n"
@@ -49,6 +54,9 @@ class Node:
     def __init__(self, root: Path, name: str = "etc/chrony/chrony.conf", settings: str = DEBIAN) -> None:
         self.root, self.ran = root, [""]
         self.on, self.leaps = True, ["Normal"]
+        self.sources = SOURCE.format("*", "ntp1.example", 377) + SOURCE.format("+", "192.0.2.5", 377)
+        self.server = f"ServerName=ntp1.example\n{MESSAGE}"
+        self.started = time.monotonic()
         self.fails: dict[str, Done] = {}
         self.file = root / name
         self.file.parent.mkdir(parents=True)
@@ -57,6 +65,10 @@ class Node:
 
     def __call__(self, argv: Sequence[str]) -> Done:
         line = " ".join(argv)
+        told = {"chronyc -c": self.sources, "timedatectl show-timesync": self.server}
+        told["systemctl show"] = f"{self.started * 1e6:.0f}\n"
+        if (words := " ".join(argv[:2])) in told:
+            return Done(0, told[words])
         if argv[0] == "chronyc":
             leap = self.leaps.pop(0) if self.leaps[1:] else self.leaps[0]
             return Done(0, TRACKING.format(leap)) if leap else Done(1, "506 Cannot talk to daemon\n")
@@ -66,6 +78,7 @@ class Node:
             return Done(0 if self.on else 3, "")
         self.ran.append(line)
         self.on = True
+        self.started = time.monotonic() if argv[1] == "restart" else self.started
         return self.fails.get(line, Done(0, ""))
 
     def time(self) -> TimeSync:
@@ -135,6 +148,55 @@ def test_servers_that_the_clock_does_not_follow_are_refused(tmp_path: Path, leap
     )
 
 
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (SOURCE.format("*", "203.0.113.15", 377) + SOURCE.format("-", "ntp1.example", 377),
+         "^* 203.0.113.15 reach 377, ^- ntp1.example reach 377"),
+        (SOURCE.format("*", "192.0.2.5", 0), "^* 192.0.2.5 reach 0"),
+        (SOURCE.format("*", "ntp1.example", 377).replace("^", "="), "=* ntp1.example reach 377"),
+        ("506 Cannot talk to daemon\n", "506 Cannot talk to daemon"),
+        ("", "no answer"),
+    ],
+)  # fmt: skip
+def test_a_clock_that_follows_another_server_is_refused(tmp_path: Path, sources: str, said: str) -> None:
+    node = Node(tmp_path)
+    node.sources = sources
+    with pytest.raises(NodeProblem) as caught:
+        node.time().ensure(SERVERS)
+    assert caught.value.check["expected"] == "a clock that follows one of ntp1.example, 192.0.2.5 within 3 s"
+    assert caught.value.check["actual"] == f"chronyc sources: {said}"
+
+
+def test_a_combined_server_counts_and_addresses_have_many_forms(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.sources = SOURCE.format("+", "2001:db8::5", 1)
+    assert len(node.time().ensure(["2001:DB8:0::5"])) == 1
+
+
+def test_a_run_that_was_killed_before_the_restart_is_made_up_for_once(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.file.write_text(chrony_text(DEBIAN, SERVERS))
+    node.started -= 60
+    late = ["chrony.service started before, wanted started after a change of /etc/chrony/chrony.conf"]
+    assert [str(item) for item in node.time().ensure(SERVERS, check=True)] == late
+    assert node.ran == []
+    assert [str(item) for item in node.time().ensure(SERVERS)] == late
+    assert node.ran == ["systemctl enable chrony.service", "systemctl restart chrony.service"]
+    assert node.time().ensure(SERVERS) == []
+
+
+def test_a_drop_in_that_was_removed_before_the_restart_counts_as_well(tmp_path: Path) -> None:
+    node = Node(tmp_path, TIMESYNCD, "")
+    node.leaps, node.started = ["yes"], node.started - 60
+    folder = (tmp_path / DROP_IN[1:]).parent
+    folder.mkdir(parents=True)
+    assert [item.kind for item in node.time().ensure([])] == ["unit"]
+    os.utime(folder, (0, 0))
+    node.started -= 60
+    assert node.time().ensure([]) == []
+
+
 def test_without_servers_of_the_site_such_a_clock_is_a_note(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.leaps = ["Not synchronised"]
@@ -168,6 +230,22 @@ def test_timesyncd_gets_a_drop_in_where_chrony_is_not_installed(tmp_path: Path) 
     node.leaps = ["no"]
     with pytest.raises(NodeProblem, match="Actual: timedatectl: NTPSynchronized=no"):
         node.time().ensure(SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("said", "actual"),
+    [
+        ("ServerName=ntp.ubuntu.com\n" + MESSAGE, "timedatectl: ServerName=ntp.ubuntu.com"),
+        ("ServerName=ntp1.example\n", "timedatectl: no answer of ntp1.example"),
+        ("", "timedatectl: ServerName=no answer"),
+    ],
+)
+def test_timesyncd_must_follow_a_declared_server(tmp_path: Path, said: str, actual: str) -> None:
+    node = Node(tmp_path, TIMESYNCD, "")
+    node.leaps, node.server = ["yes"], said
+    with pytest.raises(NodeProblem) as caught:
+        node.time().ensure(SERVERS)
+    assert caught.value.check["actual"] == actual
 
 
 def test_a_node_without_a_time_service(tmp_path: Path) -> None:
