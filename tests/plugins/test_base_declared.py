@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -70,28 +72,57 @@ def test_a_governor_is_one_word() -> None:
     )
 
 
-def unit(**declared: object) -> list[str]:
-    """Return the commands of the unit that sets at boot what the site declares."""
+def script(**declared: object) -> list[str]:
+    """Return the shell's lines in the unit that sets at boot what the site declares, as systemd hands them over."""
     variables = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
     text = (ROOT / "roles/base/templates/rackready-host-tuning.service.j2").read_text(encoding="utf-8")
     templar = Templar(
         loader=DataLoader(), variables={**variables, **DEFAULTS, **declared, "ansible_managed": "managed"}
     )
-    rows = templar.template(trust_as_template(text)).splitlines()
-    return [row.removeprefix("ExecStart=") for row in rows if row.startswith("ExecStart=")]
+    rows = templar.template(trust_as_template(text))
+    command = re.search(r"^ExecStart=/bin/sh -c '([^']*)'$", rows, re.MULTILINE)
+    assert command
+    return command[1].replace("$$", "$").replace(" \\\n", "\n").splitlines()
+
+
+def boot(root: Path, **declared: object) -> subprocess.CompletedProcess[str]:
+    """Run the unit's command below a root."""
+    text = re.sub(r"/(sys|proc)/", rf"{root}/\1/", "\n".join(script(**declared)))
+    return subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=False)
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+    return path
 
 
 def test_the_unit_sets_what_is_declared_and_nothing_else() -> None:
     pools = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
-    assert unit(base_huge_pages={"2M": 4096, "1G": 2}) == [
-        f"/bin/sh -c 'echo 2 >{pools.format(1048576)}'",
-        f"/bin/sh -c 'echo 4096 >{pools.format(2048)}'",
+    assert script(base_huge_pages={"2M": 4096, "1G": 2})[1:-1] == [
+        f"echo 2 >{pools.format(1048576)} || failed=1;",
+        f"echo 4096 >{pools.format(2048)} || failed=1;",
     ]
     ports = {"ports": ["0000:17:00.0", "0000:17:02.0"]}
-    assert unit(__base_acs=ports) == [f"setpci -s {port} ECAP_ACS+0x6.w=0000" for port in ports["ports"]]
-    assert unit(__base_acs={"skipped": True}) == []
-    [command] = unit(base_cpu_governor="performance")
-    assert command == (
-        "/bin/sh -c 'for file in /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; "
-        """do if [ -e "$$file" ]; then echo performance >"$$file"; fi; done'"""
-    )
+    assert script(__base_acs=ports)[1:-1] == [
+        f"setpci -s {port} ECAP_ACS+0x6.w=0000 || failed=1;" for port in ports["ports"]
+    ]
+    assert script(__base_acs={"skipped": True}) == ["failed=0;", 'exit "$failed"']
+
+
+def test_a_step_of_the_unit_that_fails_stops_no_later_one_and_fails_the_unit(tmp_path: Path) -> None:
+    top = tmp_path / "sys/devices/system/cpu/cpufreq"
+    for number, cpus in enumerate(("0", "", "2")):
+        put(top / f"policy{number}/affected_cpus", cpus)
+        put(top / f"policy{number}/scaling_governor", "powersave")
+    wanted: dict[str, Any] = {"base_cpu_governor": "performance", "base_huge_pages": {"2M": 8}}
+    pool = put(tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0")
+    assert boot(tmp_path, **wanted).returncode == 0
+    found = [(top / f"policy{number}/scaling_governor").read_text() for number in range(3)]
+    assert found == ["performance\n", "powersave\n", "performance\n"]
+    pool.write_text("0\n")
+    (top / "policy0/scaling_governor").unlink()
+    (top / "policy0/scaling_governor").mkdir()
+    done = boot(tmp_path, **wanted)
+    assert (done.returncode, pool.read_text()) == (1, "8\n")
+    assert "scaling_governor" in done.stderr

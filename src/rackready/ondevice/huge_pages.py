@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .command import NodeProblem
 from .difference import Difference
+from .kernel_file import get, put
 
 _POOLS = "sys/kernel/mm/hugepages"
 _UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
@@ -42,7 +43,7 @@ def differences(root: Path, wanted: Mapping[str, int]) -> list[Difference]:
             raise NodeProblem(
                 f"huge pages of {size}, which processor and kernel offer", ", ".join(have) or "none", step
             )
-        actual = int(place.read_text(encoding="ascii"))
+        actual = int(get(place))
         if actual != count:
             found.append(Difference("kernel", f"huge pages of {size}", f"{count} pages", f"{actual} pages"))
     return found
@@ -50,9 +51,7 @@ def differences(root: Path, wanted: Mapping[str, int]) -> list[Difference]:
 
 def refuse_too_many(root: Path, wanted: Mapping[str, int]) -> None:
     """Raise NodeProblem if the pages that are to be added need more memory than is available now."""
-    added = sum(
-        (count - int(pool(root, size).read_text(encoding="ascii"))) * kilobytes(size) for size, count in wanted.items()
-    )
+    added = sum((count - int(get(pool(root, size)))) * kilobytes(size) for size, count in wanted.items())
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
     if match and added > int(match[1]):
         step = "Lower base_huge_pages, or end what uses the memory; then run again. No page was reserved."
@@ -61,6 +60,6 @@ def refuse_too_many(root: Path, wanted: Mapping[str, int]) -> None:
 
 
 def write(root: Path, wanted: Mapping[str, int]) -> None:
-    """Ask the kernel for the pages. Raises OSError."""
+    """Ask the kernel for the pages. Raises NodeProblem."""
     for size, count in wanted.items():
-        pool(root, size).write_text(f"{count}\n", encoding="ascii")
+        put(pool(root, size), str(count))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from rackready.ondevice.huge_pages import kilobytes
 
 TEXT = "[Unit]\nDescription=tuning\n"
 POOL = "sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+CPUS = "sys/devices/system/cpu/cpufreq/policy{}/affected_cpus"
 GOVERNOR = "sys/devices/system/cpu/cpufreq/policy{}/scaling_governor"
 
 
@@ -25,6 +28,7 @@ class Node:
         self.ran: list[str] = []
         for number, governor in enumerate(governors):
             self.put(GOVERNOR.format(number), governor)
+            self.put(CPUS.format(number), str(number))
             self.put(
                 f"sys/devices/system/cpu/cpufreq/policy{number}/scaling_available_governors", "performance powersave"
             )
@@ -96,6 +100,40 @@ def test_a_node_without_cpufreq_is_left_alone_and_says_so(tmp_path: Path) -> Non
     assert tuning.ensure(Wish(TEXT, "performance"), 1, "a") == []
     assert (tuning.notes, node.ran) == ([NO_POLICY], [])
     assert [item.kind for item in tuning.ensure(Wish(TEXT, "performance", {"2M": 8}), 1, "a")] == ["file", "kernel"]
+
+
+def test_a_policy_without_a_cpu_online_is_left_alone(tmp_path: Path) -> None:
+    node = Node(tmp_path, ("powersave",) * 3)
+    node.put(CPUS.format(1), "")
+    (tmp_path / CPUS.format(2)).unlink()  # stands for EBUSY: it cannot be read
+    assert len(node.tuning().ensure(Wish(TEXT, "performance"), 1, "a")) == 2
+    assert [node.read(GOVERNOR.format(number)) for number in range(3)] == ["performance", "powersave", "powersave"]
+    assert node.tuning().ensure(Wish(TEXT, "performance"), 1, "a") == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "place", "value"),
+    [
+        (Wish(TEXT, "performance"), GOVERNOR.format(0), "performance"),
+        (Wish(TEXT, "", {"1G": 1}), POOL.format(1048576), "1"),
+    ],
+)
+def test_a_write_that_the_kernel_refuses_is_the_nodes_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Wish, place: str, value: str
+) -> None:
+    node = Node(tmp_path)
+
+    def busy(*_args: object, **_more: object) -> int:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    tuning = node.tuning()
+    monkeypatch.setattr(Path, "write_text", busy)
+    with pytest.raises(NodeProblem) as caught:
+        tuning.ensure(wish, 1, "a")
+    assert str(caught.value) == (
+        f"Expected: {tmp_path / place} takes {value} Actual: Device or resource busy. "
+        "Run `dmesg | tail` on the node: it may say why. Then run again."
+    )
 
 
 def test_a_governor_that_the_kernel_does_not_have_is_refused(tmp_path: Path) -> None:

@@ -126,6 +126,10 @@ def _settings(host: dict[str, Any]) -> None:
             _put(name, value)
     for policy in policies:
         _put(f"{policy}/scaling_available_governors", "performance powersave")
+        _put(f"{policy}/affected_cpus", policy.rpartition("policy")[2])
+    for number in cpu["offline"]:  # a policy without a CPU stays (drivers/cpufreq/cpufreq.c, cpufreq_offline)
+        if paths.at(f"{_CPU}/cpufreq/policy{number}").exists():
+            _put(f"{_CPU}/cpufreq/policy{number}/affected_cpus", "")
     _put("/run/hw/settings.json", json.dumps(files))
 
 
