@@ -12,6 +12,9 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from rackready.ondevice import huge_pages
+from rackready.ondevice.command import NodeProblem
+
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULTS: dict[str, Any] = yaml.safe_load((ROOT / "roles/base/defaults/main.yml").read_text(encoding="utf-8"))
 TASKS: list[dict[str, Any]] = yaml.safe_load((ROOT / "roles/base/tasks/declared.yml").read_text(encoding="utf-8"))
@@ -99,7 +102,7 @@ def put(path: Path, text: str) -> Path:
 
 def test_the_unit_sets_what_is_declared_and_nothing_else() -> None:
     pools = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
-    assert script(base_huge_pages={"2M": 4096, "1G": 2})[1:-1] == [
+    assert [line for line in script(base_huge_pages={"2M": 4096, "1G": 2}) if line.startswith("echo")][1:] == [
         f"echo 2 >{pools.format(1048576)} || failed=1;",
         f"echo 4096 >{pools.format(2048)} || failed=1;",
     ]
@@ -117,6 +120,7 @@ def test_a_step_of_the_unit_that_fails_stops_no_later_one_and_fails_the_unit(tmp
         put(top / f"policy{number}/scaling_governor", "powersave")
     wanted: dict[str, Any] = {"base_cpu_governor": "performance", "base_huge_pages": {"2M": 8}}
     pool = put(tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0")
+    put(tmp_path / "proc/meminfo", "MemTotal:  16384000 kB\nMemAvailable:  8192000 kB")
     assert boot(tmp_path, **wanted).returncode == 0
     found = [(top / f"policy{number}/scaling_governor").read_text() for number in range(3)]
     assert found == ["performance\n", "powersave\n", "performance\n"]
@@ -126,3 +130,24 @@ def test_a_step_of_the_unit_that_fails_stops_no_later_one_and_fails_the_unit(tmp
     done = boot(tmp_path, **wanted)
     assert (done.returncode, pool.read_text()) == (1, "8\n")
     assert "scaling_governor" in done.stderr
+
+
+def test_the_unit_leaves_memory_to_spare_as_install_does(tmp_path: Path) -> None:
+    put(tmp_path / "proc/meminfo", "MemTotal:       16384000 kB\nMemFree:  1 kB\nMemAvailable:    8192000 kB")
+    pools = [tmp_path / f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages" for size in (2048, 1048576)]
+    for pool in pools:
+        put(pool, "0")
+    wanted = {"2M": 512, "1G": 6}
+    done = boot(tmp_path, base_huge_pages=wanted)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "No huge page was reserved: 7340032 kB more, 8192000 kB of 16384000 kB available\n",
+    )
+    assert [pool.read_text() for pool in pools] == ["0\n", "0\n"]
+    with pytest.raises(NodeProblem):
+        huge_pages.refuse_too_many(tmp_path, wanted)
+    for pages in ({"2M": 512, "1G": 5}, {"2M": 0, "1G": 6}, {"1G": 0}):
+        assert boot(tmp_path, base_huge_pages=pages).returncode == 0
+        huge_pages.refuse_too_many(tmp_path, pages)
+    variables = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+    assert variables["__base_spare"] == huge_pages.SPARE

@@ -56,12 +56,12 @@ class HostTuning:
         """
         wish = self._possible(wish)
         found = self.differences(wish)
+        huge_pages.refuse_too_many(self.root, wish.huge_pages)
         if check or not found:
             return found
         with fence("install", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             found = self.differences(wish)
-            if wish.huge_pages:
-                huge_pages.refuse_too_many(self.root, wish.huge_pages)
+            huge_pages.refuse_too_many(self.root, wish.huge_pages)  # waiting for the lock takes time
             self._write(found, wish)
             self.notes += notes
         left = self.differences(wish)
@@ -93,8 +93,7 @@ class HostTuning:
     def _write(self, found: Sequence[Difference], wish: Wish) -> None:
         if wish.governor:
             cpu_governor.write(self.root, wish.governor)
-        if wish.huge_pages:
-            huge_pages.write(self.root, wish.huge_pages)
+        huge_pages.write(self.root, wish.huge_pages)
         pcie_acs.write(found, self.folder, wish.acs_off, self.run)
         if any(item.kind in {"file", "unit"} for item in found):
             self._keep(wish.unit)

@@ -16,6 +16,8 @@ from .kernel_file import get, put
 
 _POOLS = "sys/kernel/mm/hugepages"
 _UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
+SPARE = 10
+"""One part in so many of the memory stays for the system and its services: a judgement of ours, no source names one."""
 _SIZE = re.compile(r"([1-9]\d*)([KMG])")
 
 
@@ -50,13 +52,16 @@ def differences(root: Path, wanted: Mapping[str, int]) -> list[Difference]:
 
 
 def refuse_too_many(root: Path, wanted: Mapping[str, int]) -> None:
-    """Raise NodeProblem if the pages that are to be added need more memory than is available now."""
+    """Raise NodeProblem if the pages that are to be added leave less than SPARE of the memory available."""
     added = sum((count - int(get(pool(root, size)))) * kilobytes(size) for size, count in wanted.items())
-    match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    if match and added > int(match[1]):
+    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", get(root / "proc/meminfo"), re.MULTILINE))
+    if added <= 0 or len(found) < 2:  # noqa: PLR2004 - both lines
+        return
+    spare, available = int(found["MemTotal"]) // SPARE, int(found["MemAvailable"])
+    if added > available - spare:
         step = "Lower base_huge_pages, or end what uses the memory; then run again. No page was reserved."
-        expected = f"memory for the added huge pages, {added // 1024} MiB"
-        raise NodeProblem(expected, f"{int(match[1]) // 1024} MiB available", step)
+        expected = f"memory for the added huge pages, {added // 1024} MiB, and {spare // 1024} MiB to spare"
+        raise NodeProblem(expected, f"{available // 1024} MiB available", step)
 
 
 def write(root: Path, wanted: Mapping[str, int]) -> None:

@@ -156,15 +156,24 @@ def test_a_page_size_that_the_kernel_does_not_offer_is_refused(tmp_path: Path) -
     )
 
 
-def test_more_pages_than_memory_are_refused_before_any_is_reserved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [False, True])
+def test_more_pages_than_memory_are_refused_before_any_is_reserved(tmp_path: Path, *, check: bool) -> None:
     node = Node(tmp_path)
     with pytest.raises(NodeProblem) as caught:
-        node.tuning().ensure(Wish(TEXT, "", {"2M": 512, "1G": 8}), 1, "a")
+        node.tuning().ensure(Wish(TEXT, "", {"2M": 512, "1G": 6}), 1, "a", check=check)
     assert str(caught.value) == (
-        "Expected: memory for the added huge pages, 9216 MiB Actual: 8000 MiB available. "
+        "Expected: memory for the added huge pages, 7168 MiB, and 1600 MiB to spare Actual: 8000 MiB available. "
         "Lower base_huge_pages, or end what uses the memory; then run again. No page was reserved."
     )
     assert (node.read(POOL.format(2048)), node.ran) == ("0", [])
+
+
+def test_pages_that_are_there_need_no_memory(tmp_path: Path) -> None:
+    node, wish = Node(tmp_path), Wish(TEXT, "", {"1G": 6})
+    node.tuning().ensure(wish, 1, "a")
+    node.put("proc/meminfo", "MemTotal:       16384000 kB\nMemAvailable:    1000000 kB")
+    assert node.tuning().ensure(wish, 1, "a") == []
+    assert len(node.tuning().ensure(Wish(TEXT, "", {"1G": 2}), 1, "a")) == 1
 
 
 def test_pages_that_the_kernel_did_not_find_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
