@@ -16,7 +16,7 @@ from pathlib import Path
 from . import time_sources
 from .command import NodeProblem, Run, run
 from .difference import Difference
-from .file_state import digest, state, text
+from .file_state import digest, state
 from .whole_file import replace_file
 
 CHRONY = {"/etc/chrony/chrony.conf": "chrony.service", "/etc/chrony.conf": "chronyd.service"}
@@ -73,12 +73,13 @@ class TimeSync:
     def differences(self, service: Service) -> list[Difference]:
         """Return what is not as wanted: the file, and the unit."""
         place, found = self._at(service.path), []
-        before = text(place)
+        before = _read(place)
         if before != service.wanted:
-            expected = "absent" if service.wanted is None else digest(service.wanted.encode())
+            wanted = service.wanted
+            expected = "absent" if wanted is None else digest(wanted.encode("utf-8", "surrogateescape"))
             found.append(Difference("file", service.path, expected, state(place)))
             headers = dict.fromkeys(("before_header", "after_header"), service.path)
-            self.diff = [headers | {"before": before or "", "after": service.wanted or ""}]
+            self.diff = [headers | {"before": _shown(before), "after": _shown(wanted)}]
         for verb, good, bad in (("is-enabled", "enabled", "disabled"), ("is-active", "active", "inactive")):
             if self.run(["systemctl", verb, "--quiet", service.unit]).returncode != 0:
                 found.append(Difference("unit", service.unit, good, bad))
@@ -104,7 +105,7 @@ class TimeSync:
 
     def _service(self, servers: Sequence[str]) -> Service | None:
         for path, unit in CHRONY.items():
-            found = text(self._at(path))
+            found = _read(self._at(path))
             if found is not None:
                 return Service(unit, path, chrony_text(found, servers))
         if (self.root / TIMESYNCD).exists():
@@ -165,16 +166,36 @@ class TimeSync:
 def chrony_text(before: str, servers: Sequence[str]) -> str:
     """Return chrony's settings with these servers in place of the system's; without servers, with the system's again.
 
-    Sources from DHCP and from folders (sourcedir) stay: the network or the site put them there.
+    Sources from DHCP and from folders (sourcedir) stay: the network or the site put them there. A begin mark without
+    an end mark is no block: what follows it may be the site's.
     """
-    rows: list[str] = []
-    ours = False
-    for row in before.splitlines():
-        ours = ours or row == _BEGIN
-        if not ours:
-            plain = row.removeprefix(_OFF)
-            rows.append(f"{_OFF}{plain}" if servers and _SOURCE.match(plain) else plain)
-        ours = ours and row != _END
-    if servers:
-        rows += [_BEGIN, *(f"server {server} iburst" for server in servers), _END]
-    return "".join(f"{row}\n" for row in rows)
+    rows = re.findall(r"[^\n]*\n|[^\n]+", before)
+    ours = _block([row.rstrip("\r\n") for row in rows])
+    kept = [row.removeprefix(_OFF) for index, row in enumerate(rows) if index not in ours]
+    if not servers:
+        return "".join(kept)
+    text = "".join(f"{_OFF}{row}" if _SOURCE.match(row) else row for row in kept)
+    end = "" if not text or text.endswith("\n") else "\n"
+    return text + end + "".join(f"{row}\n" for row in [_BEGIN, *(f"server {name} iburst" for name in servers), _END])
+
+
+def _block(rows: Sequence[str]) -> set[int]:
+    """Return the indices of the rows from a begin mark to the end mark that follows it."""
+    found: set[int] = set()
+    begin = len(rows)
+    for index, row in enumerate(rows):
+        if row == _BEGIN:
+            begin = index
+        elif row == _END:
+            found |= set(range(begin, index + 1))
+            begin = len(rows)
+    return found
+
+
+def _read(path: Path) -> str | None:
+    """Return the text of a file, in which other bytes than UTF-8 keep their place; None when there is no file."""
+    return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else None
+
+
+def _shown(text: str | None) -> str:
+    return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")

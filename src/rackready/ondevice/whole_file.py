@@ -7,10 +7,13 @@ from pathlib import Path
 
 
 def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace a file atomically, after fsync of the new content. Raises OSError; no partial file remains."""
+    """Replace a file atomically, after fsync of the new content. Raises OSError; no partial file remains.
+
+    Surrogates of the error handler surrogateescape become the bytes that they stand for.
+    """
     fresh = path.with_name(f".{path.name}.rackready-new")
     try:
-        with fresh.open("w", encoding="utf-8") as stream:
+        with fresh.open("w", encoding="utf-8", errors="surrogateescape") as stream:
             os.fchmod(stream.fileno(), mode)
             stream.write(text)
             stream.flush()

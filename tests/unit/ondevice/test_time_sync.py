@@ -94,6 +94,43 @@ def test_the_sites_servers_replace_the_systems_and_leave_everything_else(setting
     assert chrony_text(after, []) == settings
 
 
+BEGIN, END = OURS.splitlines()[0], OURS.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "keyfile /etc/chrony.keys", "pool a\r\n\x0bdriftfile x\r\n\n", f"a\n{BEGIN}\nb\n"]
+)
+def test_without_servers_and_block_the_text_stays_byte_for_byte(text: str) -> None:
+    assert chrony_text(text, []) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{BEGIN}\nserver old iburst\nallow all\n", f"{BEGIN}\n#rackready: server old iburst\nallow all\n"),
+        (f"allow all\n{END}\nbindcmdaddress /\n", f"allow all\n{END}\nbindcmdaddress /\n"),
+        (f"{BEGIN}\nallow all\n{OURS}leapsectz right/UTC\n", f"{BEGIN}\nallow all\nleapsectz right/UTC\n"),
+        ("pool a\r\nallow all", "#rackready: pool a\r\nallow all\n"),
+        (OURS.replace("\n", "\r\n"), ""),
+    ],
+)  # fmt: skip
+def test_only_a_whole_block_is_replaced(before: str, after: str) -> None:
+    assert chrony_text(before, SERVERS) == after + OURS
+    assert chrony_text(after + OURS, SERVERS) == after + OURS
+
+
+def test_bytes_that_are_no_text_stay(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.file.write_bytes(b"# M\xfcnchen\r\npool a\r\n")
+    service = node.time()
+    service.ensure(SERVERS)
+    assert node.file.read_bytes() == b"# M\xfcnchen\r\n#rackready: pool a\r\n" + OURS.encode()
+    assert service.diff[0]["before"] == "# M\ufffdnchen\r\npool a\r\n"
+    assert node.time().ensure(SERVERS) == []
+    node.time().ensure([])
+    assert node.file.read_bytes() == b"# M\xfcnchen\r\npool a\r\n"
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "unit"),
     [("etc/chrony/chrony.conf", DEBIAN, "chrony.service"), ("etc/chrony.conf", RHEL, "chronyd.service")],
