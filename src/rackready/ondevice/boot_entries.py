@@ -36,7 +36,7 @@ class BootEntries(BootFiles):
 
     def stale_menu(self, sources: Sources) -> list[str]:
         """Return which options entries lack, and which they still have though they were taken back."""
-        if sources.options is None:
+        if not sources.options and (sources.options is None or not self._own()):
             return []
         entries = self._entries()
         if not entries:

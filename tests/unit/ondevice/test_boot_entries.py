@@ -181,11 +181,17 @@ def test_a_node_without_grubby_is_refused_and_left_alone_when_no_option_is_wante
     )
 
 
+def test_nothing_wanted_and_nothing_given_asks_no_grubby(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.broken["grubby"] = Done(1, "grep: /boot/grub2/grubenv: Permission denied\n")
+    assert node.boot().ensure(Sources(options=()), 0, "") == []
+
+
 def test_entries_that_cannot_be_read_are_no_node_without_options(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.broken["grubby"] = Done(1, "grep: /boot/grub2/grubenv: Permission denied\n")
     with pytest.raises(NodeProblem) as caught:
-        node.boot().stale(Sources(options=()))
+        node.boot().stale(Sources(options=("iommu=pt",)))
     assert str(caught.value) == (
         "Expected: `grubby --info=ALL` succeeds Actual: exit 1: grep: /boot/grub2/grubenv: Permission denied. "
         "Run it on the node."
