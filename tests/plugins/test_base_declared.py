@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from rackready.ondevice.command import NodeProblem
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULTS: dict[str, Any] = yaml.safe_load((ROOT / "roles/base/defaults/main.yml").read_text(encoding="utf-8"))
 TASKS: list[dict[str, Any]] = yaml.safe_load((ROOT / "roles/base/tasks/declared.yml").read_text(encoding="utf-8"))
+BEFORE: list[dict[str, Any]] = yaml.safe_load((ROOT / "roles/base/tasks/preflight.yml").read_text(encoding="utf-8"))
 
 
-def refusals(**declared: object) -> list[str]:
+def refusals(tasks: Sequence[dict[str, Any]] = TASKS, **declared: object) -> list[str]:
     """Return what the checks say about a declaration, as the action rackready_check words it."""
     found = []
-    for check in [task["rackready_check"] for task in TASKS if "rackready_check" in task]:
+    for check in [task["rackready_check"] for task in tasks if "rackready_check" in task]:
         templar = Templar(loader=DataLoader(), variables={**DEFAULTS, **declared})
         conditions = check["that"] if isinstance(check["that"], list) else [check["that"]]
         if all(templar.template(trust_as_template(f"{{{{ {condition} }}}}")) for condition in conditions):
@@ -47,6 +49,17 @@ def test_a_time_server_with_options_is_refused() -> None:
     assert said == (
         'Expected: base_ntp_servers with names or addresses of time servers Actual: "ntp2.example iburst", "". '
         "Correct base_ntp_servers in the group_vars of the environment: one name or address per item, without options."
+    )
+
+
+@pytest.mark.parametrize(("servers", "more"), [([], ", and declare base_ntp_servers"), (["192.0.2.5"], "")])
+def test_a_clock_that_is_off_asks_for_time_servers_only_where_none_are_declared(servers: list[str], more: str) -> None:
+    clock = [task for task in BEFORE if task["name"] == "preflight | Check the clock"]
+    assert refusals(clock, base_ntp_servers=servers, __base_skew=120) == []
+    [said] = refusals(clock, base_ntp_servers=servers, __base_skew=121)
+    assert said == (
+        "Expected: node clock within 120 s of the controller's clock Actual: 121 s apart. "
+        f"Set the node's clock once (`date --set`){more}; then run again."
     )
 
 
