@@ -104,6 +104,38 @@ def test_an_option_that_is_ours_is_taken_back_and_one_of_the_installer_stays(tmp
     assert (tmp_path / "var/kernel-options").read_text() == ""
 
 
+def test_words_of_the_installer_that_ours_replaced_come_back(tmp_path: Path) -> None:
+    node = Node(tmp_path, "ro console=tty0 console=ttyS0 iommu=on quiet")
+    node.entries[RESCUE] = "ro console=tty0 console=ttyS0 quiet"
+    node.boot().ensure(Sources(options=("console=ttyS1", "iommu=pt")), 0, "")
+    node.boot().ensure(Sources(options=("console=ttyS2",)), 0, "")
+    assert node.entries == {RELEASE: "ro quiet console=ttyS2", RESCUE: "ro quiet console=ttyS2"}
+    back = ["without console=tty0 console=ttyS0", "with console=ttyS2, which was taken back"]
+    wanted = Sources(options=())
+    assert node.boot().ensure(wanted, 0, "") == [f"/boot/loader/entries: {why}" for why in back]
+    line = "grubby --update-kernel=ALL --remove-args=console=ttyS2 --args=console=tty0 console=ttyS0"
+    assert node.ran[-1] == line
+    assert node.entries[RELEASE] == "ro quiet console=tty0 console=ttyS0"
+    node.entries[RELEASE] = "ro quiet"  # from now on they are the owner's again
+    assert node.boot().ensure(wanted, 0, "") == []
+
+
+def test_a_run_that_was_killed_in_grubby_still_brings_the_words_back(tmp_path: Path) -> None:
+    node = Node(tmp_path, "ro iommu=on")
+
+    def killed(argv: Sequence[str]) -> Done:
+        done = node(argv)
+        if argv[1] != "--info=ALL":
+            raise KeyboardInterrupt
+        return done
+
+    for options in (("iommu=pt",), ()):
+        with pytest.raises(KeyboardInterrupt):
+            BootEntries(killed, tmp_path, tmp_path / "var").ensure(Sources(options=options), 0, "")
+    node.boot().ensure(Sources(options=()), 0, "")
+    assert node.entries == {RELEASE: "ro iommu=on", RESCUE: "ro iommu=on"}
+
+
 def test_a_caller_that_is_about_the_initramfs_leaves_the_options(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.boot().ensure(Sources(options=("iommu=pt",)), 0, "")
