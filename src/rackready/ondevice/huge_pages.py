@@ -54,8 +54,10 @@ def differences(root: Path, wanted: Mapping[str, int]) -> list[Difference]:
 def refuse_too_many(root: Path, wanted: Mapping[str, int]) -> None:
     """Raise NodeProblem if the pages that are to be added leave less than SPARE of the memory available."""
     added = sum((count - int(get(pool(root, size)))) * kilobytes(size) for size, count in wanted.items())
+    if added <= 0:
+        return
     found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", get(root / "proc/meminfo"), re.MULTILINE))
-    if added <= 0 or len(found) < 2:  # noqa: PLR2004 - both lines
+    if len(found) < 2:  # noqa: PLR2004 - both lines
         return
     spare, available = int(found["MemTotal"]) // SPARE, int(found["MemAvailable"])
     if added > available - spare:

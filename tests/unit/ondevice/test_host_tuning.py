@@ -174,6 +174,8 @@ def test_pages_that_are_there_need_no_memory(tmp_path: Path) -> None:
     node.put("proc/meminfo", "MemTotal:       16384000 kB\nMemAvailable:    1000000 kB")
     assert node.tuning().ensure(wish, 1, "a") == []
     assert len(node.tuning().ensure(Wish(TEXT, "", {"1G": 2}), 1, "a")) == 1
+    (tmp_path / "proc/meminfo").unlink()
+    assert len(node.tuning().ensure(Wish(TEXT, "performance", {"1G": 1}), 1, "a")) == 2
 
 
 def test_pages_that_the_kernel_did_not_find_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
