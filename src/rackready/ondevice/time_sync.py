@@ -93,15 +93,16 @@ class TimeSync:
         """Return whether the service started before its settings were written, as after a run that was killed.
 
         The start counts by the clock that steps do not touch; a step back while the service started is tolerated up
-        to _STEP_S.
+        to _STEP_S. A file from the future was written while the clock was wrong: it tells nothing.
         """
         said = self.run(["systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", service.unit]).out
         place = self._at(service.path)
         place = place if place.exists() else place.parent  # a removed drop-in is a change of its folder
         if not said.strip().isdigit() or not int(said) or not place.exists():
             return False
-        started = time.time() - (time.monotonic() - int(said) / 1e6)
-        return started < place.stat().st_mtime - _STEP_S
+        now = time.time()
+        started = now - (time.monotonic() - int(said) / 1e6)
+        return started + _STEP_S < place.stat().st_mtime <= now
 
     def _service(self, servers: Sequence[str]) -> Service | None:
         for path, unit in CHRONY.items():

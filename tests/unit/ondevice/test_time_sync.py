@@ -223,6 +223,12 @@ def test_a_run_that_was_killed_before_the_restart_is_made_up_for_once(tmp_path: 
     assert node.time().ensure(SERVERS) == []
 
 
+def test_a_file_from_the_future_restarts_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    os.utime(node.file, (0, time.time() + 3600))
+    assert node.time().ensure([]) == []
+
+
 def test_a_drop_in_that_was_removed_before_the_restart_counts_as_well(tmp_path: Path) -> None:
     node = Node(tmp_path, TIMESYNCD, "")
     node.leaps, node.started = ["yes"], node.started - 60
