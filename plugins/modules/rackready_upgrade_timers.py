@@ -12,16 +12,16 @@ module: rackready_upgrade_timers
 short_description: turn timers that upgrade packages off, or on again
 description:
   - Observes first. Records which timers were enabled before it turns them off.
-  - With C(off) false, enables and starts those of the record again, and forgets the record.
+  - With C(allowed), enables and starts those of the record again, and forgets the record.
 options:
   timers: {description: names of the timers; those that are not installed do not count, type: list, elements: str}
-  off: {description: whether the timers are to be off, type: bool, required: true}
+  allowed: {description: whether these timers may run, type: bool, required: true}
 author: rackready
 """
 
 OPTIONS = {
     "timers": {"type": "list", "elements": "str", "default": []},
-    "off": {"type": "bool", "required": True},
+    "allowed": {"type": "bool", "required": True},
 }
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     """Read the options, bring the timers to them, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     try:
-        found = UpgradeTimers().ensure(module.params["timers"], off=module.params["off"], check=module.check_mode)
+        found = UpgradeTimers().ensure(module.params["timers"], off=not module.params["allowed"], check=module.check_mode)
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     module.exit_json(**result(found, []))

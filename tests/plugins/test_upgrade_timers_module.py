@@ -27,7 +27,7 @@ def test_a_timer_that_is_on_goes_off(
         return Done(code if argv[1] == "disable" else 0, "Access denied\n")
 
     monkeypatch.setattr(module, "UpgradeTimers", lambda: UpgradeTimers(run, tmp_path, tmp_path / "var"))
-    params = {"timers": [TIMER], "off": True}
+    params = {"timers": [TIMER], "allowed": False}
     monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, tmp_path, check_mode=check))
     with pytest.raises(Ended) as ended:
         module.main()
