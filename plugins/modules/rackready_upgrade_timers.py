@@ -29,7 +29,9 @@ def main() -> None:
     """Read the options, bring the timers to them, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     try:
-        found = UpgradeTimers().ensure(module.params["timers"], off=not module.params["allowed"], check=module.check_mode)
+        found = UpgradeTimers().ensure(
+            module.params["timers"], off=not module.params["allowed"], check=module.check_mode
+        )
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     module.exit_json(**result(found, []))
