@@ -24,14 +24,14 @@ NODES = ("node02", "node03", "node01")
 """Receiver and senders of the first run (rail 1)."""
 
 
-def site() -> GateFacts:
+def site(os: str = "cumulus_nvue") -> GateFacts:
     """Three nodes, every rail cabled to a leaf: rail R of node N to port swp(8 (N-1) + R)."""
     known = rack(3)
     nodes = {
         name: dataclasses.replace(
             node,
             nics=tuple(
-                dataclasses.replace(nic, switch="leaf01", switch_os="cumulus_nvue", port=f"swp{8 * place + nic.rail}")
+                dataclasses.replace(nic, switch="leaf01", switch_os=os, port=f"swp{8 * place + nic.rail}")
                 for nic in node.nics
             ),
         )

@@ -28,8 +28,9 @@ from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.profiles import loader
 from tests import plug_ins
-from tests.gates.support import Said, outputs, rack
+from tests.gates.support import Said, outputs
 from tests.gates.test_incast import HEALTHY
+from tests.gates.test_incast import site as cabled
 
 MARKED = {"before": 7, "after": 13}
 HERE = Path(__file__).resolve().parent
@@ -129,20 +130,9 @@ def test_a_killed_run_is_confirmed_by_the_next_one(
 
 @pytest.mark.usefixtures("acme")
 def test_gates_read_its_counters_in_its_own_words() -> None:
-    known = rack(3)
-    nodes = {
-        name: dataclasses.replace(
-            node,
-            nics=tuple(
-                dataclasses.replace(nic, switch="leaf01", switch_os="acme_os", port=f"swp{8 * place + nic.rail}")
-                for nic in node.nics
-            ),
-        )
-        for place, (name, node) in enumerate(known.nodes.items())
-    }
-    facts = dataclasses.replace(known, nodes=nodes)
+    facts = cabled("acme_os")
     incast = gate("cluster/fabric/stress/incast")
-    run = incast.plan(facts, list(nodes))[0]
+    run = incast.plan(facts, list(facts.nodes))[0]
     [before] = [command for command in run.commands if command.key == "before-leaf01"]
     assert before.argv == ("show counters swp9 swp17 swp1",)
     counted = {f"{when}-leaf01": Said(f'{{"swp9": {at}, "swp17": 7, "swp1": 7}}') for when, at in MARKED.items()}
