@@ -16,11 +16,14 @@ from typing import Protocol
 
 from rackready_sim import faults, podman
 from rackready_sim.boot import BootSettings
+from rackready_sim.errors import SimError
 from rackready_sim.machines import REBOOTED, Machines
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.power")
 _EXIT_SEEN_S = 10.0
+_TRIES = 5
+_TRY_AGAIN_S = 3.0
 
 
 class Power(Protocol):
@@ -85,20 +88,35 @@ class NodePower:
                 self._note(node, "on", "bmc")
         elif action in ("ForceOff", "GracefulShutdown"):
             graceful = action == "GracefulShutdown"
-            if self._machines().halt(node, graceful=graceful):
+            if self._insist(node, lambda: self._machines().halt(node, graceful=graceful)):
                 self._note(node, "graceful-off" if graceful else "off", "bmc")
         else:
             graceful = action == "GracefulRestart"
-            self._machines().halt(node, graceful=graceful)
+            self._insist(node, lambda: self._machines().halt(node, graceful=graceful))
             self._boot(node)
             self._note(node, "graceful-restart" if graceful else "reset", "bmc")
 
+    def _insist(self, node: str, work: Callable[[], bool]) -> bool:
+        """Repeat what podman refused: it cleans up after a container late on a busy machine, and a BMC does not mind.
+
+        Raise the last refusal.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                return work()
+            except SimError as error:
+                if not left:
+                    raise
+                log.warning("%s: %s: trying again", node, error)
+                time.sleep(_TRY_AGAIN_S)
+        raise AssertionError
+
     def _boot(self, node: str) -> bool:
         machines = self._machines()
-        if machines.running(node):
+        if self._insist(node, lambda: machines.running(node)):
             return False
         self._raise_boot_count(node)
-        started = machines.boot(node)
+        started = self._insist(node, lambda: machines.boot(node))
         BootSettings(self._store, node).booted()
         self._watch(node)
         return started

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rackready_sim.boot import BootSettings
+from rackready_sim.errors import describe
 from rackready_sim.podman import Container
 from rackready_sim.redfish.power import NodePower
 from rackready_sim.store import Store
@@ -27,15 +28,23 @@ class FakeMachines:
         self.boots = 0
         self.hold: Callable[[], bool] = lambda: False
         self.fail = False
+        self.refusals: list[str] = []
+
+    def refuse(self, act: str) -> None:
+        if act in self.refusals:
+            self.refusals.remove(act)
+            raise describe("node01", "a container that ended", "cleanup", "Run again.")
 
     def running(self, name: str) -> bool:
         del name
+        self.refuse("running")
         return self.on
 
     def boot(self, name: str) -> bool:
         del name
         while self.hold():
             time.sleep(0.01)
+        self.refuse("boot")
         if self.fail:
             raise RuntimeError("no disk")
         self.on = True
@@ -44,6 +53,7 @@ class FakeMachines:
 
     def halt(self, name: str, *, graceful: bool) -> bool:
         del name, graceful
+        self.refuse("halt")
         was, self.on = self.on, False
         return was
 
@@ -143,6 +153,29 @@ def test_a_boot_that_fails_leaves_the_node_off_and_logs_no_action(bench: Bench) 
     bench.do("On")
     assert bench.power.state("node01") == "Off"
     assert bench.log() == []
+
+
+@pytest.mark.parametrize("refusal", ["running", "boot", "halt"])
+def test_a_reset_that_podman_refuses_once_boots_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    monkeypatch.setattr("rackready_sim.redfish.power._TRY_AGAIN_S", 0.0)
+    bench.do("On")
+    bench.machines.refusals = [refusal] * 2
+    bench.do("ForceRestart")
+    assert bench.machines.refusals == []
+    assert bench.power.state("node01") == "On"
+    assert bench.store.state("node01")["boot_count"] == 2
+    assert bench.log() == [("on", "bmc"), ("reset", "bmc")]
+
+
+def test_a_reset_that_podman_keeps_refusing_leaves_the_node_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackready_sim.redfish.power._TRY_AGAIN_S", 0.0)
+    bench.do("On")
+    bench.machines.refusals = ["boot"] * 9
+    bench.do("ForceRestart")
+    assert bench.power.state("node01") == "Off"
+    assert bench.log() == [("on", "bmc")]
 
 
 @pytest.mark.parametrize(("exit_code", "boots"), [(129, 2), (130, 1), (137, 1), (0, 1)])
