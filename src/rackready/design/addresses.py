@@ -7,20 +7,20 @@ addresses that phases need before a plan exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import NamedTuple
 
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses, trunk_problem
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
-from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.compute_addresses import NicAddress, compute_addresses
+from rackready.design.endpoints import rack_number
 from rackready.design.flaw import ADDRESS
 from rackready.design.names import listed
 from rackready.design.nic_use import nic_plan
 from rackready.design.topology.types import FabricPlan
-from rackready.model.network import ComputeNetwork, Network, Networks
+from rackready.model.network import Network, Networks
 from rackready.model.problems import Problem
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
@@ -28,24 +28,12 @@ from rackready.profiles import loader
 __all__ = [
     "AddressPlan",
     "DpuAddresses",
-    "NicAddress",
     "NodeAddresses",
     "SwitchAddresses",
     "addresses",
     "number_notes",
     "trunk_addresses",
 ]
-
-
-class NicAddress(NamedTuple):
-    """One compute NIC. ``gateway`` is host 1 of its subnet, on the leaf; empty in an InfiniBand fabric."""
-
-    rail: int
-    plane: int
-    address: str
-    prefix: int
-    vlan: int
-    gateway: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +138,15 @@ def _subnets(site: Site, network: Network) -> Iterator[IPv4Network]:
 
 
 def _all_nodes(site: Site) -> Iterator[NodeAddresses]:
-    rails = {
-        rail.rail: (int(rail.subnet.network_address), rail.subnet.prefixlen, rail.vlan) for rail in site.fabric.rails
-    }
     for rack in site.racks:
-        unit = unit_of(site, rack)
         for node in rack.nodes:
-            own = (
-                _compute(site, rack, node, unit)
-                if site.networks and site.networks.compute
-                else _by_rail(site, node, rails)
-            )
             oob = str(node.bmc.address) if node.bmc.address else ""
             yield NodeAddresses(
                 node.name,
                 str(node.address),
                 oob,
                 _host(site.networks, "storage", rack, node, 0),
-                own,
+                compute_addresses(site, rack, node),
                 _dpus(site, rack, node),
             )
 
@@ -195,71 +174,6 @@ def _host(networks: Networks | None, role: str, rack: Rack, node: Node, lane: in
         return ""
     first = rack_block(network, number)
     return "" if first is None else dotted(first + FIRST_HOST + lane * networks.rack_slots + node.slot)
-
-
-def racks_in_subnet(network: ComputeNetwork, rack_slots: int) -> int:
-    """Return how many consecutive rack numbers one subnet of the compute network has room for."""
-    return ((1 << (32 - network.per_unit)) - 1 - FIRST_HOST - 1) // rack_slots
-
-
-def subnet_number(network: ComputeNetwork, unit: int, plane: int, rail: int) -> int:
-    """Return the number (from 0) of the subnet of a unit, plane and rail in the pool.
-
-    Subnets are numbered unit by unit, so a further unit changes nothing.
-    """
-    return ((unit - 1) * network.planes + plane - 1) * network.rails + rail - 1
-
-
-def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress, ...]:
-    networks, number = site.networks, rack_number(rack)
-    if networks is None or networks.compute is None or number is None or node.slot is None or node.kind == "virtual":
-        return ()
-    network = networks.compute
-    room = racks_in_subnet(network, networks.rack_slots)
-    if room < 1:
-        return ()
-    host = FIRST_HOST + (number - 1) % room * networks.rack_slots + node.slot
-    topology = site.topology
-    planes = range(1, topology.planes + 1) if topology is not None and topology.planes_by == "port" else (1,)
-    subnets = site.remember(
-        f"subnets {unit} {node.platform}", lambda: tuple(_unit_subnets(network, node.platform, unit, planes))
-    )
-    return tuple(
-        NicAddress(rail, plane, dotted(first + host), network.per_unit, vlan, gateway)
-        for rail, plane, first, vlan, gateway in subnets
-    )
-
-
-def _unit_subnets(
-    network: ComputeNetwork, platform: str, unit: int, planes: Iterable[int]
-) -> Iterator[tuple[int, int, int, int, str]]:
-    """Yield (rail, plane, first address, VLAN, gateway) of every subnet with NICs of a platform's nodes.
-
-    They are the same for all nodes of a unit.
-    """
-    size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
-    for nic in loader.platform(platform).nics:
-        for plane in planes:
-            first = pool + subnet_number(network, unit, plane, nic.rail) * size
-            yield (
-                nic.rail,
-                plane,
-                first,
-                network.vlan_first + (plane - 1) * network.rails + nic.rail - 1,
-                dotted(first + 1),
-            )
-
-
-def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> tuple[NicAddress, ...]:
-    """Return the addresses in a site with one subnet per rail: node k gets host 10 + k (see ``facts.node_facts``)."""
-    if node.kind == "virtual":
-        return ()
-    host = FIRST_HOST + site.position_of(node.name)
-    known = ((nic.rail, rails[nic.rail]) for nic in loader.platform(node.platform).nics if nic.rail in rails)
-    return tuple(
-        NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1))
-        for rail, (first, prefix, vlan) in known
-    )
 
 
 _Uses = Iterator[tuple[str, str, str]]
@@ -306,11 +220,3 @@ def _twice(
             out.append(Problem("addresses", text, about=ADDRESS))
         seen.setdefault(address, who)
     return out
-
-
-def subnet(network: ComputeNetwork, unit: int, plane: int, rail: int) -> IPv4Network:
-    """Return the subnet of one rail and plane of a unit."""
-    first = int(network.pool.network_address) + subnet_number(network, unit, plane, rail) * (
-        1 << (32 - network.per_unit)
-    )
-    return IPv4Network((first, network.per_unit))

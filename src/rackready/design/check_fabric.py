@@ -7,6 +7,7 @@ from collections import defaultdict
 from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.qos import qos_facts
 from rackready.design.switch_systems import system_of
+from rackready.design.written_ports import group_ports, own_ports, port_range, whole_ports
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
@@ -25,8 +26,9 @@ def check_links(subject: Subject) -> list[Flaw]:
     used: dict[tuple[str, str], str] = {}
     for k, link in enumerate(site.links):
         out += _ends(k, link, ports, rails, names, subject.lost)
-        for role, device, text in (("ports", link.switch, link.ports), ("rails", link.node, link.rails)):
-            for part in expand_range(text):
+        listed = port_range(link.ports, ports.get(link.switch, []))
+        for role, device, parts in (("ports", link.switch, listed), ("rails", link.node, expand_range(link.rails))):
+            for part in parts:
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
@@ -46,18 +48,7 @@ def check_links(subject: Subject) -> list[Flaw]:
 def _ports(site: Site) -> dict[str, list[str]]:
     """Return the ports of every switch; ports with breakout as their sub-ports (swp1s0, swp1s1, ...)."""
     known = set(loader.known("switch"))
-    out = {}
-    for switch in site.switches:
-        if switch.model not in known:
-            continue
-        ways = {port: group.breakout for group in switch.ports for port in expand_range(group.ports)}
-        whole = expand_range(loader.switch(switch.model).ports)
-        out[switch.name] = [
-            name
-            for port in whole
-            for name in ([port] if ways.get(port, 1) == 1 else [f"{port}s{sub}" for sub in range(ways[port])])
-        ]
-    return out
+    return {switch.name: own_ports(switch) for switch in site.switches if switch.model in known}
 
 
 def check_ports(subject: Subject) -> list[Flaw]:
@@ -68,10 +59,10 @@ def check_ports(subject: Subject) -> list[Flaw]:
         if switch.model not in known:
             continue
         profile = loader.switch(switch.model)
-        offered, seen = expand_range(profile.ports), set[str]()
+        offered, seen = whole_ports(switch), set[str]()
         for g, group in enumerate(switch.ports):
             here = ("switches", s, "ports", g)
-            ports = expand_range(group.ports)
+            ports = group_ports(switch, group)
             missing = [port for port in ports if port not in offered]
             if missing:
                 out.append(
@@ -147,9 +138,10 @@ def _ends(
                 )
     elif link.node not in known and not lost.of("nodes")(link.node):
         out.append(Flaw(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
+    listed = port_range(link.ports, ports.get(link.switch, []))
     if link.switch in ports:
         offered = ports[link.switch]
-        missing = [port for port in expand_range(link.ports) if port not in offered]
+        missing = [port for port in listed if port not in offered]
         if missing:
             out.append(
                 Flaw.of(
@@ -161,8 +153,8 @@ def _ends(
             )
     elif not lost.of("switches")(link.switch):
         out.append(Flaw(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
-    if len(expand_range(link.rails)) != len(expand_range(link.ports)):
-        text = f"{len(expand_range(link.rails))} rails, but {len(expand_range(link.ports))} ports."
+    if len(expand_range(link.rails)) != len(listed):
+        text = f"{len(expand_range(link.rails))} rails, but {len(listed)} ports."
         out.append(Flaw(("links", k), text, "List as many ports as rails."))
     return out
 

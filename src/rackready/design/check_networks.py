@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from rackready.design.addresses import racks_in_subnet, subnet_number
 from rackready.design.assign import FIRST_HOST, blocks_in
 from rackready.design.check_addresses import site_pools
 from rackready.design.check_names import Loc
+from rackready.design.compute_addresses import racks_in_subnet, subnet_number
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed

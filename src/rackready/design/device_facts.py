@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator
 from rackready.design.addresses import NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses, trunk_problem
 from rackready.design.collector import without_gc
-from rackready.design.endpoints import link_rate
-from rackready.design.facts import cables as written_links
 from rackready.design.facts import driver_version
 from rackready.design.nic_use import nic_plan
 from rackready.design.other_fabrics import other_layout
@@ -19,7 +17,7 @@ from rackready.design.plan import Laid, switch_models
 from rackready.design.software_of import software_views
 from rackready.design.subnets import settings
 from rackready.design.tenants import tenants, words
-from rackready.design.topology.ports import breakout_of, port_names
+from rackready.design.wiring import fabric_links, switch_port_names
 from rackready.model.network import NicPlan, NicUse
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
@@ -61,7 +59,7 @@ def _add_link_addresses(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -
     """Add the /31 of both ends of every numbered link."""
     if plan.site.topology is None or trunk_problem(plan.site, plan.fabric):
         return
-    named = _port_names(plan)
+    named = switch_port_names(plan.site, plan.fabric)
     for trunk, low, high in trunk_addresses(plan.site, plan.fabric):
         for switch, port, address in ((trunk.lower, trunk.lower_port, low), (trunk.upper, trunk.upper_port, high)):
             if (key := f"switch {switch}") in wanted:
@@ -202,7 +200,7 @@ def _links(plan: Laid) -> Iterator[tuple[_End, _End]]:
         yield (f"switch {switch}", f"port {port}"), (name, f"rail {rail}")
     if plan.site.topology is None:
         return
-    named = _port_names(plan)
+    named = switch_port_names(plan.site, plan.fabric)
     for trunk in plan.fabric.trunks:
         low, high = named[trunk.lower][trunk.lower_port - 1], named[trunk.upper][trunk.upper_port - 1]
         yield (f"switch {trunk.lower}", f"port {low}"), (trunk.upper, high)
@@ -211,35 +209,7 @@ def _links(plan: Laid) -> Iterator[tuple[_End, _End]]:
 
 def links_of(plan: Laid) -> Iterator[tuple[str, int, int, str, str]]:
     """Yield (node or device, rail, plane, switch, port) of every link between a NIC and a leaf."""
-    if plan.site.topology is None:
-        yield from ((node, rail, 1, switch, port) for (node, rail), (switch, port) in written_links(plan.site).items())
-        return
-    named = _port_names(plan)
-    yield from (
-        (link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1])
-        for link in plan.fabric.endpoints
-    )
-
-
-def _port_names(plan: Laid) -> dict[str, tuple[str, ...]]:
-    rate = _rate(plan.site)
-    return {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
-
-
-def _rate(site: Site) -> int:
-    topology = site.topology
-    platforms = {node.platform for node in site.nodes() if node.kind == "metal"}
-    return (
-        max((link_rate(loader.platform(name), topology) for name in platforms), default=0)
-        if topology is not None
-        else 0
-    )
-
-
-@Scoped
-def _ports(model: str, rate: int) -> tuple[str, ...]:
-    profile = loader.switch(model)
-    return port_names(profile, breakout_of(profile, rate) or 1)
+    yield from fabric_links(plan.site, plan.fabric)
 
 
 def _add_cables(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -> None:

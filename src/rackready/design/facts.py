@@ -7,17 +7,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.design.compute_addresses import NicAddress, compute_addresses
 from rackready.design.fabric_software import fabric_software
 from rackready.design.software_of import software_site
-from rackready.model.base import expand_range
+from rackready.design.wiring import cables
 from rackready.model.baseline import Baseline
 from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.site import Node, Site, Switch
 from rackready.model.software import DriverSet, SoftwareProfile
 from rackready.profiles import loader
-
-_FIRST_HOST = 10
-"""Node k of the site has host number 10 + k in every rail's subnet; host 1 is the switch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,8 @@ class NicFacts:
     port: str
     switch_os: str = ""
     """Operating system of the switch; empty where no cable is declared."""
+    gateway: str = ""
+    """Host 1 of the subnet, on the leaf of a routed fabric. Nothing has it in a fabric of one tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +83,6 @@ class SwitchFacts:
     vlans: tuple[int, ...]
 
 
-def cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return (node, rail) -> (switch, port) of every cable in the links of a checked site.
-
-    It is computed once. Callers must not change it.
-    """
-    return site.remember("cables", lambda: _cables(site))
-
-
-def _cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
-    return {
-        (link.node, int(rail)): (link.switch, port)
-        for link in site.links
-        for rail, port in zip(expand_range(link.rails), expand_range(link.ports), strict=True)
-    }
-
-
 def driver_branch(site: Site) -> int:
     """Return the driver branch of the site's version set; ``software_site`` gives the site of a node's own set."""
     return site.software.driver_branch or loader.software(site.software.set).default_branch
@@ -117,55 +101,45 @@ def driver_version(site: Site) -> str:
 def node_facts(site: Site, name: str) -> NodeFacts:
     """Return the desired state of one node. Raises KeyError if the site has no such node.
 
-    NICs on rails that ``fabric.rails`` does not list are left out: a topology plans them, and no phase configures
-    them yet (``deployable``).
+    NICs of a RoCE fabric without an address are left out. With planes by port, a NIC has the port of plane 1 only: no
+    phase configures the others yet (``deployable``).
     """
     node = site.node(name)
     platform = loader.platform(node.platform)
-    index = site.position_of(name)
-    rails = {rail.rail: rail for rail in site.fabric.rails}
-    wired = cables(site)
-    systems = site.remember("switch systems", lambda: {switch.name: switch.os for switch in site.switches})
-    nics = []
-    for nic in platform.nics:
-        rail = rails.get(nic.rail)
-        if rail is None:
-            continue
-        switch, port = wired.get((name, nic.rail), ("", ""))
-        address = str(rail.subnet.network_address + _FIRST_HOST + index)
-        nics.append(
-            NicFacts(
-                nic.rail,
-                nic.rdma_device,
-                nic.netdev,
-                nic.pci,
-                nic.gpu,
-                nic.numa,
-                nic.rate,
-                address,
-                rail.subnet.prefixlen,
-                rail.vlan,
-                switch,
-                port,
-                systems.get(switch, ""),
-            )
-        )
     own = software_site(site, name)
     software = loader.software(own.software.set)
     baseline = site.baselines.get(platform.id) or platform.baseline
     return NodeFacts(
         node,
         site.rack_of(name).name,
-        index,
+        site.position_of(name),
         platform,
         loader.gpu(platform.gpu),
         software,
         driver_version(own),
-        tuple(nics),
+        _nics(site, node, platform),
         baseline,
         own.software.persistence,
         own.software.manage_dcgm,
     )
+
+
+def _nics(site: Site, node: Node, platform: PlatformProfile) -> tuple[NicFacts, ...]:
+    given = {nic.rail: nic for nic in compute_addresses(site, site.rack_of(node.name), node) if nic.plane == 1}
+    unaddressed = site.fabric.kind == "infiniband"
+    wired = cables(site)
+    systems = site.remember("switch systems", lambda: {switch.name: switch.os for switch in site.switches})
+    out = []
+    for nic in platform.nics:
+        own = given.get(nic.rail) or (NicAddress(nic.rail, 1, "", 0, 0, "") if unaddressed else None)
+        if own is None:
+            continue
+        switch, port = wired.get((node.name, nic.rail), ("", ""))
+        hardware = (nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate)
+        out.append(
+            NicFacts(*hardware, own.address, own.prefix, own.vlan, switch, port, systems.get(switch, ""), own.gateway)
+        )
+    return tuple(out)
 
 
 def switch_facts(site: Site, name: str) -> SwitchFacts:

@@ -15,8 +15,8 @@ from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
-from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.design.repositories import repository_vars
+from rackready.design.roce_vars import roce_interfaces, roce_vars
 from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef

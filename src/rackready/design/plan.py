@@ -22,11 +22,10 @@ from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
-from rackready.design.endpoints import endpoints, unit_size
 from rackready.design.other_fabrics import other_layout
 from rackready.design.plan_links import written_fabric
-from rackready.design.topology.build import build
 from rackready.design.topology.types import FabricPlan
+from rackready.design.wiring import topology_fabric
 from rackready.model.problems import Problem
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -101,7 +100,7 @@ def fabric_of(site: Site) -> FabricPlan:
     """Return the compute fabric: from the topology, else from the links of the site file."""
     if site.topology is None:
         return written_fabric(site)
-    return build(site.topology, endpoints(site), platform_su_nodes=unit_size(site))
+    return topology_fabric(site)
 
 
 def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[CablePlan, Catalogue]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rackready.design.facts import cables
 from rackready.design.topology.ports import port_names
 from rackready.design.topology.spof import losses
 from rackready.design.topology.types import EndpointLink, FabricPlan, TopoSwitch
+from rackready.design.wiring import cables
 from rackready.model.site import Site
 from rackready.profiles import loader
 

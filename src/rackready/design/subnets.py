@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from typing import NamedTuple
 
-from rackready.design.addresses import NicAddress, NodeAddresses
+from rackready.design.addresses import NodeAddresses
 from rackready.design.assign import rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
+from rackready.design.compute_addresses import NicAddress
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.model.network import Network
 from rackready.model.site import Site

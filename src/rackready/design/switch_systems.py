@@ -21,21 +21,30 @@ def _no_problems(_qos: QosFacts) -> list[QosProblem]:
 class SwitchSystem:
     """A switch operating system.
 
-    ``driver``: class of ``SwitchDriver``, as ``module:Class``. ``username``: its own first user. ``sub_port``: name of
-    a sub-port of a port that is split; ``{port}`` is the whole port, ``{sub}`` counts from 0, ``{place}`` from 1.
-    ``qos_problems``: the values of ``fabric.qos`` that its driver cannot apply.
+    ``driver``: class of ``SwitchDriver``, as ``module:Class``. ``username``: its own first user. ``port``: name of a
+    whole port; None: the name in the switch profile. ``sub_port``: name of a sub-port of a port that is split. In
+    both, ``{port}`` is the profile's name of the whole port, ``{cage}`` its number from 1, ``{sub}`` the number of the
+    sub-port from 0, ``{place}`` from 1, ``{lane}`` its first electrical lane on the switch, from 0, and ``{within}``
+    the same lane in its cage, from 1. ``qos_problems``: the values of ``fabric.qos`` that its driver cannot apply.
+    ``routes``: whether the driver configures routing, breakout, speed and FEC.
     """
 
     driver: str
     username: str = "admin"
     sub_port: str = "{port}/{place}"
     qos_problems: Callable[[QosFacts], list[QosProblem]] = _no_problems
+    port: str | None = None
+    routes: bool = False
 
 
 SYSTEMS: dict[str, SwitchSystem] = {
     # Sub-ports: Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3.
     "cumulus_nvue": SwitchSystem(
-        "rackready.drivers.switch.cumulus_nvue:CumulusNvue", "cumulus", "{port}s{sub}", nvue_preset.problems
+        "rackready.drivers.switch.cumulus_nvue:CumulusNvue",
+        "cumulus",
+        "{port}s{sub}",
+        nvue_preset.problems,
+        routes=True,
     ),
 }
 
@@ -47,9 +56,11 @@ def system_of(os: str) -> SwitchSystem | None:
         return SYSTEMS.get(os)
     system = plug_in.load(SwitchSystem)
     try:
-        system.sub_port.format(port="swp1", sub=0, place=1)
+        for pattern in (system.sub_port, system.port or ""):
+            pattern.format(port="swp1", cage=1, sub=0, place=1, lane=0, within=1)
     except (LookupError, ValueError) as error:
-        plug_in.refuse("its sub_port uses {port}, {sub} or {place} only", repr(system.sub_port), error)
+        fields = "{port}, {cage}, {sub}, {place}, {lane} or {within}"
+        plug_in.refuse(f"its port and sub_port use {fields} only", repr(system.sub_port), error)
     return system
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.design.facts import switch_facts
+from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses
+from rackready.design.facts import SwitchFacts, node_facts, switch_facts
 from rackready.design.qos import QosFacts, qos_facts
 from rackready.design.switch_systems import system_of
+from rackready.design.topology.ports import breakout_of, port_names
+from rackready.design.wiring import TrunkEnd, compute_rate, topology_fabric, trunk_ends
+from rackready.design.written_ports import group_ports, own_ports, whole_ports
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.site import Site
 
 MARK = "(rackready)"
 """End of the description of every port that rackready configures, so that operators and rackready recognize it."""
+_RS_FROM = 100
 
 
 class QosUnsupportedError(RackreadyError):
@@ -20,26 +25,85 @@ class QosUnsupportedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class PortConfig:
-    """One cabled port: an access port of its rail's VLAN. ``mtu`` in bytes."""
+    """One cabled port, after breakout. ``mtu`` in bytes.
+
+    A port to a NIC has ``node``, ``netdev`` and ``rail``, and is an access port of ``vlan``. A port to another switch
+    has ``peer``, ``peer_port`` and ``peer_asn``, and is routed (``vlan`` None): numbered with ``address`` (with its
+    prefix length) and ``peer_address``, else unnumbered.
+    """
 
     name: str
     node: str
     netdev: str
     rail: int
-    vlan: int
+    vlan: int | None
     mtu: int
     description: str
+    speed: int | None = None
+    """Gb/s per direction; None: the switch negotiates it."""
+    fec: str | None = None
+    """rs, fc or off; None: the switch's own choice."""
+    peer: str = ""
+    peer_port: str = ""
+    peer_asn: int = 0
+    address: str = ""
+    peer_address: str = ""
+
+    @property
+    def far_end(self) -> str:
+        """Return the device and port at the other end of the cable."""
+        return f"{self.peer} {self.peer_port}" if self.peer else f"{self.node} {self.netdev}"
+
+    @property
+    def nodes(self) -> list[str]:
+        """Return the node at the other end, if there is one."""
+        return [self.node] if self.node else []
+
+
+@dataclass(frozen=True, slots=True)
+class Breakout:
+    """A port that is split. ``speed``: Gb/s of each of its ``ways`` sub-ports, which ``sub_ports`` names in order."""
+
+    port: str
+    ways: int
+    speed: int
+    sub_ports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The switch's own address in the subnet of a VLAN, with prefix length: the gateway of that rail's NICs."""
+
+    vlan: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """eBGP between the switches (RFC 7938): one session per cable, BFD, all paths used (ECMP).
+
+    A switch announces its ``loopback`` (/32; empty: none) and the subnets of its gateways, nothing else.
+    """
+
+    asn: int
+    loopback: str
+    bfd_interval_ms: int = 300
+    bfd_multiplier: int = 3
+    """3 x 300 ms: NVIDIA's Config Manager, SuperPOD templates (vrf.j2 @52f4a837)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchConfig:
-    """One switch."""
+    """Intent of one switch. ``routing`` is None where rails are L2 only and nothing connects the leafs."""
 
     name: str
     os: str
     vlans: tuple[int, ...]
     ports: tuple[PortConfig, ...]
     qos: QosFacts
+    breakouts: tuple[Breakout, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
+    routing: Routing | None = None
 
 
 def switch_config(site: Site, name: str) -> SwitchConfig:
@@ -53,8 +117,130 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
             Problem.of(f"fabric.qos.{one.key}", one.what, one.hint, expected=one.expected, actual=one.actual)
             for one in problems
         )
-    ports = tuple(
-        PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}")
+    lines = _port_lines(site, facts)
+    order = {port: place for place, port in enumerate(lines.order)}
+    ports = [
+        PortConfig(
+            port.port,
+            port.node,
+            port.netdev,
+            port.rail,
+            port.vlan,
+            facts.mtu,
+            f"{port.description} {MARK}",
+            *lines.of(port.port),
+        )
         for port in facts.ports
+    ] + [_trunk(site, end, facts.mtu, lines) for end in trunk_ends(site).get(name, [])]
+    ports.sort(key=lambda port: order[port.name])
+    return SwitchConfig(
+        name,
+        facts.switch.os,
+        facts.vlans,
+        tuple(ports),
+        qos,
+        lines.breakouts({port.name for port in ports}),
+        _gateways(site, name),
+        _routing(site, name),
     )
-    return SwitchConfig(name, facts.switch.os, facts.vlans, ports, qos)
+
+
+def _trunk(site: Site, end: TrunkEnd, mtu: int, lines: _PortLines) -> PortConfig:
+    speed, fec = lines.of(end.port)
+    return PortConfig(
+        end.port,
+        "",
+        "",
+        0,
+        None,
+        mtu,
+        f"{end.peer} {end.peer_port} {MARK}",
+        speed,
+        fec,
+        end.peer,
+        end.peer_port,
+        _asns(site).get(end.peer, 0),
+        end.address,
+        end.peer_address,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PortLines:
+    """Speed, FEC and breakout of a switch's ports."""
+
+    order: tuple[str, ...]
+    settings: dict[str, tuple[int | None, str | None]]
+    split: tuple[Breakout, ...]
+
+    def of(self, port: str) -> tuple[int | None, str | None]:
+        return self.settings.get(port, (None, None))
+
+    def breakouts(self, used: set[str]) -> tuple[Breakout, ...]:
+        """Return the splits that the cables need: a port without a cable stays as it is."""
+        return tuple(one for one in self.split if used.intersection(one.sub_ports))
+
+
+def _port_lines(site: Site, facts: SwitchFacts) -> _PortLines:
+    return _planned_lines(site, facts) if site.topology is not None else _written_lines(facts)
+
+
+def _planned_lines(site: Site, facts: SwitchFacts) -> _PortLines:
+    """Return them for a topology: every port has the rate of its links, and RS-FEC.
+
+    From 100 Gb/s on, links use RS-FEC: 100GBASE-CR4/SR4 (IEEE 802.3 clause 91), and all PAM4 links (clause 119).
+    """
+    rate, profile = compute_rate(site), facts.profile
+    ways = breakout_of(profile, rate) or 1
+    whole, names = port_names(profile, 1, facts.switch.os), port_names(profile, ways, facts.switch.os)
+    fec = "rs" if rate >= _RS_FROM else None
+    split = tuple(
+        Breakout(port, ways, rate, names[place * ways : (place + 1) * ways])
+        for place, port in enumerate(whole)
+        if ways > 1
+    )
+    return _PortLines(names, dict.fromkeys(names, (rate, fec)), split)
+
+
+def _written_lines(facts: SwitchFacts) -> _PortLines:
+    switch, profile = facts.switch, facts.profile
+    whole = list(whole_ports(switch))
+    settings: dict[str, tuple[int | None, str | None]] = {}
+    split = []
+    for group in switch.ports:
+        names = port_names(profile, group.breakout, switch.os)
+        for port in group_ports(switch, group):
+            first = whole.index(port) * group.breakout
+            subs = names[first : first + group.breakout]
+            speed = group.speed or (profile.rate // group.breakout if group.breakout > 1 else None)
+            settings |= dict.fromkeys(subs, (speed, group.fec))
+            if group.breakout > 1:
+                split.append(Breakout(port, group.breakout, speed or 0, subs))
+    return _PortLines(tuple(own_ports(switch)), settings, tuple(split))
+
+
+def _gateways(site: Site, name: str) -> tuple[Gateway, ...]:
+    """Return the gateways of a leaf's rails; none where no tier above connects the leafs."""
+    if not trunk_ends(site).get(name):
+        return ()
+    found: dict[int, str] = {}
+    for node in site.nodes():
+        for nic in node_facts(site, node.name).nics:
+            if nic.switch == name and nic.gateway:
+                found[nic.vlan] = f"{nic.gateway}/{nic.prefix}"
+    return tuple(Gateway(vlan, address) for vlan, address in sorted(found.items()))
+
+
+def _asns(site: Site) -> dict[str, int]:
+    return {own.name: own.asn for own in _addresses(site)}
+
+
+def _addresses(site: Site) -> tuple[SwitchAddresses, ...]:
+    return site.remember("switch addresses", lambda: switch_addresses(site, topology_fabric(site))[0])
+
+
+def _routing(site: Site, name: str) -> Routing | None:
+    if not trunk_ends(site).get(name):
+        return None
+    own = next(item for item in _addresses(site) if item.name == name)
+    return Routing(own.asn, own.loopback)

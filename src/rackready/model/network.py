@@ -198,11 +198,21 @@ class NicPlan(Model):
     )
 
 
+PortSpeed = Literal[10, 25, 40, 50, 100, 200, 400, 800]
+"""Gb/s per direction."""
+Fec = Literal["rs", "fc", "off"]
+"""rs: Reed-Solomon (IEEE 802.3 clause 91 and 119); fc: FireCode (clause 74), of 10G to 50G NRZ links."""
+
+
 class PortGroup(Model):
     """Set-up of a range of switch ports."""
 
-    ports: RangeText = Field(description="e.g. swp1-swp32")
+    ports: RangeText = Field(description="whole ports, e.g. swp1-swp32")
     breakout: Literal[1, 2, 4, 8] = Field(1, description="number of sub-ports of each port (swp1s0, swp1s1, ...)")
+    speed: PortSpeed | None = Field(
+        None, description="Gb/s of each (sub-)port; default: the switch negotiates it, or with breakout its share"
+    )
+    fec: Fec | None = Field(None, description="forward error correction; default: the switch's own choice")
     cage: Line | None = Field(None, description="cage of the port; default: the profile's")
     polarity: Literal["A", "B", "C"] | None = Field(None, description="MPO polarity of the fibre (TIA-568)")
 

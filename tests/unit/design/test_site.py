@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.facts import cables, desired_digest, driver_version, node_facts, switch_facts
+from rackready.design.facts import desired_digest, driver_version, node_facts, switch_facts
 from rackready.design.secrets import SecretUnreadableError, reveal
 from rackready.design.site import load_site, merge, parse_site
+from rackready.design.wiring import cables
 from rackready.model.base import SecretRef, expand_range
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.design.facts import cables
 from rackready.design.netbox.compare import steps, taken
 from rackready.design.netbox.items import items
 from rackready.design.netbox.to_site import site_of
 from rackready.design.plan import Plan, plan_site
+from rackready.design.wiring import cables
 from rackready.drivers.netbox import Netbox, NetboxError
 from rackready.model.problems import RackreadyError
 from tests.unit.cli.test_commands import project, rackready

@@ -286,8 +286,8 @@ from rackready.drivers.switch.base import SwitchDriver
             "its driver has every method of SwitchDriver Actual: not commit, compare, ",
         ),
         (
-            ENTRY + "ENTRY = SwitchSystem('other:D', sub_port='{cage}')\n",
-            "its sub_port uses {port}, {sub} or {place} only Actual: '{cage}'",
+            ENTRY + "ENTRY = SwitchSystem('other:D', sub_port='{slot}')\n",
+            "its port and sub_port use {port}, {cage}, {sub}, {place}, {lane} or {within} only Actual: '{slot}'",
         ),
     ],
     ids=["import", "kind", "driver", "class", "abstract", "sub-port"],

@@ -22,10 +22,10 @@ from rackready.design.cabling.types import (
 )
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
-from rackready.design.facts import cables as wired
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
+from rackready.design.wiring import cables as wired
 from rackready.model.base import Name
 from rackready.model.problems import Problem
 from rackready.model.site import Node, Site

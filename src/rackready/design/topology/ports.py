@@ -30,24 +30,38 @@ def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
     return names[index - 1]
 
 
-def port_names(profile: SwitchProfile, breakout: int) -> tuple[str, ...]:
-    """Return the names of all ports after a breakout, in order."""
-    return _names(profile.ports, profile.port_pattern, profile.ports_per_cage, _sub_port(profile), breakout)
+def port_names(profile: SwitchProfile, breakout: int, os: str = "") -> tuple[str, ...]:
+    """Return the names of all ports after a breakout, in order, as that operating system has them.
 
-
-def _sub_port(profile: SwitchProfile) -> str:
-    system = system_of(profile.os[0]) if profile.os else None
-    return system.sub_port if system is not None else _SUB_PORT_BY_PLACE
+    Default of ``os``: the first system of the profile.
+    """
+    system = system_of(os or (profile.os[0] if profile.os else ""))
+    whole, sub = (system.port, system.sub_port) if system is not None else (None, _SUB_PORT_BY_PLACE)
+    return _names(profile.ports, profile.port_pattern, profile.ports_per_cage, profile.lanes or 1, whole, sub, breakout)
 
 
 @cache
-def _names(ports: str, pattern: str | None, per_cage: int, sub_port: str, breakout: int) -> tuple[str, ...]:
-    whole = expand_range(ports)
+def _names(  # noqa: PLR0913, PLR0917 - the cache needs plain values
+    ports: str, pattern: str | None, per_cage: int, lanes: int, whole: str | None, sub_port: str, breakout: int
+) -> tuple[str, ...]:
+    known = expand_range(ports)
     if pattern is not None:
-        whole = [pattern.format(c=place // per_cage + 1, t=place % per_cage + 1) for place in range(len(whole))]
-    if breakout == 1:
-        return tuple(whole)
-    return tuple(sub_port.format(port=port, sub=sub, place=sub + 1) for port in whole for sub in range(breakout))
+        known = [pattern.format(c=place // per_cage + 1, t=place % per_cage + 1) for place in range(len(known))]
+    if breakout == 1 and whole is None:
+        return tuple(known)
+    form = (whole or "") if breakout == 1 else sub_port
+    return tuple(
+        form.format(
+            port=port,
+            cage=number + 1,
+            sub=sub,
+            place=sub + 1,
+            lane=number * lanes + sub * lanes // breakout,
+            within=sub * lanes // breakout + 1,
+        )
+        for number, port in enumerate(known)
+        for sub in range(breakout)
+    )
 
 
 def port_ranges(names: Iterable[str], profile: SwitchProfile, breakout: int) -> str:

@@ -32,15 +32,15 @@ def verify_config(config: SwitchConfig, state: SwitchState) -> list[Finding]:
 def _port(switch: str, port: PortConfig, state: PortState | None) -> list[Finding]:
     where = Place(switch, port.name)
     if state is None:
-        cabled = f"cabled to {port.node} {port.netdev}"
-        return [kinds.PORT_MISSING.found(where, cabled, "the switch does not list it", nodes=[port.node])]
+        cabled = f"cabled to {port.far_end}"
+        return [kinds.PORT_MISSING.found(where, cabled, "the switch does not list it", nodes=port.nodes)]
     out = []
     if state.vlan != port.vlan:
-        out.append(kinds.PORT_VLAN.found(where, port.vlan, state.vlan or "none", nodes=[port.node]))
+        out.append(kinds.PORT_VLAN.found(where, port.vlan or "none", state.vlan or "none", nodes=port.nodes))
     if state.mtu != port.mtu:
-        out.append(kinds.PORT_MTU.found(where, f"{port.mtu} bytes", f"{state.mtu} bytes", nodes=[port.node]))
+        out.append(kinds.PORT_MTU.found(where, f"{port.mtu} bytes", f"{state.mtu} bytes", nodes=port.nodes))
     if not state.admin_up:
-        out.append(kinds.PORT_OFF.found(where, "admin up", "admin down", nodes=[port.node]))
+        out.append(kinds.PORT_OFF.found(where, "admin up", "admin down", nodes=port.nodes))
     return out
 
 
@@ -74,8 +74,8 @@ def verify_links(config: SwitchConfig, state: SwitchState, nodes: set[str] | Non
     for port in config.ports:
         seen = state.ports.get(port.name)
         if (nodes is None or port.node in nodes) and (seen is None or not seen.link_up):
-            where, end = f"{config.name} {port.name}", f"{port.node} {port.netdev}"
-            out.append(kinds.LINK_DOWN.found(where, "up", "down", nodes=[port.node], end=end, rail=port.rail))
+            where = f"{config.name} {port.name}"
+            out.append(kinds.LINK_DOWN.found(where, "up", "down", nodes=port.nodes, end=port.far_end, rail=port.rail))
     return out
 
 
