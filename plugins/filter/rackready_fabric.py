@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_interface
 from itertools import islice
 from typing import Any
 
@@ -16,19 +17,36 @@ def rail_request(
     """Return the request for rail_ping.py: for each interface, peers of its rail, in a ring over the play's hosts.
 
     A rail without another host in the play gets peers among the site's hosts that are known to be up, if there are any.
+    In a routed fabric, peers of other subnets are an entry of their own: both must answer.
     """
     ring = sorted(play["hosts"])
     start = ring.index(node) + 1
     peers = [*ring[start:], *ring[: start - 1]]
     known = [name for name in sorted(play["known"]) if name in hostvars and name not in ring]
-    rails = []
+    rails: list[dict[str, Any]] = []
     for mine in interfaces:
         # Ansible computes a host's variables on access, so no host beyond the last peer is read.
-        found = list(islice(_of_rail(mine["rail"], peers, hostvars), count)) or list(
-            islice(_of_rail(mine["rail"], known, hostvars), count)
-        )
-        rails.append({"rail": mine["rail"], "netdev": mine["netdev"], "peers": found})
+        found = _peers(mine, peers, hostvars, count) or _peers(mine, known, hostvars, count)
+        far = _peers(mine, [*peers[len(peers) // 2 :], *known], hostvars, _FAR, far=True) if mine.get("gateway") else []
+        entry = {"rail": mine["rail"], "netdev": mine["netdev"]}
+        rails += [{**entry, "peers": found}] if found or not far else []
+        rails += [{**entry, "peers": far, "far": True}] if far else []
     return {"mtu": mtu, "rails": rails}
+
+
+_FAR, _READ = 2, 64
+"""Peers across the spines, and hosts whose variables are read to find them."""
+
+
+def _peers(
+    mine: dict[str, Any], names: list[str], hostvars: Mapping[str, Any], count: int, *, far: bool = False
+) -> list[dict[str, str]]:
+    """Return peers of a rail; in a routed fabric those of the own subnet, or with ``far`` of the others."""
+    if not mine.get("gateway"):
+        return list(islice(_of_rail(mine["rail"], names, hostvars), count))
+    network = ip_interface(mine["address"]).network
+    found = _of_rail(mine["rail"], names[:_READ], hostvars)
+    return list(islice((peer for peer in found if (ip_interface(peer["address"]).ip not in network) is far), count))
 
 
 def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.design.facts import NodeFacts
+from rackready.design.facts import NicFacts, NodeFacts
 from rackready.design.qos import qos_facts
-from rackready.model.site import Fabric
+from rackready.design.wiring import trunk_ends
+from rackready.model.site import Fabric, Site
 from rackready.model.software import SoftwareProfile
 
 
@@ -24,8 +25,13 @@ def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
     }
 
 
-def roce_interfaces(facts: NodeFacts) -> list[dict[str, Any]]:
+_TABLES_FROM = 20_000
+"""Routing table of rail 0. Our choice: above the tables that systems and network managers use (253 to 255, VRFs)."""
+
+
+def roce_interfaces(site: Site, facts: NodeFacts) -> list[dict[str, Any]]:
     """Return the compute interfaces of one node in the form of role host_roce."""
+    routed = bool(trunk_ends(site)) and site.networks is not None and site.networks.compute is not None
     return [
         {
             "netdev": nic.netdev,
@@ -33,6 +39,12 @@ def roce_interfaces(facts: NodeFacts) -> list[dict[str, Any]]:
             "pci": nic.pci,
             "address": f"{nic.address}/{nic.prefix}",
             "rail": nic.rail,
+            **(_route(site, nic) if routed else {}),
         }
         for nic in facts.nics
     ]
+
+
+def _route(site: Site, nic: NicFacts) -> dict[str, Any]:
+    pools = [site.networks.compute.pool] if site.networks is not None and site.networks.compute is not None else []
+    return {"gateway": nic.gateway, "routes": [str(pool) for pool in pools], "table": _TABLES_FROM + nic.rail}

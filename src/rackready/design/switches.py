@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Interface
 
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses
 from rackready.design.facts import SwitchFacts, node_facts, switch_facts
@@ -104,6 +105,12 @@ class SwitchConfig:
     breakouts: tuple[Breakout, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     routing: Routing | None = None
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Return the prefixes that the switch announces: its loopback and the subnets of its gateways."""
+        loopback = (f"{self.routing.loopback}/32",) if self.routing is not None and self.routing.loopback else ()
+        return (*loopback, *(str(IPv4Interface(gateway.address).network) for gateway in self.gateways))
 
 
 def switch_config(site: Site, name: str) -> SwitchConfig:

@@ -72,7 +72,7 @@ def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> li
     for rail in request["rails"]:
         said = {peer["node"]: answers[rail["rail"], peer["node"]] for peer in rail["peers"]}
         if said and all(said.values()):
-            what = f"rail {rail['rail']} ({rail['netdev']})"
+            what = f"rail {rail['rail']} ({rail['netdev']})" + (" across the spines" if rail.get("far") else "")
             expected = f"an answer to {request['mtu']} byte packets from {' or '.join(said)}"
             out.append({"what": what, "expected": expected, "actual": "; ".join(sorted(set(said.values())))})
     return out
@@ -87,7 +87,7 @@ def unmeasured(request: dict[str, Any]) -> list[str]:
 
 def document(request: dict[str, Any], found: list[dict[str, str]]) -> dict[str, Any]:
     """Return the document: problems, and the rails that were measured and those that were not."""
-    measured = [rail["rail"] for rail in request["rails"] if rail["peers"]]
+    measured = list(dict.fromkeys(rail["rail"] for rail in request["rails"] if rail["peers"]))
     return {
         "format": FORMAT,
         "problems": found,

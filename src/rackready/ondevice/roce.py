@@ -55,12 +55,46 @@ class Roce:
 
     def apply(self) -> list[str]:
         """Set everything; return the refused settings."""
-        return self._address() + self._flow_control() + self._congestion() + self._rdma_cm()
+        return self._address() + self._routes() + self._flow_control() + self._congestion() + self._rdma_cm()
 
     def _address(self) -> list[str]:
         mtu, address = str(self.config["mtu"]), str(self.config["address"])
         out = self._do("ip", "link", "set", "dev", self.netdev, "mtu", mtu, "up")
         return out + self._do("ip", "address", "replace", address, "dev", self.netdev)
+
+    def _routes(self) -> list[str]:
+        """Set the routes of a routed fabric: a table of the rail's own, and a rule that sends its source address there.
+
+        Without the rule, every rail would leave by the first one, and switches would drop or misplace it.
+        """
+        if not self._gateway():
+            return []
+        gateway, table = self._gateway(), str(self.config["table"])
+        via = ("via", gateway, "dev", self.netdev)
+        out = self._do("ip", "route", "replace", "default", *via, "table", table)
+        for prefix in self.config["routes"]:
+            out += self._do("ip", "route", "replace", str(prefix), *via, "metric", table)
+        if self._rule_table() != table:
+            out += self._do("ip", "rule", "add", "from", self._source(), "lookup", table, "priority", table)
+        return out
+
+    def _gateway(self) -> str:
+        return str(self.config.get("gateway", ""))
+
+    def _source(self) -> str:
+        return str(self.config["address"]).split("/", maxsplit=1)[0]
+
+    def _rule_table(self) -> str:
+        """Return the table that the rule of this interface's source address names, empty without a rule."""
+        _, text = self._run("ip", "-4", "rule", "show")
+        found = re.search(rf"\bfrom {re.escape(self._source())} lookup (\S+)", text)
+        return found.group(1) if found else ""
+
+    def _own_gateway(self) -> str:
+        """Return the gateway of the default route in the rail's own table, empty without one."""
+        _, text = self._run("ip", "-4", "route", "show", "default", "table", str(self.config["table"]))
+        found = re.search(rf"\bvia (\S+) dev {re.escape(self.netdev)}\b", text)
+        return found.group(1) if found else ""
 
     def _flow_control(self) -> list[str]:
         now, wanted = self._qos(), self._wanted_pfc()
@@ -133,6 +167,10 @@ class Roce:
             "ToS of rdma_cm": (str(self.config["tos"]), str(state["cm_tos"])),
             "global pause": ("off", "on" if state["pause"] else "off"),
         }
+        if self._gateway():
+            wanted["gateway of the rail's own table"] = (self._gateway(), self._own_gateway() or "none")
+            table = str(self.config["table"])
+            wanted[f"rule for source {self._source()}"] = (table, self._rule_table() or "none")
         if self._offers_class():
             wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():

@@ -18,7 +18,6 @@ from rackready.drivers.switch.base import Revision, RevisionState, Session, Swit
 from rackready.drivers.switch.counters import PortCounters
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import (
-    VALUES,
     Tokens,
     compact,
     document,
@@ -28,6 +27,7 @@ from rackready.drivers.switch.nvue_text import (
     parse_revisions,
     parse_roce,
     read_json,
+    sets_value,
     touched,
 )
 from rackready.drivers.switch.session import BashSession
@@ -42,13 +42,19 @@ _PATCH = (
 )
 """Reads the document from standard input; on the switch it exists, for its user only, while NVUE reads it."""
 
+_SINCE_5_15 = {"ip": "ipv4", "on": "state enabled", "yes": "enabled", "profiles": True}
+_BEFORE_5_15 = {"ip": "ip", "on": "enable on", "yes": "on", "profiles": False}
+"""Words that release 5.15 changed: NVUE reference ("In Cumulus Linux 5.14 and earlier ..."), and BFD profiles, which
+are new in 5.15. Routing follows NVIDIA's generated configurations (nv-config-manager, SuperPOD; ERA guide)."""
+
 
 def render_config(config: SwitchConfig, *, roce_state_syntax: bool = True) -> str:
     """Return the commands of one switch, one per line, in a fixed order and without a time stamp.
 
     ``roce_state_syntax``: ``nv set qos roce state enabled`` (Cumulus Linux 5.15 and later) rather than ``enable on``.
     """
-    return render("switches/cumulus_nvue/root.j2", switch=config, roce_state_syntax=roce_state_syntax)
+    words = _SINCE_5_15 if roce_state_syntax else _BEFORE_5_15
+    return render("switches/cumulus_nvue/root.j2", switch=config, roce_state_syntax=roce_state_syntax, **words)
 
 
 class CumulusNvue(SwitchDriver):
@@ -91,11 +97,11 @@ class CumulusNvue(SwitchDriver):
         """Return command -> (the value that it sets, the applied value), of leaves with one value."""
         leaves = {command: sorted(expand_commands(command)) for command in commands if not self.removes(command)}
         have = self._settings(None) if leaves else set()
-        applied = {tokens[:-1]: tokens[-1] for tokens in have if tokens[-2] in VALUES}
+        applied = {tokens[:-1]: tokens[-1] for tokens in have if sets_value(tokens)}
         return {
             command: (settings[0][-1], applied.get(settings[0][:-1], "none"))
             for command, settings in leaves.items()
-            if len(settings) == 1 and settings[0][-2] in VALUES
+            if len(settings) == 1 and sets_value(settings[0])
         }
 
     def touched(self, commands: list[str], ports: Collection[str]) -> set[str]:

@@ -11,10 +11,13 @@ import shlex
 from collections.abc import Iterable
 
 from rackready.design.switches import MARK
-from rackready.drivers.switch.nvue_text import VALUES, Tokens, expand_commands, expand_names, list_position
+from rackready.drivers.switch.nvue_text import Tokens, expand_commands, expand_names, list_position, sets_value
 
 _PORT = frozenset(
-    {("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")}
+    {
+        *(("type",), ("description",), ("bridge", "domain", "*", "access")),
+        *(("link", "state"), ("link", "mtu"), ("link", "speed"), ("link", "fec")),
+    }
 )
 """Settings that interfaces.j2 writes for a port, without values."""
 _NAME = 3
@@ -55,13 +58,17 @@ def written(runs: Iterable[Iterable[str]]) -> set[Tokens]:
 
 
 def _leaf(tokens: Tokens) -> Tokens:
-    return tokens[:-1] if tokens[-2] in VALUES else tokens
+    return tokens[:-1] if sets_value(tokens) else tokens
 
 
 def stale(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:
-    """Return our settings on the switch that the site no longer names."""
+    """Return our settings on the switch that the site no longer names.
+
+    A split port stays split: taking a breakout back needs two applies (Cumulus Linux, "Switch Port Attributes"), and
+    the sub-ports may be in use by others.
+    """
     kept = {_leaf(tokens) for tokens in wanted}
-    ours = (applied & wrote) | _marked(applied, wrote, wanted)
+    ours = {tokens for tokens in (applied & wrote) | _marked(applied, wrote, wanted) if "breakout" not in tokens}
     found = {tokens for tokens in ours if _leaf(tokens) not in kept}
     return {tokens for tokens in found if not _serves_others(tokens, applied - found)}
 

@@ -91,20 +91,31 @@ def _joined(head: Tokens, tail: Tokens, names: list[str]) -> Iterator[str]:
     yield shlex.join((*head, ",".join(chunk), *tail)) if chunk != [""] else shlex.join(head)
 
 
-VALUES = frozenset({"access", "description", "enable", "mode", "mtu", "state", "type"})
+_VALUES = frozenset(
+    {
+        *("access", "action", "aspath-ignore", "autonomous-system", "description", "detect-multiplier", "enable"),
+        *("fec", "ip-prefix-list", "min-rx-interval", "min-tx-interval", "mode", "mtu", "peer-group", "profile"),
+        *("remote-as", "route-map", "router-id", "speed", "state", "type"),
+    }
+)
 """Leaves with one value, of those that templates/switches/cumulus_nvue writes: another value replaces it."""
+
+
+def sets_value(tokens: Tokens) -> bool:
+    """Whether a whole `nv set` command sets a leaf with one value: its last word."""
+    return tokens[-2] in _VALUES or (tokens[2] == "interface" and tokens[4:-1] == ("vlan",))
 
 
 def document(settings: Iterable[Tokens]) -> str:
     """Return the YAML document of single settings for `nv config patch`.
 
     It has the form of `nv config show`: `- set:` and the tree below it. A link's state is a branch of its own
-    there (`state: {up: {}}`), other leaves of VALUES have a scalar.
+    there (`state: {up: {}}`), other leaves with one value have a scalar.
     """
     root: dict[str, Any] = {}
     for tokens in sorted(settings):
         *path, last = tokens[2:]
-        scalar = path[-1] in VALUES and path[-2:] != ["link", "state"]
+        scalar = sets_value(tokens) and path[-2:] != ["link", "state"]
         node = root
         for word in path[:-1] if scalar else path:
             node = node.setdefault(word, {})
