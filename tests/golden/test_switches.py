@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,47 @@ def test_switch_text_is_as_reviewed(site: Site, name: str) -> None:
     if os.environ.get("GOLDENS") == "rewrite":
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def two_tier() -> Site:
+    return load_site("no-overlay", site_file=HERE / "sites/two_tier.yml", root=ROOT)
+
+
+@pytest.mark.parametrize("syntax", [True, False], ids=["since-5.15", "before-5.15"])
+@pytest.mark.parametrize("name", ["leaf-su001-01", "spine-002"])
+def test_a_switch_of_two_tiers_is_as_reviewed(two_tier: Site, name: str, syntax: bool) -> None:  # noqa: FBT001 - a case
+    text = render_config(switch_config(two_tier, name), roce_state_syntax=syntax)
+    golden = HERE / "cumulus_nvue" / f"{name}{'' if syntax else '-before-5.15'}.txt"
+    if os.environ.get("GOLDENS") == "rewrite":
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_both_ends_of_a_numbered_trunk_have_one_subnet_and_name_each_other(two_tier: Site) -> None:
+    networks = two_tier.networks
+    assert networks is not None
+    underlay = networks.underlay.model_copy(update={"links": "numbered", "pool": IPv4Network("10.31.0.0/22")})
+    site = two_tier.model_copy(update={"networks": networks.model_copy(update={"underlay": underlay})})
+    configs = {switch.name: switch_config(site, switch.name) for switch in site.switches}
+    for config in configs.values():
+        text = render_config(config)
+        for port in config.ports:
+            if not port.peer:
+                continue
+            far = next(one for one in configs[port.peer].ports if one.name == port.peer_port)
+            assert (far.peer, far.peer_port) == (config.name, port.name)
+            assert far.address == f"{port.peer_address}/31"
+            assert IPv4Interface(port.address).network == IPv4Interface(far.address).network
+            assert f"nv set interface {port.name} ipv4 address {port.address}\n" in text
+            assert f"neighbor {port.peer_address} type numbered\n" in text
+
+
+def test_a_leaf_announces_its_loopback_and_its_rails_and_a_spine_its_loopback_only(two_tier: Site) -> None:
+    leaf, spine = switch_config(two_tier, "leaf-su002-01"), switch_config(two_tier, "spine-001")
+    assert leaf.announced == ("10.30.0.2/32", *(f"192.168.{subnet}.0/24" for subnet in range(8, 16)))
+    assert spine.announced == ("10.30.0.129/32",)
+    assert spine.vlans == spine.gateways == ()
 
 
 def test_text_is_the_same_every_time_and_in_port_order(site: Site) -> None:

@@ -15,6 +15,7 @@ from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.configure import PORTS, run_switches
+from rackready.drivers.switch.waves import with_uppers
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
@@ -70,8 +71,10 @@ def _agreement(ctx: PhaseContext, done: Results) -> Results:
 
 
 def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return node -> the switches that it is cabled to, sorted."""
-    return {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
+    """Return node -> the switches that carry its traffic, sorted: its leafs and all above them."""
+    leafs = {name: frozenset(nic.switch for nic in node_facts(site, name).nics if nic.switch) for name in nodes}
+    above = {switches: with_uppers(site, switches) for switches in set(leafs.values())}
+    return {name: above[switches] for name, switches in leafs.items()}
 
 
 def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -140,7 +143,7 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
                 if last is not None and last.status == "intent"
                 else set(previews[switch].data.get(PORTS, ()))
             )
-            for name in {ports[port] for port in names}:
+            for name in {ports[port] for port in names} - {""}:  # a trunk: each leaf keeps another way up
                 out.setdefault(name, []).append(switch)
     return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rackready.design.wiring import cables, trunk_ends
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.configure import run_switches
 from rackready.ledger.store import Ledger
@@ -43,7 +44,7 @@ def clear_idle(ctx: PhaseContext, site: Site) -> None:
     """
     if ctx.check:
         return
-    cabled = {link.switch for link in site.links}
+    cabled = {*(switch for switch, _ in cables(site).values()), *trunk_ends(site)}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         idle = [
             switch.name

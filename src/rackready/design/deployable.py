@@ -9,8 +9,11 @@ from rackready.design.facts import driver_branch, driver_set
 from rackready.design.names import listed
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
+from rackready.design.switch_systems import system_of
+from rackready.design.wiring import topology_fabric, trunk_ends
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.site import Node, Site
+from rackready.model.site import Node, Site, Switch
+from rackready.model.topology import Topology
 from rackready.profiles import loader
 
 _SHOWN = 5
@@ -54,24 +57,52 @@ def _fabric(site: Site) -> list[Message]:
             )
         )
     if site.topology is not None:
+        out += _topology(site, site.topology)
+    system_limits = [(switch, system_of(switch.os)) for switch in site.switches if _needs_routes(site, switch)]
+    plain = [switch.name for switch, system in system_limits if system is not None and not system.routes]
+    if plain:
         out.append(
             Message(
-                "topology",
-                "set",
-                expected="links to leaf switches only",
-                next_step="rackready does not configure spines, planes and the cables of a topology yet.",
+                listed(plain, _SHOWN),
+                "breakout, speed, FEC or routing",
+                expected="a switch system that rackready configures them on",
+                actual=", ".join(sorted({switch.os for switch, _ in system_limits if switch.name in plain})),
+                next_step="Split its ports and set their speed by hand, and leave them out of the site file.",
             )
         )
-    split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
-    if split:
-        out.append(
-            Message(
-                listed(split, _SHOWN),
-                "ports with breakout",
-                expected="whole ports",
-                next_step="rackready does not configure breakout yet.",
-            )
-        )
+    return out
+
+
+def _needs_routes(site: Site, switch: Switch) -> bool:
+    groups = any(group.breakout != 1 or group.speed or group.fec for group in switch.ports)
+    return groups or bool(trunk_ends(site).get(switch.name))
+
+
+def _topology(site: Site, topology: Topology) -> list[Message]:
+    """Return what of a topology cannot be configured."""
+    fabric, networks = topology_fabric(site), site.networks
+    out = [
+        Message("topology", str(problem), expected="a fabric that can be built", next_step="Run `rackready plan`.")
+        for problem in fabric.problems
+    ]
+    if topology.planes > 1 and topology.planes_by == "port":
+        step = "rackready configures one port per NIC. Plan by rail, or one plane."
+        out.append(Message("topology.planes_by", "port", expected="rail", next_step=step))
+    needed = (
+        ("networks.compute", networks.compute if networks else None, "Give it a pool: rails need a subnet each."),
+        ("networks.loopbacks", networks.loopbacks if networks else None, "Give it a pool: BGP needs a router id."),
+    )
+    if topology.link == "roce":
+        out += [Message(key, "none", expected="a pool", next_step=step) for key, value, step in needed if value is None]
+    isolated = [tenant.name for tenant in site.tenants if tenant.vlan or tenant.vrf or tenant.vni]
+    if isolated and topology.link == "roce":
+        step = "rackready does not configure EVPN yet. Leave out vlan, vrf and vni, and isolate the tenants by hand."
+        out.append(Message("tenants", listed(isolated, _SHOWN), expected="no VLAN, VRF or VNI", next_step=step))
+    known = {switch.name for switch in site.switches}
+    absent = [switch.name for switch in fabric.switches if switch.name not in known]
+    if absent and topology.link == "roce":
+        step = "Add each to switches: with its system, address and password."
+        out.append(Message(listed(absent, _SHOWN), "access to the switch", expected="known", next_step=step))
     return out
 
 

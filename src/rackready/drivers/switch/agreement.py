@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ from typing import Any
 
 from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
+from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, Remote
 from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch import findings as kinds
-from rackready.drivers.switch.base import SwitchState
+from rackready.drivers.switch.base import SwitchDriver, SwitchState
 from rackready.drivers.switch.configure import open_driver
+from rackready.drivers.switch.trunks import verify_trunks
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
+from rackready.drivers.switch.waves import lower_leafs, with_uppers
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
 from rackready.model.place import Place
@@ -28,15 +32,22 @@ _READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackread
 _TIMEOUT_S = 240.0
 """A reading starts several programs for every interface: it takes seconds, and minutes on a busy node."""
 _AT_ONCE = 16
+_SESSIONS_S = 30.0
+"""Our choice: three attempts to connect, which FRR makes 10 s apart in a data center (its profile datacenter)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """One switch as declared and as it is; ``trouble`` is why it could not be read."""
+    """One switch as declared and as it is; ``trouble`` is why it could not be read.
+
+    ``trunks``: what is wrong with its cables to other switches. ``leafs``: those whose traffic passes it.
+    """
 
     config: SwitchConfig
     state: SwitchState | None
     trouble: str = ""
+    trunks: tuple[Finding, ...] = ()
+    leafs: frozenset[str] = frozenset()
 
 
 def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
@@ -44,7 +55,9 @@ def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     configs = [switch_config(site, switch.name) for switch in site.switches]
-    wanted = [config for config in configs if any(port.node in nodes for port in config.ports)]
+    leafs = [config.name for config in configs if any(port.node in nodes for port in config.ports)]
+    names = with_uppers(site, leafs)
+    wanted = [config for config in configs if config.name in names]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         ends = list(pool.map(lambda config: _read_switch(site, paths, config), wanted))
         hosts = dict(zip(nodes, pool.map(lambda node: _read_host(site, paths, node), nodes), strict=True))
@@ -55,11 +68,23 @@ def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
     try:
         driver, _ = open_driver(site, paths, config.name)
         try:
-            return _End(config, driver.read_back())
+            return _read_end(site, driver, config)
         finally:
             driver.close()
     except RackreadyError as error:
-        return _End(config, None, str(error))
+        return _End(config, None, str(error), leafs=frozenset(lower_leafs(site, config.name)))
+
+
+def _read_end(site: Site, driver: SwitchDriver, config: SwitchConfig) -> _End:
+    """Read a switch; its BGP sessions get ``_SESSIONS_S`` seconds to come up."""
+    deadline = time.monotonic() + _SESSIONS_S
+    while True:
+        state = driver.read_back()
+        trunks = verify_trunks(config, state, driver.sessions() if config.routing is not None else {})
+        if not trunks or time.monotonic() > deadline:
+            return _End(config, state, "", tuple(trunks), frozenset(lower_leafs(site, config.name)))
+        check_stop()
+        time.sleep(2.0)
 
 
 def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | Finding:
@@ -95,8 +120,9 @@ def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_
     if isinstance(host, Finding):
         return NodeResult(Outcome.ERROR, str(host), data={FINDINGS: finding_documents([host])})
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
-    troubles = [end.trouble for end, ports in mine if ports and end.state is None]
-    findings = [
+    own = {end.config.name for end, ports in mine if ports}
+    troubles = [end.trouble for end, ports in mine if (ports or own & end.leafs) and end.state is None]
+    findings = [finding for end, _ in mine if own & end.leafs for finding in end.trunks] + [
         finding
         for end, ports in mine
         if end.state is not None

@@ -220,6 +220,13 @@ class SwitchDriver(ABC):
     def read_back(self) -> SwitchState:
         """Return the switch's state now."""
 
+    def sessions(self) -> dict[str, str]:
+        """Return BGP neighbour (port of an unnumbered one, else its address) -> state, such as established.
+
+        A driver that does not read them returns none: a routed fabric is then not verified, and refused.
+        """
+        return {}
+
     def close(self) -> None:
         """End the session."""
         self.session.close()

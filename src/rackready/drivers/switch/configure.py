@@ -14,9 +14,10 @@ from rackready.drivers.ssh.errors import SshError
 from rackready.drivers.ssh.first_contact import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.ssh.target import SshTarget, switch_target
 from rackready.drivers.switch.apply import apply_config
-from rackready.drivers.switch.base import Session, SwitchDriver, SwitchError
+from rackready.drivers.switch.base import Session, SwitchDriver, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.registry import driver_for
 from rackready.drivers.switch.session import SwitchSilentError
+from rackready.drivers.switch.waves import waves
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
@@ -26,6 +27,8 @@ from rackready.paths import EnvPaths
 
 PORTS = "ports"
 """In the result of a dry run: the site's ports on which something would change."""
+REVERTED = "reverted"
+"""In the result of a switch that took the change back."""
 _AT_ONCE = 8
 
 
@@ -34,7 +37,32 @@ def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeRe
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
-        return _each(switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))
+        return _in_waves(ctx, site, switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))
+
+
+def _in_waves(
+    ctx: PhaseContext, site: Site, names: list[str], work: Callable[[str], NodeResult]
+) -> dict[str, NodeResult]:
+    """Run the switches wave by wave; a dry run reads them all at once.
+
+    A change that one switch took back goes to no other: they would do the same.
+    """
+    out: dict[str, NodeResult] = {}
+    for wave in [sorted(names)] if ctx.check else waves(site, names, _AT_ONCE):
+        reverted = next((name for name, result in out.items() if REVERTED in result.data), "")
+        if reverted:
+            out |= {name: _not_begun(name, reverted) for name in wave}
+        else:
+            out |= _each(wave, work)
+    return out
+
+
+def _not_begun(name: str, reverted: str) -> NodeResult:
+    text = (
+        f"{name}: not changed - Expected: the change kept by {reverted} first Actual: {reverted} rolled it back. "
+        f"Mend what {reverted} reports, then run again."
+    )
+    return NodeResult(Outcome.ERROR, text, touched=False)
 
 
 def _each(names: list[str], work: Callable[[str], NodeResult]) -> dict[str, NodeResult]:
@@ -50,8 +78,9 @@ def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
             Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name."
         )
     except SwitchError as error:
+        data: dict[str, object] = {FINDINGS: finding_documents(error.findings)} if error.findings else {}
         return NodeResult(
-            Outcome.ERROR, str(error), data={FINDINGS: finding_documents(error.findings)} if error.findings else {}
+            Outcome.ERROR, str(error), data=data | ({REVERTED: True} if isinstance(error, SwitchRevertedError) else {})
         )
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))

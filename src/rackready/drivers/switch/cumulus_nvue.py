@@ -216,6 +216,16 @@ class CumulusNvue(SwitchDriver):
         ports = parse_ports(self._json("nv show interface -o json"), self._settings(None))
         return SwitchState(ports, parse_roce(self._json("nv show qos roce -o json")))
 
+    def sessions(self) -> dict[str, str]:
+        """Return BGP neighbour -> state in the default VRF.
+
+        `nv show vrf default router bgp neighbor -o json` has an object per neighbour, with `state` (Cumulus Linux
+        5.12 and later; earlier releases add details).
+        """
+        found = self._json("nv show vrf default router bgp neighbor -o json")
+        rows = found.items() if isinstance(found, dict) else ()
+        return {name: str(row["state"]).lower() for name, row in rows if isinstance(row, dict) and "state" in row}
+
     def _settings(self, revision: str | None) -> set[Tokens]:
         option = "" if revision is None else f" -r {revision}"
         return expand_commands(self._ask(f"nv config show{option} -o commands"))

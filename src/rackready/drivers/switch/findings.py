@@ -83,6 +83,22 @@ LINK_DOWN = FailKind(
     runbook=_LINK_DOWN,
     by=_BY,
 )
+TRUNK_DOWN = FailKind(
+    "switch-trunk-down",
+    "link to {end}",
+    meaning="A cable between two switches has no link: the fabric has less capacity than planned, or no way across.",
+    next_step="Check the cable and the transceivers, and that the switch at the far end is powered on.",
+    runbook=_LINK_DOWN,
+    by=_BY,
+)
+SESSION_DOWN = FailKind(
+    "switch-session-down",
+    "BGP session with {end}",
+    meaning="The link is up, but the switches exchange no routes over it: traffic takes other links, or none.",
+    next_step="Compare both switches with `rackready fabric --show SWITCH`, then run `rackready fabric` again.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
 ENDS_PFC = FailKind(
     "cable-pfc-differs",
     "PFC priorities differ",
@@ -150,5 +166,6 @@ NO_CABLE = ErrorKind(
 
 FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
+    *(TRUNK_DOWN, SESSION_DOWN),
     *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, INTERFACE_MISSING, NODE_UNREAD, NO_CABLE),
 )

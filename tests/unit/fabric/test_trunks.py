@@ -1,0 +1,92 @@
+"""Cables between switches: a link, and a BGP session on each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch.base import PortState, RoceState, SwitchState
+from rackready.drivers.switch.cumulus_nvue import CumulusNvue
+from rackready.drivers.switch.trunks import trunk_ports, verify_trunks
+from tests.unit.fabric.fake_nvue import FakeNvue
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def spine() -> SwitchConfig:
+    site = load_site("no-overlay", site_file=ROOT / "tests/golden/sites/two_tier.yml", root=ROOT)
+    return switch_config(site, "spine-001")
+
+
+@pytest.fixture
+def state(spine: SwitchConfig) -> SwitchState:
+    ports = {port.name: PortState(admin_up=True, link_up=True, mtu=9216, vlan=None) for port in spine.ports}
+    return SwitchState(ports, RoceState("lossless", frozenset({3}), trusts_dscp=True))
+
+
+def established(spine: SwitchConfig) -> dict[str, str]:
+    return {port.name: "established" for port in trunk_ports(spine)}
+
+
+def test_links_and_sessions_that_are_up_have_no_finding(spine: SwitchConfig, state: SwitchState) -> None:
+    assert len(trunk_ports(spine)) == 16
+    assert verify_trunks(spine, state, established(spine)) == []
+
+
+def test_a_link_that_is_down_is_named_with_both_ends_and_once(spine: SwitchConfig, state: SwitchState) -> None:
+    ports = state.ports | {"swp1s1": replace(state.ports["swp1s1"], link_up=False)}
+    found = verify_trunks(spine, replace(state, ports=ports), established(spine) | {"swp1s1": "idle"})
+    assert [(item.code, str(item.where), item.expected, item.actual) for item in found] == [
+        ("switch-trunk-down", "spine-001 swp1s1", "up", "down")
+    ]
+    assert "leaf-su001-01 swp9s1" in str(found[0])
+
+
+def test_a_port_that_the_switch_does_not_list_is_no_link(spine: SwitchConfig, state: SwitchState) -> None:
+    ports = {name: port for name, port in state.ports.items() if name != "swp2s0"}
+    found = verify_trunks(spine, replace(state, ports=ports), established(spine))
+    assert [(item.code, item.actual) for item in found] == [("switch-trunk-down", "not listed")]
+
+
+@pytest.mark.parametrize("actual", ["idle", "active"])
+def test_a_session_that_is_not_established_is_a_finding(spine: SwitchConfig, state: SwitchState, actual: str) -> None:
+    sessions = established(spine) | {"swp4s0": actual}
+    found = verify_trunks(spine, state, sessions)
+    assert [(item.code, str(item.where), item.actual) for item in found] == [
+        ("switch-session-down", "spine-001 swp4s0", actual)
+    ]
+
+
+def test_a_driver_that_reads_no_sessions_passes_nothing(spine: SwitchConfig, state: SwitchState) -> None:
+    found = verify_trunks(spine, state, {})
+    assert {(item.code, item.actual) for item in found} == {("switch-session-down", "none")}
+    assert len(found) == 16
+
+
+class _Bgp(FakeNvue):
+    said = "{}"
+
+    def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        if command == "nv show vrf default router bgp neighbor -o json":
+            return 0, self.said
+        return super().run(command, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("said", "sessions"),
+    [
+        ('{"swp51": {"remote-as": 65199, "state": "established"}}', {"swp51": "established"}),
+        ('{"swp51": {"state": "Idle"}, "swp52": {"peer-group": "underlay"}}', {"swp51": "idle"}),
+        ("{}", {}),
+        ("[]", {}),
+    ],
+)
+def test_sessions_are_read_from_nvue(said: str, sessions: dict[str, str]) -> None:
+    switch = _Bgp()
+    switch.said = said
+    assert CumulusNvue("leaf01", switch).sessions() == sessions
