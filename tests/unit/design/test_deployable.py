@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from rackready.design.deployable import NotDeployableError, require
 from rackready.design.site import load_site
+from rackready.design.switch_systems import SYSTEMS
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from rackready.stacks.args import rack_args
 from tests.unit.design.written import example, parse
 
+ROOT = Path(__file__).resolve().parents[3]
 IMPORT = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
 
 
@@ -60,23 +66,78 @@ def test_bmc_is_asked_for_by_what_talks_to_it_alone() -> None:
     ]
 
 
-def test_infiniband_and_topologies_are_planned_only() -> None:
+def test_infiniband_is_planned_only() -> None:
     site = parse(example("h100-1su-infiniband"))
     assert reasons(site, ["a01-n1"], "deploy") == [
         "fabric.kind: infiniband - Expected: roce. rackready does not configure InfiniBand switches and NICs yet.",
-        (
-            "topology: set - Expected: links to leaf switches only. "
-            "rackready does not configure spines, planes and the cables of a topology yet."
-        ),
         f"a01-n1: serial number - Expected: known Actual: not given yet. {IMPORT}",
     ]
 
 
-def test_ports_that_are_split_are_planned_only() -> None:
+def two_tier() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "tests/golden/sites/two_tier.yml").read_text(encoding="utf-8"))
+    return document
+
+
+def test_a_topology_of_switches_with_logins_is_deployable() -> None:
+    require(parse(two_tier()), ["node01"], "fabric")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda site: site["switches"].pop(),
+            (
+                "spine-002: access to the switch - Expected: known. "
+                "Add each to switches: with its system, address and password."
+            ),
+        ),
+        (
+            lambda site: site["networks"].pop("loopbacks"),
+            "networks.loopbacks: none - Expected: a pool. Give it a pool: BGP needs a router id.",
+        ),
+        (
+            lambda site: site.update(
+                tenants=[{"name": "research", "nodes": ["node01"], "vrf": "research", "vni": 100}]
+            ),
+            (
+                "tenants: research - Expected: no VLAN, VRF or VNI. rackready does not configure EVPN yet. "
+                "Leave out vlan, vrf and vni, and isolate the tenants by hand."
+            ),
+        ),
+        (
+            lambda site: (site["topology"].update(planes=2), site["networks"]["compute"].update(planes=2)),
+            (
+                "topology.planes_by: port - Expected: rail. "
+                "rackready configures one port per NIC. Plan by rail, or one plane."
+            ),
+        ),
+    ],
+    ids=["no login", "no loopbacks", "tenants", "planes"],
+)
+def test_what_a_topology_lacks_is_refused(change: Callable[[dict[str, Any]], object], said: str) -> None:
+    document = two_tier()
+    change(document)
+    assert said in reasons(parse(document), [], "fabric")
+
+
+def test_split_ports_are_deployable_where_the_switch_system_splits_them() -> None:
+    document = example("lab-4-nodes")
+    document["switches"][0]["ports"] = [{"ports": "swp33", "breakout": 2}]
+    require(parse(document), [], "fabric")
+
+
+def test_split_ports_are_refused_where_the_switch_system_does_not_split_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS, "cumulus_nvue", replace(SYSTEMS["cumulus_nvue"], routes=False))
     document = example("lab-4-nodes")
     document["switches"][0]["ports"] = [{"ports": "swp33", "breakout": 2}]
     assert reasons(parse(document), [], "fabric") == [
-        "leaf01, leaf02: ports with breakout - Expected: whole ports. rackready does not configure breakout yet."
+        (
+            "leaf01, leaf02: breakout, speed, FEC or routing - "
+            "Expected: a switch system that rackready configures them on Actual: cumulus_nvue. "
+            "Split its ports and set their speed by hand, and leave them out of the site file."
+        )
     ]
 
 
