@@ -79,6 +79,8 @@ class _Check:
 
     def _rate(self, cable: PlannedCable, link: Link) -> None:
         near, far = cable.a, cable.b
+        if cable.rate and link.rate == cable.rate:
+            return  # fewer and faster lanes carry the same
         if cable.lanes and link.lanes and link.lanes != cable.lanes:
             self._found(kinds.WIDTH, near, f"{cable.lanes} lanes", link.words or f"{link.lanes} lanes", far)
         elif cable.rate and link.rate and link.rate != cable.rate:
