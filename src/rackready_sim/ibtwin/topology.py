@@ -68,7 +68,7 @@ class Twin:
 
     def port_guids(self) -> dict[End, int]:
         """Return the port GUID of each adapter."""
-        return {end: int(node[2:], 16) + 1 for end, node in self.adapters.items()}
+        return {end: guid(node) + 1 for end, node in self.adapters.items()}
 
 
 def twin_of(plan: IbPlan) -> Twin:
@@ -109,6 +109,11 @@ def _speed(cable: PlannedCable) -> tuple[str, bool]:
     return f"{width}x{_FASTEST}", False
 
 
+def guid(node: str) -> int:
+    """Return the node GUID of a node id."""
+    return int(node.partition("-")[2], 16)
+
+
 def net_text(twin: Twin, first: str = "") -> str:
     """Return the topology file. ``first``: node id that comes first: clients attach there by default."""
     peers: dict[str, dict[int, tuple[TwinPort, str]]] = defaultdict(dict)
@@ -120,18 +125,18 @@ def net_text(twin: Twin, first: str = "") -> str:
 
 
 def _node(twin: Twin, node: str, peers: dict[int, tuple[TwinPort, str]]) -> Iterator[str]:
-    guid = node[2:]
+    digits = node.partition("-")[2]
     if node[0] == "S":
-        yield f"switchguid=0x{guid}({guid})"
+        yield f"switchguid=0x{digits}({digits})"
         yield f'Switch\t{twin.sizes[node]} "{node}"\t\t# "{twin.names[node]}" enhanced port 0 lid 0 lmc 0'
         for number, (far, words) in sorted(peers.items()):
-            port = f"({int(far.node[2:], 16) + far.number:x})" if far.node[0] == "H" else ""
+            port = f"({guid(far.node) + far.number:x})" if far.node[0] == "H" else ""
             yield f'[{number}]\t{far}{port}\t\t# "{twin.names[far.node]}" lid 0 {words}'
     else:
-        yield f"caguid=0x{guid}"
+        yield f"caguid=0x{digits}"
         yield f'Ca\t{twin.sizes[node]} "{node}"\t\t# "{twin.names[node]}"'
         for number, (far, words) in sorted(peers.items()):
-            own = f"{int(guid, 16) + number:x}"
+            own = f"{guid(node) + number:x}"
             yield f'[{number}]({own})\t{far}\t\t# lid 0 lmc 0 "{twin.names[far.node]}" lid 0 {words}'
     yield ""
 
