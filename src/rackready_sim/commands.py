@@ -15,12 +15,14 @@ from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 from rackready_sim.faults import FAULTS
+from rackready_sim.ibtwin.commands import fabric
 from rackready_sim.rack import Rack
 
 app = typer.Typer(
     help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.",
     no_args_is_help=True,
 )
+app.command()(fabric)
 
 Node = Annotated[str, typer.Argument(help="Node, e.g. node03.", autocompletion=complete.nodes)]
 Severity = Annotated[
