@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from rackready_sim.ibtwin.topology import Twin, as_declared, twin_of
 
 UPLINKS = 32
 """Uplinks whose loss is tried by default: each is one sweep of opensm."""
+_CLIENTS = 4
+"""Programs at once: ibsim 0.10 serves ten clients."""
 
 
 @dataclass(slots=True)
@@ -139,16 +142,22 @@ def _first(sim: Ibsim, site: Site, twin: Twin, out: Rehearsal) -> None:
     fabric = read_ibnetdiscover(sim.run("ibnetdiscover").stdout)
     out.findings += check_cabling(as_declared(twin.plan), fabric)
     lids = {port.guid: port.lid for node in fabric.nodes.values() for port in node.ports.values()}
-    for end, guid in sorted(twin.port_guids().items()):
+    guids = sorted(twin.port_guids().items())
+    with ThreadPoolExecutor(_CLIENTS) as pool:
+        held = list(pool.map(lambda item: _held(sim, lids.get(item[1], 0)), guids))
+    for (end, guid), keys in zip(guids, held, strict=True):
         wanted = wanted_keys(partitions, guid, manager=twin.adapters[end] == sim.host)
-        lid = lids.get(guid)
-        held = read_pkeys(sim.run("smpquery", "pkeys", str(lid)).stdout) if lid else None
-        out.keys_read += held is not None
-        out.findings += judge_keys(Place(end.device, end.port), wanted, held)
+        out.keys_read += keys is not None
+        out.findings += judge_keys(Place(end.device, end.port), wanted, keys)
     tables = read_lfts((sim.folder / "opensm-lfts.dump").read_text(encoding="utf-8"))
     out.lost_pairs = sum(1 for _ in lost_pairs(twin, tables))
     out.routes = check_routes(sim)
     out.spread = _spread(twin, balance(twin, tables))
+
+
+def _held(sim: Ibsim, lid: int) -> frozenset[int] | None:
+    """Return the partition keys of a port by its LID; None without a LID."""
+    return read_pkeys(sim.run("smpquery", "pkeys", str(lid)).stdout) if lid else None
 
 
 def _spread(twin: Twin, sent: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, int]]:
