@@ -34,6 +34,10 @@ SIMULATED_RACK = {
 TESTS = {
     "chromium": "opens reports and plans",
     "dnf": "mirrors the packages of the RHEL family",
+    "ibsim-utils": "ibsim: the InfiniBand fabric that `rackready sim fabric` rehearses",
+    "ibutils": "ibdmchk: judges its routes and credit loops",
+    "infiniband-diags": "ibnetdiscover and smpquery: read it",
+    "opensm": "routes it; no service is started",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
     "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB "
     "to fetch, 650 MB on disk with what it "

@@ -30,7 +30,9 @@ templates:
   racks:
     gpu: {{height_u: 48}}
 racks:
-  - {{name: "a[01-{racks:02}]", template: gpu, nodes: [{{name: "{{rack}}-n[1-4]", template: h100, unit: {{first: 3, step: 10}}}}]}}
+  - name: "a[01-{racks:02}]"
+    template: gpu
+    nodes: [{{name: "{{rack}}-n[1-4]", template: h100, unit: {{first: 3, step: 10}}}}]
   - name: net99
     height_u: 48
     switch_slots: [{{tier: leaf, units: 1-{leafs}}}, {{tier: spine, units: 30-44}}]
