@@ -37,7 +37,7 @@ TESTS = {
     "ibsim-utils": "ibsim: the InfiniBand fabric that `rackready sim fabric` rehearses",
     "ibutils": "ibdmchk: judges its routes and credit loops",
     "infiniband-diags": "ibnetdiscover and smpquery: read it",
-    "opensm": "routes it; no service is started",
+    "opensm": "routes it; its service is masked",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
     "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB "
     "to fetch, 650 MB on disk with what it "
@@ -115,6 +115,18 @@ def _no_cluster() -> Iterator[None]:
         words.unlink()
 
 
+_SUBNET_MANAGER = Path("/etc/systemd/system/opensm.service")
+"""Debian's package enables and starts opensm: on a machine with InfiniBand it would take part in a real fabric."""
+
+
+def _mask_subnet_manager() -> None:
+    """Mask opensm's service before its package is installed. It stays masked: tests call the program alone."""
+    if not _SUBNET_MANAGER.exists() and not _SUBNET_MANAGER.is_symlink():
+        _SUBNET_MANAGER.parent.mkdir(parents=True, exist_ok=True)
+        _SUBNET_MANAGER.symlink_to("/dev/null")
+        say("masked opensm.service: tests need its program, and no subnet manager may start here")
+
+
 def simulated_rack() -> None:
     """Install what the simulated rack needs of the host."""
     _named(SIMULATED_RACK, "the simulated rack")
@@ -122,6 +134,8 @@ def simulated_rack() -> None:
 
 def of_tests() -> None:
     """Install what tests need of the host beside it."""
+    if os.geteuid() == 0 and missing(["opensm"]):
+        _mask_subnet_manager()
     with _no_cluster() if os.geteuid() == 0 and missing(["postgresql"]) else nullcontext():
         _named(TESTS, "tests")
 
