@@ -204,6 +204,20 @@ def test_database_server_of_tests_is_installed_without_one_that_runs(
     assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
 
 
+def test_no_subnet_manager_starts_where_tests_need_its_program(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    apt, unit = scripts["apt"], tmp_path / "system/opensm.service"
+    masked: list[bool] = []
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "opensm"])
+    monkeypatch.setattr(apt, "_SUBNET_MANAGER", unit)
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(apt, "install", lambda _names, _why: masked.append(unit.resolve() == Path("/dev/null")))
+    apt.of_tests()
+    apt.of_tests()
+    assert masked == [True, True]
+
+
 def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:
     console = scripts["console"]
     calls: list[int] = []
