@@ -81,7 +81,8 @@ class Ibsim:
             if time.monotonic() > until or self.process.poll() is not None:
                 raise describe("ibsim", "an answer of its console", said[-400:], "See its log.")
             time.sleep(0.01)
-        if wrong := [line for line in said.splitlines() if line.startswith("sim> #") and mark not in line]:
+        answers = [line.removeprefix("sim> ") for line in said.splitlines() if mark not in line]
+        if wrong := [line for line in answers if line.startswith("# ") or line.endswith("unknown - skipped")]:
             raise describe("ibsim", f"{'; '.join(lines)} done", wrong[0], "See its log.")
 
     def _said(self) -> str:

@@ -96,9 +96,11 @@ def lost_pairs(twin: Twin, tables: Tables, without: Collection[int] = ()) -> Ite
     """Yield every ordered pair of adapters, as node ids, between which the tables lead nowhere or not there."""
     wiring = Wiring(twin, without)
     behind: dict[str, list[str]] = defaultdict(list)
+    alone = {adapter for adapter, port in wiring.adapters.items() if wiring.far(port.node, port.number) is None}
     for adapter, port in wiring.adapters.items():
-        behind[port.node].append(adapter)
+        behind[port.node] += [adapter] if adapter not in alone else []
     for goal in wiring.adapters:
+        yield from ((source, goal) for source in alone if source != goal)
         lid = tables.lids.get(goal, 0)
         for switch, sources in behind.items():
             if not lid or not wiring.hops(tables, switch, lid, goal):
