@@ -18,7 +18,10 @@ FOUND_WITHOUT_GATES: Kinds = (
 )
 """Kinds that no gate finds: they are named here so that the reference has them."""
 
-_NO_GATE = "no gate finds it: tests/unit/fabric/test_verify.py, tests/unit/infiniband and tests/unit/evidence/test_damage.py show it"
+_NO_GATE = (
+    "no gate finds it: tests/unit/fabric/test_verify.py, tests/unit/infiniband and tests/unit/evidence/test_damage.py "
+    "show it"
+)
 
 NO_TEST_SHOWS: Mapping[str, str] = dict.fromkeys(
     (found.code for found in FOUND_WITHOUT_GATES if found not in mps_pause.FINDINGS), _NO_GATE
