@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import shlex
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.design.site import load_site
 from rackready.model.problems import RackreadyError
 from rackready_sim.faults import FAULTS
-from rackready_sim.ibtwin.commands import fabric
+from rackready_sim.ibtwin.report import UPLINKS, rehearse
 from rackready_sim.rack import Rack
 
 app = typer.Typer(
     help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.",
     no_args_is_help=True,
 )
-app.command()(fabric)
 
 Node = Annotated[str, typer.Argument(help="Node, e.g. node03.", autocompletion=complete.nodes)]
 Severity = Annotated[
@@ -33,6 +34,18 @@ Severity = Annotated[
     ),
 ]
 Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; by default all faults of the node.")]
+SiteFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--site", help="Site file; default: inventories/ENV/site.yml.", show_default=False, exists=True, dir_okay=False
+    ),
+]
+Engine = Annotated[
+    str, typer.Option("--engine", help="Routing engine of opensm: updn, ftree, minhop, ... (opensm(8), -R).")
+]
+Uplinks = Annotated[
+    int, typer.Option("--uplinks", min=0, help="Number of uplinks whose loss is tried; each is one sweep of opensm.")
+]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
 _DEGREES = (
@@ -142,6 +155,27 @@ def faults(output: Output = Format.TEXT) -> None:
     for fault in FAULTS.values():
         takes = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in fault.params.items())
         console.print(f"{fault.name:32} {fault.description}{f' ({takes})' if takes else ''}")
+
+
+@app.command()
+def fabric(
+    env: Env = "sim",
+    site: SiteFile = None,
+    engine: Engine = "updn",
+    uplinks: Uplinks = UPLINKS,
+    output: Output = Format.TEXT,
+) -> None:
+    """Rehearse the planned InfiniBand fabric in ibsim under the real opensm: routes, credit loops, balance, losses.
+
+    Nothing of the site is touched. Exit code 1 if something is wrong without any loss.
+    """
+    found = rehearse(load_site(env, site_file=site, root=env_paths(env).root), engine, uplinks, progress.print)
+    if output is Format.JSON:
+        print_json(found.document())
+    else:
+        for line in found.lines():
+            console.print(line)
+    raise typer.Exit(0 if found.passed else 1)
 
 
 def _given(words: list[str]) -> dict[str, Any]:
