@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rackready.cli.main import build
 from rackready.drivers.ib.text import IbTextError
 from rackready.model.outcome import Finding
 from rackready.model.problems import RackreadyError
-from rackready_sim.commands import app
 from rackready_sim.errors import SimError
 from rackready_sim.ibtwin import ibsim, report
 from rackready_sim.ibtwin.losses import sample, sweep
@@ -43,7 +43,8 @@ Found credit loop on: S0000000000001000/U1/P2 VL: 0
 def test_a_small_fabric_passes_as_text_and_json(tmp_path: Path) -> None:
     file = tmp_path / "site.yml"
     file.write_text(site_text(8, 4), encoding="utf-8")
-    done = CliRunner().invoke(app, ["fabric", "--site", str(file), "--uplinks", "2", "--output", "json"])
+    app = build(["sim"])
+    done = CliRunner().invoke(app, ["sim", "fabric", "--site", str(file), "--uplinks", "2", "--output", "json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["passed"], found["findings"], found["credit_loops"], found["lost_pairs"]) == (True, [], False, 0)
@@ -54,7 +55,7 @@ def test_a_small_fabric_passes_as_text_and_json(tmp_path: Path) -> None:
     spine, *links = found["losses"]
     assert (spine["lost"], spine["pairs"] > 0) == ("spine-001", True)
     assert [item["pairs"] for item in links] == [0, 0]
-    text = CliRunner().invoke(app, ["fabric", "--site", str(file), "--uplinks", "1"])
+    text = CliRunner().invoke(app, ["sim", "fabric", "--site", str(file), "--uplinks", "1"])
     assert "credit loops: none" in text.output
     assert "losses: 1 of 2 survived" in text.output
     assert "passed" in text.output
