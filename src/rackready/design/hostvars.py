@@ -198,6 +198,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_gpus": facts.platform.gpus,
         "nic_stack_cards": nic_cards(site, facts),
         "nic_stack_names": nic_names(facts),
+        "host_lldp_interfaces": [nic.netdev for nic in facts.nics],
         "host_roce_interfaces": roce_interfaces(site, facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),
