@@ -10,13 +10,22 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rackready_sim.errors import SimError
 from rackready_sim.host import run, succeeds
 from rackready_sim.plan import Cable, Machine, RackPlan
+
+
+class Socket(NamedTuple):
+    """A switch port that a cable's end is plugged into."""
+
+    switch: str
+    port: str
+
 
 _SETTLE_TRIES = 30
 _SETTLE_S = 0.1
@@ -100,27 +109,53 @@ def loose_end(plan: RackPlan, cable: Cable) -> str:
     return f"{plan.bridge}-{plan.machines[cable.node].octet}r{cable.rail}"
 
 
-def plug(plan: RackPlan, cable: Cable, node_pid: int, switch_pid: int, *, connected: bool) -> bool:
-    """Create a node's NIC and place its cable end in the switch, or loose. Return whether a switch port changed.
+def add_nic(plan: RackPlan, cable: Cable, node_pid: int, pids: Mapping[str, int]) -> None:
+    """Create a node's NIC with its cable, the cable's end loose, unless it is there already.
 
-    ``switch_pid`` is 0 if the switch does not run. A NIC starts down and without address, as hardware does.
+    ``pids``: process of every switch that runs. A NIC starts down and without address, as hardware does.
     """
+    if cable.netdev in links(node_pid):
+        return
     loose = loose_end(plan, cable)
-    wanted = connected and bool(cable.switch) and switch_pid > 0
-    if cable.netdev not in links(node_pid):
-        _forget(loose, cable.port if switch_pid else "", switch_pid)
-        _add_pair(loose, cable.netdev, node_pid, mac=cable.mac)
-    if not cable.switch or not switch_pid:
+    run(["ip", "link", "delete", loose], check=False)
+    if socket := plugged(cable, {switch: links(pid) for switch, pid in pids.items()}):
+        # the rest of a cable whose node went down; it may disappear at any moment
+        run([*_inside(pids[socket.switch]), "ip", "link", "delete", socket.port], check=False)
+    _add_pair(loose, cable.netdev, node_pid, mac=cable.mac, outer_mac=end_mac(cable))
+
+
+def end_mac(cable: Cable) -> str:
+    """Return the MAC address of a cable's end, by which it is found in whatever port it is: the NIC's, made local."""
+    return f"02{cable.mac[2:]}"
+
+
+def plugged(cable: Cable, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Socket | None:
+    """Return the switch port that a cable's end is plugged into; None if it is loose.
+
+    ``found``: switch -> its network interfaces.
+    """
+    mac = end_mac(cable)
+    for switch, ports in found.items():
+        for port, link in ports.items():
+            if link.get("address") == mac and "link_index" in link:  # a bridge takes the address of its first port
+                return Socket(switch, port)
+    return None
+
+
+def unplug(plan: RackPlan, cable: Cable, socket: Socket, pids: Mapping[str, int]) -> None:
+    """Pull a cable's end out of a switch port."""
+    _move(socket.port, loose_end(plan, cable), pids[socket.switch], os.getpid())
+
+
+def plug(plan: RackPlan, cable: Cable, socket: Socket, pids: Mapping[str, int]) -> bool:
+    """Plug a cable's loose end into a switch port; return False if another cable is there."""
+    if socket.port in links(pids[socket.switch]):
         return False
-    plugged = cable.port in links(switch_pid)
-    if wanted and not plugged:
-        _move(loose, cable.port, None, switch_pid)
-    elif plugged and not wanted:
-        _move(cable.port, loose, switch_pid, os.getpid())
-    return wanted != plugged
+    _move(loose_end(plan, cable), socket.port, None, pids[socket.switch])
+    return True
 
 
-def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
+def _add_pair(outer: str, inner: str, pid: int, mac: str = "", outer_mac: str = "") -> None:
     """Add a pair of interfaces, one end inside the machine.
 
     The kernel removes the pair of a machine that went down with a delay: wait for that.
@@ -131,6 +166,7 @@ def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
         "add",
         "name",
         outer,
+        *(("address", outer_mac) if outer_mac else ()),
         "type",
         "veth",
         "peer",
@@ -150,13 +186,6 @@ def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
             time.sleep(_SETTLE_S)
         else:
             return
-
-
-def _forget(loose: str, port: str, switch_pid: int) -> None:
-    """Remove the rest of a cable whose node went down; it may disappear at any moment."""
-    run(["ip", "link", "delete", loose], check=False)
-    if port:
-        run([*_inside(switch_pid), "ip", "link", "delete", port], check=False)
 
 
 def _move(name: str, new: str, source: int | None, target: int) -> None:

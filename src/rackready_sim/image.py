@@ -32,8 +32,9 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg",
     "ca-certificates", "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd",
     "slurmctld", "slurm-client", "munge", "libpmix-dev",
+    "lldpd",
 )  # fmt: skip
-_RECIPE = "8"
+_RECIPE = "9"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
@@ -50,7 +51,7 @@ _MASKED = (
     "fstrim.timer",
     "dpkg-db-backup.timer",
 )
-_OFF = ("munge.service", "slurmd.service", "slurmctld.service")
+_OFF = ("munge.service", "slurmd.service", "slurmctld.service", "lldpd.service")
 
 
 @dataclass(frozen=True, slots=True)

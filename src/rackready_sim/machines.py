@@ -6,15 +6,16 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN
-from rackready_sim.plan import MIRROR_PORT, Machine, RackPlan
+from rackready_sim.plan import MIRROR_PORT, Cable, Machine, RackPlan
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.machines")
@@ -27,6 +28,8 @@ Our choice: on an idle machine it takes a fraction of a second.
 """
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
+_LLDP = "configure lldp portidsubtype ifname\nconfigure system interface pattern swp*,eth0\n"
+"""Cumulus Linux sends the interface's name as port id (user guide, LLDP). The bridges of our VLANs are no ports."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
 
 
@@ -158,14 +161,28 @@ class Machines:
                 return
             pid = found.pid
             self.attach(self.plan.machines[node], pid)
-        out = {nic["rail"] for nic in self._store.state(node)["nics"] if nic.get("link") == "down"}
-        changed: dict[str, list[str]] = {}
-        switches = {name: self._pid(name) for name in {cable.switch for cable in self.plan.cables[node]} if name}
+        pids = {machine.name: running for machine in self.plan.of("switch") if (running := self._pid(machine.name))}
         for cable in self.plan.cables[node]:
-            if hostnet.plug(self.plan, cable, pid, switches.get(cable.switch, 0), connected=cable.rail not in out):
-                changed.setdefault(cable.switch, []).append(cable.port)
-        for switch, ports in changed.items():
+            hostnet.add_nic(self.plan, cable, pid, pids)
+        for switch, ports in self._replug(node, pids).items():
             self._reapply(switch, ports)
+
+    def _replug(self, node: str, pids: dict[str, int]) -> dict[str, list[str]]:
+        """Move cable ends to where they should be: all wrong ones out first. Return switch -> ports that changed."""
+        wanted = sockets(self.plan.cables[node], self._store.state(node)["nics"])
+        have = {switch: hostnet.links(pid) for switch, pid in pids.items()}
+        now = {cable.rail: hostnet.plugged(cable, have) for cable in self.plan.cables[node]}
+        wrong = [cable for cable in self.plan.cables[node] if now[cable.rail] != wanted[cable.rail]]
+        changed: dict[str, list[str]] = {}
+        for cable in wrong:
+            if (socket := now[cable.rail]) is not None:
+                hostnet.unplug(self.plan, cable, socket, pids)
+                changed.setdefault(socket.switch, []).append(socket.port)
+        for cable in wrong:
+            socket = wanted[cable.rail]
+            if socket is not None and socket.switch in pids and hostnet.plug(self.plan, cable, socket, pids):
+                changed.setdefault(socket.switch, []).append(socket.port)
+        return changed
 
     def _pid(self, name: str) -> int:
         found = podman.inspect(self.plan.machines[name].container) if name in self.plan.machines else None
@@ -273,6 +290,26 @@ class Machines:
         )
         write(root / "etc/sudoers.d/cumulus", "cumulus ALL=(ALL) NOPASSWD: ALL\n", 0o440)
         write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
+        write(root / "etc/lldpd.d/port_info.conf", _LLDP)
+        inside(root, "systemctl", "enable", "--quiet", "lldpd.service")
+
+
+def sockets(cables: Sequence[Cable], nics: Sequence[dict[str, Any]]) -> dict[int, hostnet.Socket | None]:
+    """Return rail -> the switch port that its cable belongs into by the hardware state; None: it hangs loose.
+
+    A NIC's ``crossed`` is the rail whose cable is in its place, ``plugged`` the port of another place.
+    """
+    planned = {cable.rail: hostnet.Socket(cable.switch, cable.port) if cable.switch else None for cable in cables}
+    found = dict(planned)
+    for nic in nics:
+        rail = nic["rail"]
+        if "plugged" in nic:
+            found[rail] = hostnet.Socket(*nic["plugged"])
+        elif "crossed" in nic:
+            found[rail] = planned[nic["crossed"]]
+        if nic.get("link") == "down":
+            found[rail] = None
+    return found
 
 
 def inside(root: Path, *argv: str, stdin: str = "") -> None:

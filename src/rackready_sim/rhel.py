@@ -36,6 +36,7 @@ _BASE = {
     "iproute": ("iproute2",),
     "iputils": ("iputils-ping",),
     "kmod": ("kmod",),
+    "lldpd": ("lldpd",),
     "libibverbs": ("libibverbs1", "ibverbs-providers"),
     "munge": ("munge",),
     "ocl-icd": (),

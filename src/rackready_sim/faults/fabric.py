@@ -68,6 +68,11 @@ def _swapped(state: State, nic: int, other: int) -> None:
     one["crossed"], two["crossed"] = other, nic
 
 
+def _wrong_port(state: State, nic: int, spare: str) -> None:
+    found = part(state, "nics", nic, "rail")
+    found["plugged"] = [found["switch"], spare]
+
+
 def _names(state: State) -> None:
     state["rdma_names"] = "pci"
 
@@ -202,6 +207,14 @@ FAULTS = (
         "the cables of two rails are swapped at the node",
         _swapped,
         {"nic": 1, "other": 2},
+        _BW,
+    ),
+    Fault(
+        "cable-wrong-port",
+        "cable",
+        "the cable of a rail is plugged into a spare port of its switch",
+        _wrong_port,
+        {"nic": 1, "spare": "swp60"},
         _BW,
     ),
     Fault(

@@ -58,7 +58,7 @@ def nic_facts() -> list[Facts]:
                 "guid": nic["guid"],
                 "priority": priority(nic, traffic_class(nic)),
                 "cnp_off": nic.get("cnp_off", False),
-                "crossed": bool(nic.get("crossed")),
+                "crossed": "crossed" in nic or "plugged" in nic,
                 "idle": nic.get("idle", False),
                 "unseen": nic.get("unseen", False),
                 "latency_us": nic.get("latency_us", 0.0),
