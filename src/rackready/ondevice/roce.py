@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-FORMAT = "rackready/roce/v1"
+FORMAT = "rackready/roce/v2"
 Run = Callable[..., "tuple[int, str]"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -203,7 +203,51 @@ class Roce:
             "cm_mode": "v2" if "v2" in mode.lower() else "v1" if "v1" in mode.lower() else "unknown",
             "cm_tos": _number(tos),
             "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
+            "ecn": self._ecn(),
+            **self._link(),
+            **self._gids(),
         }
+
+    def _ecn(self) -> bool | None:
+        """Return whether the NIC answers marks and slows down for them; None when neither driver's files exist.
+
+        OFED has a switch for each side; with the kernel's own driver both are always on.
+        """
+        if self._ofed().is_dir():
+            sides = (self._ofed() / side / "enable" / str(self.config["priority"]) for side in ("roce_np", "roce_rp"))
+            return all(self._read(side) == "1" for side in sides)
+        return True if self._inbox().is_dir() else None
+
+    def _link(self) -> dict[str, Any]:
+        """Return rate in Gb/s and FEC in use (rs, fc, off); None where ethtool does not tell.
+
+        ethtool.c, do_gfec: `Active FEC encoding: RS`; None without a link.
+        """
+        _, speed = self._run("ethtool", self.netdev)
+        _, fec = self._run("ethtool", "--show-fec", self.netdev)
+        rate = re.search(r"^\s*Speed:\s*(\d+)Mb/s", speed, re.MULTILINE)
+        active = re.search(r"^Active FEC encodings?:\s*(\w+)\s*$", fec, re.MULTILINE)
+        words = {"RS": "rs", "BaseR": "fc", "Off": "off"}
+        return {
+            "rate_gbps": int(rate.group(1)) // 1000 if rate else None,
+            "fec": words.get(active.group(1)) if active else None,
+        }
+
+    def _gids(self) -> dict[str, Any]:
+        """Return the types of the address's GIDs, and the index of its RoCE v2 GID (None without one).
+
+        Linux, Documentation/ABI/stable/sysfs-class-infiniband: gids/N, gid_attrs/types/N; an IPv4 address is mapped
+        into IPv6.
+        """
+        port = self._root / "sys/class/infiniband" / self.device / "ports/1"
+        octets = [int(part) for part in str(self.config["address"]).partition("/")[0].split(".")]
+        wanted = "0000:0000:0000:0000:0000:ffff:{:02x}{:02x}:{:02x}{:02x}".format(*octets)
+        found = {}
+        for place in sorted((port / "gids").glob("*"), key=lambda path: int(path.name)):
+            if self._read(place) == wanted:
+                found[int(place.name)] = self._read(port / "gid_attrs/types" / place.name)
+        v2 = [index for index, kind in found.items() if kind == "RoCE v2"]
+        return {"gid_types": sorted(set(found.values())), "gid_index": v2[0] if v2 else None}
 
     def _qos(self) -> dict[str, Any]:
         code, text = self._run("mlnx_qos", "-i", self.netdev)

@@ -191,10 +191,11 @@ def test_a_reading_asks_each_program_once_and_judges_what_it_says(nic: Nic) -> N
     found = verified(CONFIG, nic.run, nic.root)
     assert found["problems"] == [{"what": "PFC priorities", "expected": "3", "actual": "none"}]
     assert (found["state"]["pfc"], found["state"]["trust"], found["state"]["cm_tos"]) == ([], "dscp", 106)
+    assert len(set(nic.sent)) == len(nic.sent), "no question twice"
     assert sorted(line.split()[0] for line in nic.sent) == [
         "cma_roce_mode",
         "cma_roce_tos",
-        "ethtool",
+        *["ethtool"] * 3,
         "ip",
         "mlnx_qos",
     ]
@@ -317,3 +318,34 @@ def test_a_rail_without_a_peer_is_not_measured_and_said_to_be_so() -> None:
         "unmeasured": ["rail 1: no other node in this run to reach"],
         "complete": True,
     }
+
+
+def test_the_state_has_what_the_other_end_is_compared_with(nic: Nic, monkeypatch: pytest.MonkeyPatch) -> None:
+    _roce(nic).apply()
+    address = CONFIG["address"].partition("/")[0]
+    mapped = "0000:0000:0000:0000:0000:ffff:{:02x}{:02x}:{:02x}{:02x}".format(*map(int, address.split(".")))
+    port = nic.root / "sys/class/infiniband/mlx5_0/ports/1"
+    for index, gid, kind in ((0, "fe80::1", "RoCE v2"), (2, mapped, "IB/RoCE v1"), (3, mapped, "RoCE v2")):
+        for place, text in ((port / "gids", gid), (port / "gid_attrs/types", kind)):
+            place.mkdir(parents=True, exist_ok=True)
+            (place / str(index)).write_text(f"{text}\n")
+    said = {"--show-fec": "FEC parameters for enp24s0np0:\nConfigured FEC encodings: Auto\nActive FEC encoding: RS\n"}
+
+    def ethtool(argv: list[str]) -> tuple[int, str]:
+        return 0, said.get(argv[0], "Settings for enp24s0np0:\n\tSpeed: 400000Mb/s\n")
+
+    monkeypatch.setattr(nic, "_ethtool", ethtool, raising=False)
+    state = _roce(nic).state()
+    assert (state["ecn"], state["rate_gbps"], state["fec"]) == (True, 400, "rs")
+    assert (state["gid_types"], state["gid_index"]) == (["IB/RoCE v1", "RoCE v2"], 3)
+    (port / "gid_attrs/types/3").write_text("\n")
+    said["--show-fec"] = "netlink error: Operation not supported\n"
+    state = _roce(nic).state()
+    assert (state["gid_index"], state["fec"]) == (None, None)
+
+
+def test_ecn_that_is_off_on_one_side_is_off(tmp_path: Path) -> None:
+    nic = Nic(tmp_path, ofed=True)
+    _roce(nic).apply()
+    (tmp_path / "sys/class/net/enp24s0np0/ecn/roce_rp/enable/3").write_text("0\n")
+    assert _roce(nic).state()["ecn"] is False

@@ -12,7 +12,7 @@ from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.remote import Answer
 from rackready.drivers.switch import findings
-from rackready.drivers.switch.agreement import _End, judge, parse_host
+from rackready.drivers.switch.agreement import _End, intents, judge, parse_host
 from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchRevertedError, SwitchState
 from rackready.drivers.switch.configure import _each
 from rackready.drivers.switch.nvue_text import (
@@ -26,28 +26,33 @@ from rackready.drivers.switch.nvue_text import (
     read_json,
 )
 from rackready.drivers.switch.session import SwitchUnreachableError, split_output
-from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_config, verify_links
+from rackready.drivers.switch.verify import verify_config, verify_links
 from rackready.model.outcome import Outcome
 from rackready.model.phase import FINDINGS, NodeResult
 
 ROOT = Path(__file__).resolve().parents[3]
 MAP = {dscp: dscp // 8 for dscp in range(64)}
-ROCE = RoceState(mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority=MAP)
-HOST = HostQos("dscp", frozenset({3}), 9000, MAP)
+ROCE = RoceState(mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority=MAP, ecn=frozenset({3}))
+SITE = load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
+INTENTS = intents(SITE, "node01")
 
 
 def port_state(mtu: int, vlan: int | None, *, admin: bool = True, link: bool = True) -> PortState:
     return PortState(admin, link, mtu, vlan)
 
 
+def linked(mtu: int, vlan: int | None) -> PortState:
+    return replace(port_state(mtu, vlan), speed=400, fec="rs")
+
+
 @pytest.fixture(scope="module")
 def config() -> SwitchConfig:
-    return switch_config(load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=ROOT), "leaf01")
+    return switch_config(SITE, "leaf01")
 
 
 @pytest.fixture
 def state(config: SwitchConfig) -> SwitchState:
-    return SwitchState({port.name: port_state(port.mtu, port.vlan) for port in config.ports}, ROCE)
+    return SwitchState({port.name: linked(port.mtu, port.vlan) for port in config.ports}, ROCE)
 
 
 def said(findings: list[object]) -> list[str]:
@@ -107,22 +112,6 @@ def test_a_link_that_is_down_names_both_ends(config: SwitchConfig, state: Switch
     assert verify_links(config, state, {"node01"}) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"pfc": frozenset()}, "PFC priorities differ - Expected: the same on both ends Actual: host none, switch 3"),
-        ({"trust": "pcp"}, "trust differs - Expected: dscp on both ends Actual: host pcp, switch dscp"),
-        ({"dscp_priority": MAP | {26: 4}}, "DSCP 26 - Expected: the same priority Actual: host 4, switch 3"),
-        ({"global_pause": True}, "global pause - Expected: off with PFC Actual: on at the host"),
-        ({"mtu": 1500}, "MTU - Expected: host 9000, switch no less Actual: host 1500, switch 9216"),
-    ],
-)
-def test_ends_that_disagree(config: SwitchConfig, state: SwitchState, change: dict[str, object], what: str) -> None:
-    assert verify_agreement("leaf01", state, config.ports[0], HOST, 9000) == []
-    found = verify_agreement("leaf01", state, config.ports[0], replace(HOST, **change), 9000)
-    assert said(found) == [f"node01 enp24s0np0 and leaf01 swp1: {what}"]
-
-
 def document(**change: object) -> str:
     base = {
         "trust": "dscp",
@@ -130,11 +119,19 @@ def document(**change: object) -> str:
         "mtu": 9000,
         "dscp_priority": {str(key): value for key, value in MAP.items()},
         "pause": False,
+        "ecn": True,
+        "rate_gbps": 400,
+        "fec": "rs",
+        "cm_mode": "v2",
+        "cm_tos": 106,
+        "traffic_class": 106,
+        "gid_types": ["IB/RoCE v1", "RoCE v2"],
+        "gid_index": 3,
     }
     names = ("enp24s0np0", "enp64s0np0", "enp79s0np0", "enp94s0np0")
     return json.dumps(
         {
-            "format": "rackready/roce/v1",
+            "format": "rackready/roce/v2",
             "complete": True,
             "interfaces": [{"netdev": name, "problems": [], "state": base | change} for name in names],
         }
@@ -146,12 +143,12 @@ def answer(stdout: str, failure: str = "") -> Answer:
 
 
 def test_a_node_whose_ends_agree_passes(config: SwitchConfig, state: SwitchState) -> None:
-    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document())), 9000)
+    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document())), INTENTS)
     assert (result.outcome, result.message) == (Outcome.PASS, "node01: every cable has its link and both ends agree")
 
 
 def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) -> None:
-    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document(pfc=[]))), 9000)
+    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document(pfc=[]))), INTENTS)
     assert result.outcome is Outcome.FAIL
     assert "node01 enp94s0np0 and leaf01 swp4: PFC priorities differ" in result.message
     assert [(found["code"], found["where"]) for found in result.data[FINDINGS]] == [
@@ -182,30 +179,13 @@ def test_a_difference_of_a_switch_has_its_code(
     assert [found.code for found in [*verify_config(config, changed), *verify_links(config, changed)]] == [code]
 
 
-@pytest.mark.parametrize(
-    ("code", "change"),
-    [
-        ("cable-pfc-differs", {"pfc": frozenset()}),
-        ("cable-trust-differs", {"trust": "pcp"}),
-        ("cable-dscp-differs", {"dscp_priority": MAP | {26: 4}}),
-        ("cable-global-pause", {"global_pause": True}),
-        ("cable-mtu-differs", {"mtu": 1500}),
-    ],
-)
-def test_a_difference_between_both_ends_has_its_code(
-    config: SwitchConfig, state: SwitchState, code: str, change: dict[str, object]
-) -> None:
-    found = verify_agreement("leaf01", state, config.ports[0], replace(HOST, **change), 9000)
-    assert [one.code for one in found] == [code]
-
-
 def test_what_has_no_place_to_compare_has_its_code(config: SwitchConfig, state: SwitchState) -> None:
     host = parse_host("node01", answer(document()))
     assert isinstance(host, dict)
     del host["enp24s0np0"]
     ends = [_End(config, state)]
-    judged = [judge("node01", ends, host, 9000), judge("node09", ends, {}, 9000)]
-    judged.append(judge("node01", ends, parse_host("node01", answer("")), 9000))
+    judged = [judge("node01", ends, host, INTENTS), judge("node09", ends, {}, INTENTS)]
+    judged.append(judge("node01", ends, parse_host("node01", answer("")), INTENTS))
     assert [[found["code"] for found in one.data[FINDINGS]] for one in judged] == [
         ["cable-interface-missing"],
         ["fabric-no-cable"],
@@ -250,21 +230,21 @@ def test_what_could_not_be_read_is_an_error(
     config: SwitchConfig, state: SwitchState, *, ends_state: bool, text: str, failure: str, message: str
 ) -> None:
     end = _End(config, state) if ends_state else _End(config, None, "leaf01: silent")
-    result = judge("node01", [end], parse_host("node01", answer(text, failure)), 9000)
+    result = judge("node01", [end], parse_host("node01", answer(text, failure)), INTENTS)
     assert result.outcome is Outcome.ERROR
     assert result.message.startswith(message)
 
 
 def test_a_reading_that_takes_too_long_is_said_to(config: SwitchConfig, state: SwitchState) -> None:
     late = Answer(None, "", "setsid: child 4652 did not exit normally: Success", 245.0, timed_out=True)
-    result = judge("node01", [_End(config, state)], parse_host("node01", late), 9000)
+    result = judge("node01", [_End(config, state)], parse_host("node01", late), INTENTS)
     what = "node01: reading of its compute interfaces - Expected: a whole document of roce.py"
     expected = f"{what} Actual: no answer within 240 s. Run `rackready fabric` for the node."
     assert (result.outcome, result.message) == (Outcome.ERROR, expected)
 
 
 def test_a_node_without_cables_is_never_a_pass(config: SwitchConfig, state: SwitchState) -> None:
-    assert judge("node09", [_End(config, state)], {}, 9000).outcome is Outcome.ERROR
+    assert judge("node09", [_End(config, state)], {}, INTENTS).outcome is Outcome.ERROR
 
 
 @pytest.mark.parametrize(
@@ -333,14 +313,14 @@ def test_ports_and_roce_of_both_releases() -> None:
     applied = expand_commands("nv set interface swp1-2 bridge domain br_default access 901")
     ports = parse_ports(
         {
-            "swp1": {"link": {"state": {"up": {}}, "mtu": 9216}},
+            "swp1": {"link": {"state": {"up": {}}, "mtu": 9216, "speed": "400G", "fec": "rs"}},
             "swp2": {"link": {"admin-status": "up", "oper-status": "down", "mtu": 9216}},
             "eth0": {},
         },
         applied,
     )
     assert ports == {
-        "swp1": port_state(9216, 901),
+        "swp1": linked(9216, 901),
         "swp2": port_state(9216, 901, link=False),
         "eth0": port_state(0, None, admin=False, link=False),
     }
@@ -354,4 +334,8 @@ def test_ports_and_roce_of_both_releases() -> None:
             mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3}
         )
     assert parse_roce({}).mode == "off"
+    classes = {str(prio): {"switch-prio": prio, "traffic-class": prio if prio in {3, 6} else 0} for prio in range(8)}
+    marking = {"congestion-control": {"enabled-tc": "0,3"}, "tc-map": classes}
+    assert parse_roce(marking).ecn == frozenset({0, 1, 2, 3, 4, 5, 7})
+    assert parse_roce({"tc-map": classes}).ecn is None
     assert parse_roce({"state": "enabled", "pfc": {**pfc, "tx-enabled": "disabled"}}).pfc == frozenset()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from rackready.design.facts import node_facts, switch_facts
 from rackready.design.pinned import site_of
+from rackready.design.qos import qos_facts
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, Remote
@@ -17,8 +20,9 @@ from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch import findings as kinds
 from rackready.drivers.switch.base import SwitchDriver, SwitchState
 from rackready.drivers.switch.configure import open_driver
+from rackready.drivers.switch.ends import HostQos, Intent, Setting, settings
 from rackready.drivers.switch.trunks import verify_trunks
-from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
+from rackready.drivers.switch.verify import verify_links
 from rackready.drivers.switch.waves import lower_leafs, with_uppers
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
@@ -51,7 +55,10 @@ class _End:
 
 
 def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Return, per node, whether every cable has its link and both of its ends agree on PFC, DSCP, trust and MTU."""
+    """Return, per node, whether every cable has its link and both ends are as the site wants and as each other.
+
+    What an end does not report is named in the result.
+    """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     configs = [switch_config(site, switch.name) for switch in site.switches]
@@ -61,7 +68,7 @@ def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         ends = list(pool.map(lambda config: _read_switch(site, paths, config), wanted))
         hosts = dict(zip(nodes, pool.map(lambda node: _read_host(site, paths, node), nodes), strict=True))
-    return {node: judge(node, ends, hosts[node], site.fabric.mtu) for node in nodes}
+    return {node: judge(node, ends, hosts[node], intents(site, node)) for node in nodes}
 
 
 def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
@@ -112,22 +119,51 @@ def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | Finding:
 
 def _host(state: Mapping[str, Any]) -> HostQos:
     mapping = {int(dscp): int(priority) for dscp, priority in state["dscp_priority"].items()}
-    return HostQos(str(state["trust"]), frozenset(state["pfc"]), int(state["mtu"]), mapping, bool(state["pause"]))
+    return HostQos(
+        str(state["trust"]),
+        frozenset(state["pfc"]),
+        int(state["mtu"]),
+        mapping,
+        bool(state["pause"]),
+        ecn=state["ecn"],
+        speed=state["rate_gbps"],
+        fec=state["fec"],
+        cm_version=None if state["cm_mode"] == "unknown" else str(state["cm_mode"]),
+        cm_tos=int(state["cm_tos"]),
+        verbs_tos=state["traffic_class"],
+        gid_types=tuple(state["gid_types"]),
+        gid_index=state["gid_index"],
+    )
 
 
-def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_mtu: int) -> NodeResult:
-    """Return a node's result from both ends of its cables: pure."""
+def intents(site: Site, node: str) -> dict[str, Intent]:
+    """Return interface -> what both ends of its cable should have."""
+    facts, qos = node_facts(site, node), qos_facts(site.fabric.qos)
+    index = site.fabric.nccl.of(facts.platform.id).get("NCCL_IB_GID_INDEX")
+    gid = None if index is None else int(index)
+    most = {name: switch_facts(site, name).profile.rate for name in {nic.switch for nic in facts.nics if nic.switch}}
+    rates = {nic.netdev: min(nic.rate, most.get(nic.switch, nic.rate)) for nic in facts.nics}
+    return {netdev: Intent(qos, site.fabric.mtu, rate, gid) for netdev, rate in rates.items()}
+
+
+def judge(
+    node: str, ends: list[_End], host: dict[str, HostQos] | Finding, intended: Mapping[str, Intent]
+) -> NodeResult:
+    """Return a node's result from both ends of its cables: pure. ``intended``: interface -> what both should have."""
     if isinstance(host, Finding):
         return NodeResult(Outcome.ERROR, str(host), data={FINDINGS: finding_documents([host])})
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
     own = {end.config.name for end, ports in mine if ports}
     troubles = [end.trouble for end, ports in mine if (ports or own & end.leafs) and end.state is None]
-    findings = [finding for end, _ in mine if own & end.leafs for finding in end.trunks] + [
-        finding
-        for end, ports in mine
-        if end.state is not None
-        for finding in _cables(node, end.config, end.state, ports, host, host_mtu)
-    ]
+    findings = [finding for end, _ in mine if own & end.leafs for finding in end.trunks]
+    unknown: list[str] = []
+    for end, ports in mine:
+        if end.state is not None:
+            findings += verify_links(end.config, end.state, {node})
+            cables = [(port, host.get(port.netdev)) for port in ports]
+            wrong, unread = compare(node, end.config, end.state, cables, intended)
+            findings += wrong
+            unknown += unread
     if findings:
         words = "; ".join([*(str(finding) for finding in findings), *troubles])
         return NodeResult(Outcome.FAIL, words, data={FINDINGS: finding_documents(findings)})
@@ -136,22 +172,44 @@ def judge(node: str, ends: list[_End], host: dict[str, HostQos] | Finding, host_
     if not any(ports for _, ports in mine):
         none = kinds.NO_CABLE.found(node, "one at least", "none in the site")
         return NodeResult(Outcome.ERROR, str(none), data={FINDINGS: finding_documents([none])})
-    return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree")
+    note = f"; not reported: {', '.join(dict.fromkeys(unknown))}" if unknown else ""
+    return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree{note}")
 
 
-def _cables(
+def compare(
     node: str,
     config: SwitchConfig,
     state: SwitchState,
-    ports: list[PortConfig],
-    host: dict[str, HostQos],
-    host_mtu: int,
-) -> list[Finding]:
-    out = verify_links(config, state, {node})
-    for port in ports:
-        if port.netdev in host:
-            out += verify_agreement(config.name, state, port, host[port.netdev], host_mtu)
-        else:
+    cables: Sequence[tuple[PortConfig, HostQos | None]],
+    intended: Mapping[str, Intent],
+) -> tuple[list[Finding], list[str]]:
+    """Return findings of a node's cables to one switch, and the settings that an end does not report, in words.
+
+    A setting that is wrong on the whole switch is one finding.
+    """
+    findings: list[Finding] = []
+    read: list[tuple[PortConfig, Setting]] = []
+    for port, host in cables:
+        if host is None:
             where = Place(node, port.netdev)
-            out.append(kinds.INTERFACE_MISSING.found(where, "its state", "the interface is not there"))
-    return out
+            findings.append(kinds.INTERFACE_MISSING.found(where, "its state", "the interface is not there"))
+        else:
+            wanted = intended[port.netdev]
+            wanted = replace(wanted, speed=port.speed or wanted.speed)
+            read += [(port, setting) for setting in settings(state, port, host, wanted)]
+    told: set[Setting] = set()
+    common = Counter(one for port, one in read if one.of_switch and port.name not in state.port_roce)
+    for port, one in read:
+        count = common.pop(one, 0)
+        if count > 1:
+            findings += _found(one, Place(config.name, "", f"and its {count} cables to {node}", nodes=[node]))
+            told.add(one)
+        elif one not in told:
+            findings += _found(one, Place(node, port.netdev, f"and {config.name} {port.name}"))
+    names = {"host": node, "switch": config.name}
+    return findings, list(dict.fromkeys(f"{one.name} of {names[end]}" for _, one in read for end in one.unknown()))
+
+
+def _found(setting: Setting, where: Place) -> list[Finding]:
+    found = setting.found(where)
+    return [] if found is None else [found]

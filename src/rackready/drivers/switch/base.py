@@ -73,6 +73,10 @@ class PortState:
     link_up: bool
     mtu: int
     vlan: int | None
+    speed: int | None = None
+    """Rate of the link, Gb/s; None: not reported, as of a port that is down."""
+    fec: str | None = None
+    """FEC in use: rs, fc or off; None: not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,20 @@ class RoceState:
     pfc: frozenset[int]
     trusts_dscp: bool
     dscp_priority: dict[int, int] = field(default_factory=dict)
+    ecn: frozenset[int] | None = None
+    """Priorities whose packets the switch marks in congestion; None: not reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """What a port hears by LLDP (IEEE 802.1AB), as the neighbour sent it. ``port_type``: ifname, mac or local."""
+
+    system: str
+    """System name; agents in a NIC's firmware send none."""
+    chassis: str
+    port: str
+    port_type: str
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +112,12 @@ class SwitchState:
 
     ports: dict[str, PortState]
     roce: RoceState
+    port_roce: dict[str, RoceState] = field(default_factory=dict)
+    """RoCE of ports on which it is not the switch's."""
+
+    def roce_at(self, port: str) -> RoceState:
+        """Return the RoCE state of one port."""
+        return self.port_roce.get(port, self.roce)
 
 
 class Session(Protocol):
@@ -108,6 +132,9 @@ class Session(Protocol):
 
     def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
         """Run one command without a terminal, ``text`` as its standard input; return its exit code and its output."""
+
+    def as_root(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Run one program as root; return its exit code and its output, with errors only if it failed."""
 
     def close(self) -> None:
         """End the session."""
@@ -225,6 +252,21 @@ class SwitchDriver(ABC):
 
         A driver that does not read them returns none: a routed fabric is then not verified, and refused.
         """
+        return {}
+
+    def neighbours(self) -> dict[str, list[Neighbour]] | None:
+        """Return port -> its neighbours by LLDP; None where the driver cannot read them.
+
+        A port without one is not in it. Raises SwitchError where the switch does not answer, or in an unknown form.
+        """
+        return None
+
+    def known_as(self) -> frozenset[str]:
+        """Return the names and chassis ids by which the switch's neighbours know it, beside its name in the site."""
+        return frozenset()
+
+    def known_ports(self) -> dict[str, str]:
+        """Return name of a port in the switch's LLDP -> its name in the site, where they differ, as aliases do."""
         return {}
 
     def close(self) -> None:

@@ -139,6 +139,48 @@ ENDS_MTU = FailKind(
     runbook=_RUNBOOK,
     by=_BY,
 )
+ENDS_ECN = FailKind(
+    "cable-ecn-differs",
+    "ECN",
+    meaning="An end of the cable does not mark packets in congestion, or does not slow down for marks: PFC "
+    "alone has to stop a burst, and pauses spread.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_SPEED = FailKind(
+    "cable-speed-differs",
+    "rate",
+    meaning="The ends of the cable do not run at the planned rate, or not at the same one.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_FEC = FailKind(
+    "cable-fec-differs",
+    "FEC",
+    meaning="The ends of the cable use another error correction than planned, or not the same: the link "
+    "drops, or loses packets.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_TOS = FailKind(
+    "cable-tos-differs",
+    "ToS",
+    meaning="The node sends RoCE data with another ToS than planned: switches put it into another class.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ENDS_GID = FailKind(
+    "cable-gid-differs",
+    "GID",
+    meaning="The node does not send RoCE v2 from the planned GID: RoCE v1 does not pass a router, and carries no DSCP.",
+    next_step=_ENDS,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
 INTERFACE_MISSING = FailKind(
     "cable-interface-missing",
     "not read",
@@ -155,6 +197,14 @@ NODE_UNREAD = ErrorKind(
     runbook=_RUNBOOK,
     by=_BY,
 )
+LLDP_UNREAD = ErrorKind(
+    "lldp-unread",
+    "reading of its neighbours by LLDP",
+    meaning="The node does not tell what its compute interfaces see, so its cables could not be compared.",
+    next_step="Check `systemctl status lldpd` on the node, then run `rackready fabric` for it.",
+    runbook="docs/runbooks/lldp.md",
+    by=_BY,
+)
 NO_CABLE = ErrorKind(
     "fabric-no-cable",
     "no cable",
@@ -167,5 +217,6 @@ NO_CABLE = ErrorKind(
 FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
     *(TRUNK_DOWN, SESSION_DOWN),
-    *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, INTERFACE_MISSING, NODE_UNREAD, NO_CABLE),
+    *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, ENDS_ECN, ENDS_SPEED, ENDS_FEC, ENDS_TOS, ENDS_GID),
+    *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, NO_CABLE),
 )

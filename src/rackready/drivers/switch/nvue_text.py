@@ -191,8 +191,29 @@ def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, Por
             link.get("oper-status", "up" if up else "down") == "up",
             int(link.get("mtu") or 0),
             vlans.get(name),
+            _speed(str(link.get("speed", ""))),
+            _FEC.get(str(link.get("fec", ""))),
         )
     return out
+
+
+_FEC = {"rs": "rs", "baser": "fc", "off": "off"}
+"""NVUE's word to ours. It reports `auto` or nothing for a port without a link."""
+
+
+def _speed(text: str) -> int | None:
+    """Return Gb/s of NVUE's `400G`; None of anything else, such as `auto` or `100M`."""
+    match = re.fullmatch(r"(\d+)G", text)
+    return int(match[1]) if match else None
+
+
+def _marked(document: dict[str, Any]) -> frozenset[int] | None:
+    """Return the switch priorities in the traffic classes with ECN; None if the switch reports no classes."""
+    control, classes = document.get("congestion-control") or {}, document.get("tc-map") or {}
+    if "enabled-tc" not in control or not classes:
+        return None
+    marked = set(re.findall(r"\d+", str(control["enabled-tc"])))
+    return frozenset(int(row["switch-prio"]) for row in classes.values() if str(row["traffic-class"]) in marked)
 
 
 def parse_roce(document: dict[str, Any]) -> RoceState:
@@ -207,7 +228,9 @@ def parse_roce(document: dict[str, Any]) -> RoceState:
     for row in (document.get("prio-map") or {}).values():
         mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}
     trust = str((document.get("trust") or {}).get("trust-mode", ""))
-    return RoceState(str(document.get("mode", "")) if enabled else "off", priorities, "dscp" in trust, mapping)
+    return RoceState(
+        str(document.get("mode", "")) if enabled else "off", priorities, "dscp" in trust, mapping, _marked(document)
+    )
 
 
 _YES = frozenset({"enabled", "yes", "on", True})
