@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class FakeNvue:
     contents: dict[str, Settings] = field(default_factory=dict)
     before: Settings | None = None
     sent: list[str] = field(default_factory=list)
+    root: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Answers of lldpcli to `show neighbors` and `show chassis`."""
     attached: str = ""
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
@@ -76,6 +78,12 @@ class FakeNvue:
         self.attached = self.attached or self._new("cumulus")
         self.contents[self.attached] = dict(self.applied)
         return 1, "Error: Invalid Command\n"
+
+    def as_root(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """lldpcli, beside NVUE."""
+        del timeout_s
+        self.sent.append(" ".join(argv))
+        return self.root.get(argv[-2], (1, "unable to connect to socket /run/lldpd.socket\n"))
 
     def close(self) -> None:
         """Nothing to end."""

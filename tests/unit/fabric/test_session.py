@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from rackready.drivers.ssh.sudo import Sudo
 from rackready.drivers.switch.session import BashSession, SwitchUnreachableError
+from rackready.model.base import SecretRef
 
 
 class Channel:
@@ -45,16 +47,18 @@ class Client:
         self.sent: list[str] = []
         self.input = Stream(self.channel)
         self.output = output
+        self.trouble = b""
 
     def exec_command(self, command: str, timeout: float) -> tuple[Stream, Stream, Stream]:
         assert timeout > 0
         self.sent.append(command)
-        return self.input, Stream(self.channel, self.output), Stream(self.channel)
+        return self.input, Stream(self.channel, self.output), Stream(self.channel, self.trouble)
 
 
 def session(client: Client | None) -> BashSession:
     made = BashSession.__new__(BashSession)
     made._where = "leaf01 (192.0.2.1:22)"
+    made._sudo = Sudo(SecretRef(env="SWITCH_PASSWORD"))
     made._connection = SimpleNamespace(remote_conn_pre=client)  # type: ignore[assignment]
     return made
 
@@ -77,3 +81,18 @@ def test_without_an_exit_code_what_it_did_is_not_known(client: Client | None) ->
         match=r"leaf01 \(192.0.2.1:22\): `cat` - Expected: an end within 60 s Actual: .*\. Run again: what it did is ",
     ):
         session(client).feed("cat", "x")
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, "{}"), (1, "{}sorry, try again")])
+def test_a_program_runs_as_root_with_the_logins_password_and_its_errors_stay_apart(
+    monkeypatch: pytest.MonkeyPatch, code: int, shown: str
+) -> None:
+    monkeypatch.setenv("SWITCH_PASSWORD", "s3cret")
+    client = Client(code, b"{}")
+    client.trouble = b"sorry, try again"
+    assert session(client).as_root(["lldpcli", "show", "neighbors"]) == (code, shown)
+    assert client.input.getvalue().startswith(b"s3cret\nrackready-")
+    assert client.sent[0].startswith("sudo -k -S -p '' -H -- sh -c ")
+    assert client.sent[0].endswith(" lldpcli show neighbors")
+    assert "s3cret" not in client.sent[0]
+    assert not client.channel.combined

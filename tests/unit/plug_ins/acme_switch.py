@@ -49,6 +49,10 @@ class Line:
         """It reads nothing from standard input."""
         raise NotImplementedError(command, text, timeout_s)
 
+    def as_root(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """It has no root."""
+        raise NotImplementedError(argv, timeout_s)
+
     def close(self) -> None:
         """Nothing to end."""
 

@@ -120,15 +120,16 @@ class _Check:
         """Report each device outside the plan; return the ids of cables whose port it takes."""
         explained = set()
         for device, pairs in sorted(strange.items()):
-            ends = []
+            ends, near = [], [remote.device for _, remote in pairs]
             for local, remote in sorted(pairs):
                 taken = self._planned.get(remote)
-                explained |= {id(taken)} if taken is not None else set()
+                if taken is not None:
+                    explained.add(id(taken))
+                    near += [taken.a.device, taken.b.device]
                 instead = f" in place of {self._floor.at(far_end(taken, remote))}" if taken is not None else ""
                 ends.append(f"{f'its {local.port} ' if local.port else ''}at {self._floor.at(remote)}{instead}")
             known = self._seen.foreign.get(device)
             where = Place(device, "", f"({known})" if known else "")
-            near = [remote.device for _, remote in pairs]
             self._out.append(kinds.FOREIGN.found(where, "not connected", "; ".join(ends), nodes=near))
         return explained
 

@@ -2,7 +2,9 @@
 
 Sources: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number counts minutes, so a
 unit is always given; `nv config patch <file>` updates the pending configuration from a YAML file, named by its full
-path), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
+path), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`). Neighbours: Cumulus
+Linux 5 user guide, Link Layer Discovery Protocol: lldpd speaks for every port, and `sudo lldpcli` reads it. NVUE's own
+`nv show interface PORT lldp neighbor` shows one port at a time, in a JSON that no document describes.
 """
 
 from __future__ import annotations
@@ -13,8 +15,16 @@ from typing import Any
 
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
-from rackready.drivers.switch import nvue_counters
-from rackready.drivers.switch.base import Revision, RevisionState, Session, SwitchDriver, SwitchError, SwitchState
+from rackready.drivers.switch import lldpd, nvue_counters
+from rackready.drivers.switch.base import (
+    Neighbour,
+    Revision,
+    RevisionState,
+    Session,
+    SwitchDriver,
+    SwitchError,
+    SwitchState,
+)
 from rackready.drivers.switch.counters import PortCounters
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import (
@@ -225,6 +235,14 @@ class CumulusNvue(SwitchDriver):
         found = self._json("nv show vrf default router bgp neighbor -o json")
         rows = found.items() if isinstance(found, dict) else ()
         return {name: str(row["state"]).lower() for name, row in rows if isinstance(row, dict) and "state" in row}
+
+    def neighbours(self) -> dict[str, list[Neighbour]]:
+        """Return port -> its neighbours, as Cumulus Linux's own lldpd reports them."""
+        return lldpd.neighbours(self.session, self.name)
+
+    def known_as(self) -> frozenset[str]:
+        """Return the names and chassis ids that its lldpd sends."""
+        return lldpd.known_as(self.session, self.name)
 
     def _settings(self, revision: str | None) -> set[Tokens]:
         option = "" if revision is None else f" -r {revision}"

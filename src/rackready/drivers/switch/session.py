@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
 import paramiko
 from netmiko.exceptions import NetmikoBaseException
 
 from rackready.drivers.ssh import errors
-from rackready.drivers.ssh.command import Shell, log_command
-from rackready.drivers.ssh.target import SshTarget
+from rackready.drivers.ssh.command import Done, Shell, log_command
+from rackready.drivers.ssh.sudo import Sudo
+from rackready.drivers.ssh.target import PasswordLogin, SshTarget
 from rackready.drivers.ssh.terminal import open_terminal
 from rackready.drivers.switch.base import SwitchError
 
@@ -33,6 +35,7 @@ class BashSession:
 
     def __init__(self, target: SshTarget, platform: str) -> None:
         self._where = target.where
+        self._sudo = Sudo(target.login.ref if isinstance(target.login, PasswordLogin) else None)
         try:
             self._connection = open_terminal(target, platform)
         except errors.SshTimeoutError as error:
@@ -64,14 +67,26 @@ class BashSession:
 
         Raises SwitchUnreachableError as ``run`` does.
         """
+        done = self._beside(command, text, timeout_s, combine=True)
+        return done.exit_code, done.stdout
+
+    def _beside(self, command: str, text: str, timeout_s: float, *, combine: bool) -> Done:
         client = self._connection.remote_conn_pre
         try:
             if client is None:
                 raise errors.unfinished(self._where, command, timeout_s, "the connection is closed", _AGAIN)
-            done = Shell(client, self._where, _AGAIN).run(command, timeout_s=timeout_s, stdin=text, combine=True)
+            return Shell(client, self._where, _AGAIN).run(command, timeout_s=timeout_s, stdin=text, combine=combine)
         except errors.SshError as error:
             raise SwitchUnreachableError.of(error.messages) from error
-        return done.exit_code, done.stdout
+
+    def as_root(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Run one program by sudo, beside the terminal: the login's password is the one that sudo asks for.
+
+        Raises SwitchUnreachableError as ``run`` does, and SecretUnreadableError.
+        """
+        line, typed = self._sudo.command(list(argv))
+        done = self._beside(line, typed, timeout_s, combine=False)
+        return done.exit_code, done.stdout if done.exit_code == 0 else f"{done.stdout}{done.stderr}"
 
     def close(self) -> None:
         """End the session; one that broke is dropped."""
