@@ -10,15 +10,22 @@ import sys
 import pytest
 import yaml
 
+from rackready.design.facts import node_facts
+from rackready.design.site import load_site
+from rackready.drivers.redfish import Bmc, PowerAction
+from rackready.drivers.remote import Remote
+from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.pins import fingerprint
+from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch.agreement import verify_fabric
+from rackready.drivers.switch.cabling import Cabling, check_cabling
 from rackready.drivers.switch.configure import run_switches
 from rackready.drivers.switch.nvue_text import expand_commands
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready_sim.plan import clone_id
-from tests.integration.project import Project
+from tests.integration.project import ROOT, Project
 
 pytestmark = pytest.mark.integration
 
@@ -233,3 +240,59 @@ def test_ports_of_a_node_that_left_the_site_are_unset_and_somebody_elses_stay(pr
         site.write_text(before, encoding="utf-8")
         project.paths.overlay.write_text(overlay, encoding="utf-8")
     assert run(project, "leaf01")["leaf01"].changed, "the node came back"
+
+
+def speaks(project: Project, node: str) -> None:
+    """Boot a node and leave on it what role host_lldp leaves, without the rest of an install."""
+    site = load_site("sim", root=project.root)
+    with Bmc(node, site.node(node).bmc) as controller:
+        controller.power(PowerAction.ON)
+    netdevs = [nic.netdev for nic in node_facts(site, node).nics]
+    lines = f"configure system interface pattern {','.join(netdevs)}\nconfigure lldp portidsubtype ifname\n"
+    script = (ROOT / "src/rackready/ondevice/lldp.py").read_text(encoding="utf-8")
+    wait_and_pin(node_target(site, node, project.paths.known_hosts), timeout_s=60)
+    remote = Remote({node: node_target(site, node, project.paths.known_hosts)})
+    try:
+        for argv, text in (
+            (("install", "-D", "/dev/stdin", "/usr/local/lib/rackready/lldp.py"), script),
+            (("install", "-D", "/dev/stdin", "/etc/lldpd.d/rackready.conf"), lines),
+            *((("ip", "link", "set", netdev, "up"), "") for netdev in netdevs),
+            (("systemctl", "restart", "lldpd"), ""),
+        ):
+            done = remote.run(node, argv, stdin=text, timeout_s=60)
+            assert done.exit_code == 0, f"{argv}: {done.stdout}{done.stderr}{done.failure}"
+    finally:
+        remote.close()
+
+
+def test_crossed_cables_are_seen_by_lldp_at_both_ends_and_named_with_the_move(project: Project) -> None:
+    run(project)
+    nodes, told = ["node01", "node02"], list[str]()
+    for node in nodes:
+        speaks(project, node)
+    context = PhaseContext("sim", project.root, "test")
+
+    def checked() -> Cabling:
+        return check_cabling(context, nodes, lambda node, text: told.append(f"{node}: {text}"))
+
+    found = checked()
+    assert (found.findings, found.notes) == ({}, {})
+    assert "node01: comparing 8 cables with the plan by LLDP, for up to 60 s" in told
+    assert project.run("sim", "inject", "node01", "cables-swapped", "--nic", "1", "--other", "2")[0] == 0
+    try:
+        result = checked().result("node01")
+        assert result.outcome is Outcome.FAIL, result
+        assert [one["code"] for one in result.data["findings"]] == ["cable-swapped"], result
+        assert "Swap the cables at leaf01 swp1 (rail 1) and swp2 (rail 2)." in result.message
+    finally:
+        assert project.run("sim", "clear", "node01")[0] == 0
+    assert project.run("sim", "inject", "node02", "cable-wrong-port", "--nic", "3", "--spare", "swp15")[0] == 0
+    try:
+        found = checked()
+        assert {node: [one.code for one in items] for node, items in found.findings.items()} == {
+            "node02": ["cable-wrong-port"]
+        }
+        assert "Move the cable from leaf01 swp15 (rail 3) to leaf01 swp7 (rail 3)." in found.result("node02").message
+    finally:
+        assert project.run("sim", "clear", "node02")[0] == 0
+    assert checked().findings == {}

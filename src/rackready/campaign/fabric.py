@@ -1,10 +1,14 @@
-"""The fabric phase: switches, NICs, both ends of every cable. Nodes in production are drained before a change."""
+"""The fabric phase: switches, NICs, where cables end, rails, both ends of every cable.
+
+Nodes in production are drained before a change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rackready.campaign.cables import beside, wrong_cables
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, dry_results, plan
 from rackready.campaign.rails import clear_idle, known_up, proven
@@ -24,12 +28,14 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "fabric.yml"
+NICS, RAILS = "nics", "rails"
+"""Tags of its plays."""
 
 
 def run_fabric(
     ctx: PhaseContext, nodes: list[str], same: Results | None = None, previews: Results | None = None
 ) -> Results:
-    """Configure the switches of these nodes, then the nodes' NICs, then compare both ends of every cable.
+    """Configure the switches of these nodes, then their NICs, check cables and rails, then compare both ends.
 
     A bad switch affects only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing
     changes: their NICs are not done again. ``previews``: dry runs of the switches, which a dry run does not repeat.
@@ -44,22 +50,43 @@ def run_fabric(
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
             out[name] = NodeResult(Outcome.ERROR, bad[0].message, data=dict(bad[0].data))
-    hosts = _play(ctx, site, [name for name in nodes if name not in out and name not in same], set(out))
+    out |= {name: result for name, result in same.items() if name in nodes and name not in out}
+    hosts = _hosts(ctx, site, [name for name in nodes if name not in out], out)
     out |= {
         name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
         for name, result in hosts.items()
     }
-    out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
     done = {name: out[name] for name in nodes if name in out and out[name].outcome in CONTINUES}
     return out | _agreement(ctx, done)
 
 
-def _play(ctx: PhaseContext, site: Site, nodes: list[str], bad: Iterable[str] = ()) -> Results:
+def _hosts(ctx: PhaseContext, site: Site, nodes: list[str], others: Results) -> Results:
+    """Configure the NICs of ``nodes``, check their cables and those of ``others``, then the rails of what is right.
+
+    Links come up with the configuration of switches and NICs, and LLDP needs links: the cables cannot be checked
+    before. Rails are not: a rail over a wrong cable would only show that it reaches nobody. A dry run measures them in
+    the same run, and wrong cables explain what it shows.
+    """
+    bad = {name for name, result in others.items() if result.outcome not in CONTINUES}
+    out = _play(ctx, site, nodes, bad, [] if ctx.check else [NICS])
+    todo = [name for name, result in (others | out).items() if ctx.check or result.outcome in CONTINUES]
+    out |= {name: beside(result, (others | out)[name]) for name, result in wrong_cables(ctx, todo).items()}
+    if ctx.check:
+        return out
+    rails = [name for name in nodes if out[name].outcome in CONTINUES]
+    bad |= {name for name, result in out.items() if result.outcome not in CONTINUES}
+    found = _play(ctx, site, rails, bad, [RAILS])
+    return out | {name: replace(result, changed=out[name].changed or result.changed) for name, result in found.items()}
+
+
+def _play(
+    ctx: PhaseContext, site: Site, nodes: list[str], bad: Iterable[str] = (), tags: list[str] | None = None
+) -> Results:
     """Configure the nodes' NICs. Their peers are all other nodes of the site that are up, except ``bad`` ones."""
     peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
-    return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers})
+    return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers}, tags)
 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:

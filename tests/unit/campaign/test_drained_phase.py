@@ -184,9 +184,14 @@ class Fabric(World):
         return NodeResult(Outcome.PASS, changed=bool(diff), data={"diff": "in any words", PORTS: sorted(ports)})
 
     def playbook(
-        self, ctx: PhaseContext, _playbook: str, nodes: list[str], _more: dict[str, list[str]] | None = None
+        self,
+        ctx: PhaseContext,
+        _playbook: str,
+        nodes: list[str],
+        _more: dict[str, list[str]] | None = None,
+        tags: list[str] | None = None,
     ) -> Results:
-        return self.run(ctx, nodes)
+        return dict.fromkeys(nodes, PASS) if tags == ["rails"] else self.run(ctx, nodes)
 
 
 def fabric_of(
@@ -198,6 +203,7 @@ def fabric_of(
         "take_out": world.take_out,
         "run_switches": world.switches,
         "run_playbook": world.playbook,
+        "wrong_cables": lambda _ctx, _names: {},
         "verify_fabric": lambda _ctx, names: dict.fromkeys(names, PASS),
     }.items():
         monkeypatch.setattr(fabric, name, stand_in)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ class World:
         for module in (fabric, rails):
             monkeypatch.setattr(module, "run_switches", self._switches)
         monkeypatch.setattr(fabric, "run_playbook", self._playbook)
+        self.wrong: dict[str, NodeResult] = {}
+        self.tags: list[tuple[list[str] | None, list[str]]] = []
+        monkeypatch.setattr(fabric, "wrong_cables", lambda _ctx, _nodes: self.wrong)
         monkeypatch.setattr(
             fabric,
             "verify_fabric",
@@ -51,9 +55,15 @@ class World:
         return {name: NodeResult(Outcome.PASS, f"{name}: changed and confirmed") for name in names}
 
     def _playbook(
-        self, _ctx: PhaseContext, playbook: str, nodes: list[str], extra: dict[str, Any]
+        self,
+        _ctx: PhaseContext,
+        playbook: str,
+        nodes: list[str],
+        extra: dict[str, Any],
+        tags: list[str] | None = None,
     ) -> dict[str, NodeResult]:
         assert playbook == "fabric.yml"
+        self.tags.append((tags, nodes))
         self.known = extra["host_roce_known_peers"]
         data = {"changed": 1, "ok": 9} | ({"unmeasured": self.unmeasured} if self.unmeasured else {})
         return {node: NodeResult(Outcome.PASS, changed=True, data=data) for node in nodes}
@@ -82,6 +92,25 @@ def test_a_disagreement_stays_a_fail(world: World) -> None:
 
 def test_a_measured_fabric_is_a_pass(world: World) -> None:
     assert world.run("node01", "node02")["node02"].outcome is Outcome.PASS
+
+
+def test_a_node_with_a_wrong_cable_stops_before_its_rails_are_measured_and_others_go_on(world: World) -> None:
+    world.wrong = {"node02": NodeResult(Outcome.FAIL, "node02: swapped", data={"findings": ["x"]})}
+    found = world.run("node01", "node02")
+    assert (found["node02"].outcome, found["node02"].message) == (Outcome.FAIL, "node02: swapped")
+    assert found["node02"].changed
+    assert found["node02"].data["findings"] == ["x"]
+    assert found["node01"].outcome is Outcome.PASS
+    assert world.tags == [(["nics"], ["node01", "node02"]), (["rails"], ["node01"])]
+    assert "node02" not in world.known, "no peer for a rail"
+
+
+def test_a_dry_run_shows_wrong_cables_beside_what_would_change(world: World) -> None:
+    world.wrong = {"node02": NodeResult(Outcome.FAIL, "node02: swapped")}
+    world.context = replace(world.context, check=True)
+    found = world.run("node01", "node02")
+    assert {node: result.outcome for node, result in found.items()} == {"node01": Outcome.PASS, "node02": Outcome.FAIL}
+    assert [tags for tags, nodes in world.tags if nodes] == [[]], "one run shows settings and rails"
 
 
 def test_nodes_that_are_connected_or_further_stand_in_as_peers(world: World) -> None:
