@@ -141,6 +141,10 @@ bench-topology: setup ## measure wiring and proving a three-tier fabric, by numb
 bench-plan: setup ## measure loading and the full plan of a site, by number of GPUs
 	@$(BIN)/python scripts/bench/plan.py $(ARGS)
 
+.PHONY: bench-fabric
+bench-fabric: setup ## measure judging the cables and both ends of a fabric, by number of ports
+	@$(BIN)/python scripts/bench/fabric.py $(ARGS)
+
 .PHONY: bench-gates
 bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
