@@ -78,7 +78,7 @@ class Definition:
             images.image,
             lambda: slurm.build(self.site, self.plan),
             self._node_login,
-            images.node_image,
+            {"node": images.node_image, "switch": images.switch_image},
         )
 
     def _node_login(self, name: str) -> NodeLogin:

@@ -7,10 +7,12 @@ power limits, counters), and loses it at power-off.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts, PortFacts, switch_facts
+from rackready.design.wiring import compute_rate, trunk_ends
 from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GpuProfile
@@ -29,6 +31,9 @@ _BOARD_PART = "692-2G520-0200-000"
 _NIC_FIRMWARE = "28.43.2566"
 _NIC_BOARD = "MT_0000000838"
 _CUMULUS = "5.13.1"
+_CUMULUS_ROUTED = "5.15.0"
+"""Switches of a routed fabric run a release with the newer words, so that both are tried."""
+_SUB_PORT = re.compile(r"^swp\d+s\d+$")
 
 
 def build_state(site: Site, node_name: str) -> State:
@@ -66,6 +71,7 @@ def build_state(site: Site, node_name: str) -> State:
 def build_switch_state(site: Site, switch_name: str) -> State:
     """Return the state of a healthy switch. Raise KeyError if the site has no such switch."""
     facts = switch_facts(site, switch_name)
+    trunks = trunk_ends(site).get(switch_name, [])
     rate = facts.profile.rate
     return {
         "switch": switch_name,
@@ -74,13 +80,23 @@ def build_switch_state(site: Site, switch_name: str) -> State:
             "product": facts.profile.id.upper(),
             "serial": _serial("MT", switch_name),
             "mac": _mac(switch_name),
-            "version": _CUMULUS,
+            "version": _CUMULUS_ROUTED if trunks else _CUMULUS,
         },
-        "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
-        "cables": {port.port: {"node": port.node, "netdev": _netdev(site, port)} for port in facts.ports},
+        "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)}
+        | _sub_ports(site, [*(port.port for port in facts.ports), *(end.port for end in trunks)]),
+        "cables": {
+            **{port.port: {"node": port.node, "netdev": _netdev(site, port)} for port in facts.ports},
+            **{end.port: {"switch": end.peer, "port": end.peer_port, "link": "up"} for end in trunks},
+        },
+        "power": "on",
         "ecn_off": False,
         "faults": [],
     }
+
+
+def _sub_ports(site: Site, cabled: list[str]) -> State:
+    """Return the cabled parts of split ports, so that a fault can name one."""
+    return {name: {"rate_gbps": compute_rate(site), "factor": 1.0} for name in cabled if _SUB_PORT.match(name)}
 
 
 def _netdev(site: Site, port: PortFacts) -> str:

@@ -51,7 +51,7 @@ _MASKED = (
     "fstrim.timer",
     "dpkg-db-backup.timer",
 )
-_OFF = ("munge.service", "slurmd.service", "slurmctld.service", "lldpd.service")
+_OFF = ("munge.service", "slurmd.service", "slurmctld.service", "lldpd.service", "frr.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,10 @@ class Variant:
 
 DEBIAN = Variant("sim")
 """Every machine, unless its operating system needs another one. Its name is part of the images' names."""
+SWITCH = Variant("switch", ("frr", "frr-pythontools"))
+"""Switches of a routed fabric: Cumulus Linux runs FRR. Its reload script has a package of its own."""
 RHEL = Variant("rhel", rhel.PACKAGES, rhel.finish)
-_VARIANTS = (DEBIAN, RHEL)
+_VARIANTS = (DEBIAN, SWITCH, RHEL)
 
 _BOOT_ID = """[Unit]
 Description=Boot identity of this machine (a container shows the host's otherwise)

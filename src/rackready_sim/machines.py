@@ -6,16 +6,17 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems
+from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems, trunks
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN
-from rackready_sim.plan import MIRROR_PORT, Cable, Machine, RackPlan
+from rackready_sim.plan import MIRROR_PORT, Cable, Machine, RackPlan, Role
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.machines")
@@ -55,12 +56,12 @@ class Machines:
         image: str,
         slurm_conf: Callable[[], dict[str, str]] | None = None,
         node_login: Callable[[str], NodeLogin] = lambda _name: NodeLogin(),
-        node_image: str = "",
+        own_images: Mapping[Role, str] = MappingProxyType({}),
     ) -> None:
         self.plan = plan
         self._store = store
         self._image = image
-        self._node_image = node_image or image
+        self._own_images = own_images
         self._slurm_conf = slurm_conf
         self._node_login = node_login
 
@@ -83,6 +84,10 @@ class Machines:
                 hint,
             )
         return found is not None and found.running
+
+    def created(self, name: str) -> bool:
+        """Return whether a machine's container exists."""
+        return podman.inspect(self.plan.machines[name].container) is not None
 
     def boot(self, name: str) -> bool:
         """Start a machine, and create it first if needed; return whether it was started."""
@@ -110,6 +115,8 @@ class Machines:
             if machine.role == "node":
                 (self._store.hardware(machine.name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
                 self.cable(machine.name, pid)
+            if machine.role == "switch":
+                self.trunks(machine.name, pid)
             podman.start(machine.container)
         except SimError:
             if self._holds(machine, pid):
@@ -171,18 +178,48 @@ class Machines:
         """Move cable ends to where they should be: all wrong ones out first. Return switch -> ports that changed."""
         wanted = sockets(self.plan.cables[node], self._store.state(node)["nics"])
         have = {switch: hostnet.links(pid) for switch, pid in pids.items()}
+        wanted = {rail: socket for rail, socket in wanted.items() if socket is None or self._has_power(socket.switch)}
         now = {cable.rail: hostnet.plugged(cable, have) for cable in self.plan.cables[node]}
-        wrong = [cable for cable in self.plan.cables[node] if now[cable.rail] != wanted[cable.rail]]
+        wrong = [cable for cable in self.plan.cables[node] if now[cable.rail] != wanted.get(cable.rail)]
         changed: dict[str, list[str]] = {}
         for cable in wrong:
             if (socket := now[cable.rail]) is not None:
                 hostnet.unplug(self.plan, cable, socket, pids)
                 changed.setdefault(socket.switch, []).append(socket.port)
         for cable in wrong:
-            socket = wanted[cable.rail]
+            socket = wanted.get(cable.rail)
             if socket is not None and socket.switch in pids and hostnet.plug(self.plan, cable, socket, pids):
                 changed.setdefault(socket.switch, []).append(socket.port)
         return changed
+
+    def trunks(self, switch: str, pid: int = 0) -> None:
+        """Place a switch's cables to other switches; ``pid``: its process while it boots. Does nothing if it is off."""
+        ours = [trunk for trunk in self.plan.trunks if switch in {trunk.lower, trunk.upper}]
+        names = {name for trunk in ours for name in (trunk.lower, trunk.upper)}
+        pids = {name: self._pid(name) for name in sorted(names)} | ({switch: pid} if pid else {})
+        states = {name: self._store.state(name) for name in names}
+        changed = trunks.settle(ours, {name: found for name, found in pids.items() if found}, states)
+        for name, ports in changed.items():
+            if not (pid and name == switch):
+                self._reapply(name, ports)
+
+    def settle_switch(self, switch: str) -> None:
+        """Bring a switch to its hardware state: power, then cables. NICs stay in their nodes, without a link."""
+        if not self._has_power(switch):
+            self._recable_nodes(switch)
+            self.halt(switch, graceful=False)
+            return
+        self.boot(switch)
+        self._recable_nodes(switch)
+        self.trunks(switch)
+
+    def _recable_nodes(self, switch: str) -> None:
+        for node, cables in self.plan.cables.items():
+            if any(cable.switch == switch for cable in cables):
+                self.cable(node)
+
+    def _has_power(self, switch: str) -> bool:
+        return switch not in self.plan.machines or self._store.state(switch).get("power", "on") == "on"
 
     def _pid(self, name: str) -> int:
         found = podman.inspect(self.plan.machines[name].container) if name in self.plan.machines else None
@@ -231,10 +268,16 @@ class Machines:
             raise
 
     def _image_of(self, machine: Machine) -> str:
-        """Return the image of a machine: a node's system may need another one than Debian's."""
+        """Return the image of a machine: a node's system may need another one than Debian's, a router has FRR."""
+        if machine.role == "switch":
+            return self._own_images.get("switch") or self._image
         if machine.role != "node":
             return self._image
-        return self._image if self._node_login(machine.name).system.image is DEBIAN else self._node_image
+        return (
+            self._image
+            if self._node_login(machine.name).system.image is DEBIAN
+            else (self._own_images.get("node") or self._image)
+        )
 
     def _resolver(self, machine: Machine) -> Path:
         """Return the machine's new /etc/resolv.conf with the site's name server; podman would write this host's."""

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
+from rackready.design.wiring import trunk_ends
 from rackready.model.site import Site
 from rackready_sim.built import machine_facts
 from rackready_sim.errors import describe
@@ -47,6 +48,16 @@ class Cable:
 
 
 @dataclass(frozen=True, slots=True)
+class Trunk:
+    """One cable between two switches, and the port at each end."""
+
+    lower: str
+    lower_port: str
+    upper: str
+    upper_port: str
+
+
+@dataclass(frozen=True, slots=True)
 class RackPlan:
     """The whole rack."""
 
@@ -55,6 +66,7 @@ class RackPlan:
     machines: dict[str, Machine]
     cables: dict[str, tuple[Cable, ...]]
     bmcs: dict[str, str]
+    trunks: tuple[Trunk, ...] = ()
 
     @property
     def bridge(self) -> str:
@@ -100,7 +112,7 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
         machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
     cables = {node.name: _cables(site, node.name) for node in nodes}
     bmcs = {node.name: f"{loopback}.{_BMC + index}" for index, node in enumerate(nodes, 1)}
-    return RackPlan(clone, subnet, machines, cables, bmcs)
+    return RackPlan(clone, subnet, machines, cables, bmcs, _trunks(site))
 
 
 def subnet_candidates(clone: str) -> list[IPv4Network]:
@@ -132,6 +144,17 @@ def _node_octet(index: int) -> int:
 
 def _machine(clone: str, subnet: IPv4Network, name: str, role: Role, octet: int) -> Machine:
     return Machine(name, role, octet, str(subnet[octet]), f"rr-{clone}-{name}")
+
+
+def _trunks(site: Site) -> tuple[Trunk, ...]:
+    """Return the cables between the switches of the site file, each once."""
+    known = {switch.name for switch in site.switches}
+    return tuple(
+        Trunk(switch, end.port, end.peer, end.peer_port)
+        for switch, ends in trunk_ends(site).items()
+        for end in ends
+        if {switch, end.peer} <= known and (switch, end.port) < (end.peer, end.peer_port)
+    )
 
 
 def _cables(site: Site, node: str) -> tuple[Cable, ...]:

@@ -18,7 +18,7 @@ from rackready_sim import emulator, faults, hardware, hostnet, mirror, overlay, 
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import raise_inotify_limit, require_host, require_root
-from rackready_sim.image import DEBIAN, ensure_image, remove_images
+from rackready_sim.image import DEBIAN, SWITCH, ensure_image, remove_images
 from rackready_sim.plan import clone_id
 from rackready_sim.store import Store
 
@@ -127,8 +127,11 @@ class Rack:
         variants = {systems.of_node(defined.site, node).image for node in defined.plan.bmcs} - {DEBIAN}
         others = [ensure_image(self.clone, work, self._say, variant) for variant in variants]
         node_image = next(iter(others), image)
-        if (image, node_image) != (defined.record.image, defined.record.node_image or defined.record.image):
-            defined.record.image, defined.record.node_image = image, node_image
+        switch_image = ensure_image(self.clone, work, self._say, SWITCH) if defined.plan.trunks else image
+        record = defined.record
+        before = (record.image, record.node_image or record.image, record.switch_image or record.image)
+        if (image, node_image, switch_image) != before:
+            record.image, record.node_image, record.switch_image = image, node_image, switch_image
             self.store.save(defined.record)
             self._changed(result, f"image {node_image}")
 
@@ -145,6 +148,8 @@ class Rack:
         self._renew(defined, result)
         machines = defined.machines()
         for machine in defined.plan.machines.values():
+            if machine.role == "switch" and self.store.state(machine.name).get("power", "on") == "off":
+                continue
             if machine.role != "node" and machines.boot(machine.name):
                 self._changed(result, f"{machine.name} ({machine.role}) at {machine.address}")
         self._reattach(defined)
@@ -178,7 +183,9 @@ class Rack:
             defined.record.digests[controller.container] = digest
             self.store.save(defined.record)
         images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
-        older = [image for image in images if image not in ("", defined.record.image, defined.record.node_image)]
+        record = defined.record
+        current = ("", record.image, record.node_image, record.switch_image)
+        older = [image for image in images if image not in current]
         if older:
             self._say(
                 f"{len(older)} machines keep the image that they were made from; "
@@ -202,6 +209,8 @@ class Rack:
         machines = defined.machines()
         for node in defined.plan.bmcs:
             machines.cable(node)
+        for switch in defined.plan.of("switch"):
+            machines.trunks(switch.name)
 
     def _changed(self, result: UpResult, text: str) -> None:
         result.changes.append(text)
@@ -320,11 +329,14 @@ class Rack:
 
     def _recable(self, defined: Definition, node: str) -> None:
         """Apply the fault to a running node. Before the first `up` there is nothing to plug."""
-        if not defined.record.image or node not in defined.plan.bmcs:
+        if not defined.record.image:
             return
         require_root()
         with self.store.locked():
-            defined.machines().cable(node)
+            if node in defined.plan.bmcs:
+                defined.machines().cable(node)
+            elif defined.machines().created(node):
+                defined.machines().settle_switch(node)
 
     def _with_node(self, node: str) -> Definition:
         """Return the rack. Raise SimError for an unknown node.

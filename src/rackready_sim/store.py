@@ -33,6 +33,8 @@ class Record:
     image: str = ""
     node_image: str = ""
     """Image of nodes whose system needs another one; empty: the same."""
+    switch_image: str = ""
+    """Image of switches that route; empty: the same as other machines."""
     digests: dict[str, str] = field(default_factory=dict)
     """Digest of the healthy hardware of every node and switch: a change by the site recreates the state."""
 

@@ -140,6 +140,27 @@ def _ecn_off(state: State) -> None:
     state["ecn_off"] = True
 
 
+def _trunk_down(state: State, port: str) -> None:
+    cable = state.get("cables", {}).get(port, {})
+    if "switch" not in cable:
+        known = ", ".join(name for name, one in state.get("cables", {}).items() if "switch" in one) or "none"
+        raise FaultError(
+            f"{state.get('switch', state.get('node', 'machine'))} cables to switches",
+            expected=f"one of {known}",
+            actual=port,
+            next_step="Name a port with a cable to another switch.",
+        )
+    cable["link"] = "down"
+
+
+def _switch_off(state: State) -> None:
+    if "ports" not in state:
+        raise FaultError(
+            f"{state.get('node', 'machine')} power", expected="a switch", actual="a node", next_step="Name a switch."
+        )
+    state["power"] = "off"
+
+
 _BW = "pair/fabric/performance/ib-write-bw"
 _LAT = "pair/fabric/performance/ib-write-lat"
 _RING = "cluster/fabric/performance/nccl-all-reduce-ring"
@@ -240,5 +261,7 @@ FAULTS = (
         _INCAST,
     ),
     Fault("port-pfc-off", "switch", "a switch port sends no pause frames in the RoCE class", _port_pfc, _SWP, _INCAST),
+    Fault("trunk-down", "cable", "the cable between two switches is pulled at a port", _trunk_down, {"port": "swp9s0"}),
+    Fault("switch-off", "switch", "a switch has no power", _switch_off, {}),
     Fault("switch-ecn-off", "switch", "a switch marks no packets in congestion", _ecn_off, {}, _INCAST),
 )

@@ -1,18 +1,27 @@
-"""Apply the switch's configuration to its real ports: one Linux bridge for each VLAN."""
+"""Apply the switch's configuration to its real ports: one Linux bridge for each VLAN, addresses, and routing.
+
+A bridge of one VLAN stands for the VLAN-aware bridge, which not every kernel has. With a gateway address it is the
+VLAN's interface (``vlan901``), else it is ``br901``.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 from .. import paths, store
-from . import revisions
+from . import ports, revisions, routing
 from .schema import Setting
 
 _FABRIC_MTU = 9216
 _PERIOD_S = 1.0
+_BRIDGE = re.compile(r"^(br|vlan)\d+$")
+_ROUTED_IP = {"ip_forward": "1", "fib_multipath_hash_policy": "1", "conf/all/rp_filter": "0"}
+"""A router forwards, and balances flows by their ports, as Cumulus Linux does (user guide, ECMP)."""
 
 
 def main(_argv: list[str]) -> int:
@@ -45,51 +54,90 @@ def expire(now: float) -> bool:
 
 
 def wanted(settings: set[Setting]) -> dict[str, dict[str, Any]]:
-    """Return the wanted state of each port: up, MTU in bytes, access VLAN or None."""
-    ports: dict[str, dict[str, Any]] = {}
+    """Return the wanted state of each port: up, MTU in bytes, access VLAN or None, speed and FEC as configured."""
+    found: dict[str, dict[str, Any]] = {}
+    split = ports.breakouts(settings)
     for words in settings:
-        if words[0] != "interface" or not words[1].startswith("swp"):
+        if words[0] != "interface" or not words[1].startswith("swp") or words[1] in split:
             continue
-        port = ports.setdefault(words[1], {"up": True, "mtu": _FABRIC_MTU, "vlan": None})
+        port = found.setdefault(
+            words[1], {"up": True, "mtu": _FABRIC_MTU, "vlan": None, "speed": "auto", "fec": "auto"}
+        )
         if words[2:4] == ("link", "state"):
             port["up"] = words[4] == "up"
         elif words[2:4] == ("link", "mtu"):
             port["mtu"] = int(words[4])
+        elif words[2:4] in {("link", "speed"), ("link", "fec")}:
+            port[words[3]] = words[4]
         elif words[2:4] == ("bridge", "domain") and len(words) > 6 and words[5] in {"access", "untagged"}:  # noqa: PLR2004
             port["vlan"] = int(words[6])
-    return ports
+    return found
+
+
+def addresses(settings: set[Setting]) -> dict[str, set[str]]:
+    """Return interface -> its addresses with prefix length."""
+    found: dict[str, set[str]] = {}
+    for words in settings:
+        if words[0] == "interface" and words[2:4] in {("ip", "address"), ("ipv4", "address")}:
+            found.setdefault(words[1], set()).add(words[4])
+    return found
+
+
+def bridge(vlan: int, settings: set[Setting]) -> str:
+    """Return the name of the bridge of a VLAN."""
+    return f"vlan{vlan}" if f"vlan{vlan}" in addresses(settings) else f"br{vlan}"
 
 
 def links() -> dict[str, dict[str, Any]]:
-    """Return the kernel's ports and bridges by name."""
-    done = subprocess.run(["ip", "-json", "-details", "link", "show"], check=True, capture_output=True, text=True)
+    """Return the kernel's ports and bridges by name, with their addresses."""
+    done = subprocess.run(["ip", "-json", "-details", "address", "show"], check=True, capture_output=True, text=True)
     found: list[dict[str, Any]] = json.loads(done.stdout or "[]")
     return {item["ifname"]: item for item in found if item.get("ifname")}
 
 
 def bring(settings: set[Setting]) -> None:
     """Apply the settings to all ports. Ports without configuration are down, as on a new switch."""
-    have, ports = links(), wanted(settings)
-    present = [name for name in have if name.startswith("swp")]
-    vlans = {port["vlan"] for name, port in ports.items() if name in present and port["vlan"]}
-    commands = [f"link add br{vlan} type bridge mcast_snooping 0" for vlan in sorted(vlans) if f"br{vlan}" not in have]
-    commands += [f"link set br{vlan} up" for vlan in sorted(vlans)]
-    for name in present:
-        commands += _port(have[name], ports.get(name, {"up": False, "mtu": 1500, "vlan": None}))
-    for name in have:
-        if name.startswith("br") and name[2:].isdigit() and int(name[2:]) not in vlans:
-            commands.append(f"link del {name}")
+    commands = plan(settings, links())
     if commands:
         subprocess.run(
             ["ip", "-batch", "-", "-force"], check=False, input="\n".join(commands), text=True, capture_output=True
         )
+    if addresses(settings):
+        _forward()
+    routing.bring(settings)
+
+
+def plan(settings: set[Setting], have: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the commands of ``ip`` that lead from the kernel's present interfaces to the settings."""
+    wants = wanted(settings)
+    known = ports.existing(settings)
+    wants = {name: port for name, port in wants.items() if name in known}
+    present = [name for name in have if name.startswith("swp")]
+    svis = {int(name[4:]) for name in addresses(settings) if name.startswith("vlan")}
+    vlans = {port["vlan"] for name, port in wants.items() if name in present and port["vlan"]} | svis
+    bridges = {vlan: bridge(vlan, settings) for vlan in sorted(vlans)}
+    new = [name for name in bridges.values() if name not in have]
+    commands = [f"link add {name} {_mac(name)}type bridge mcast_snooping 0" for name in new]
+    for name in present:
+        port = wants.get(name, {"up": False, "mtu": 1500, "vlan": None})
+        commands += _port(have[name], {**port, "bridge": bridges.get(port["vlan"])})
+    commands += [f"link set {name} up" for name in bridges.values()]
+    for name in have:
+        if _BRIDGE.match(name) and name not in bridges.values():
+            commands.append(f"link del {name}")
+    return commands + _addresses(settings, have)
+
+
+def _mac(name: str) -> str:
+    """Return the option that gives all gateways of a switch its own address, whatever ports come and go."""
+    return f"address {store.hardware()['platform']['mac']} " if name.startswith("vlan") else ""
 
 
 def _port(have: dict[str, Any], port: dict[str, Any]) -> list[str]:
     name, commands = have["ifname"], []
     if have.get("mtu") != port["mtu"]:
         commands.append(f"link set {name} mtu {port['mtu']}")
-    master = f"br{port['vlan']}" if port["vlan"] else None
+    master = port.get("bridge")
     if have.get("master") != master:
         commands.append(f"link set {name} master {master}" if master else f"link set {name} nomaster")
     if ("UP" in have.get("flags", [])) != port["up"]:
@@ -97,7 +145,25 @@ def _port(have: dict[str, Any], port: dict[str, Any]) -> list[str]:
     return commands
 
 
-def platform_ports() -> list[str]:
-    """Return the names of all ports of the switch."""
-    state = store.hardware() if paths.at("/opt/hw/state.json").exists() else {"ports": {}}
-    return list(state["ports"])
+def _addresses(settings: set[Setting], have: dict[str, dict[str, Any]]) -> list[str]:
+    wants = addresses(settings)
+    commands = []
+    for name in sorted({*wants, *(name for name in have if name == "lo" or name.startswith(("swp", "vlan")))}):
+        if name.startswith("swp") and name not in have:
+            continue
+        present = {
+            f"{item['local']}/{item['prefixlen']}"
+            for item in have.get(name, {}).get("addr_info", [])
+            if item["family"] == "inet" and item["scope"] == "global"
+        }
+        commands += [
+            f"address del {one} dev {name}" for one in sorted(present - wants.get(name, set())) if name in have
+        ]
+        commands += [f"address add {one} dev {name}" for one in sorted(wants.get(name, set()) - present)]
+    return commands
+
+
+def _forward() -> None:
+    """Make the kernel a router; these settings belong to the machine's own network namespace."""
+    for name, value in _ROUTED_IP.items():
+        Path(paths.at(f"/proc/sys/net/ipv4/{name}")).write_text(value)

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import store
 from ..perf import wire
-from . import revisions
+from . import grammar, revisions
 
 Facts = dict[str, Any]
 _ROCE, _CNP = 3, 6
@@ -75,8 +75,9 @@ def _port_of(address: bytes) -> str | None:
 
 def lossless() -> bool:
     """Return whether the applied configuration makes RoCE lossless."""
-    ours = {words[2:] for words in revisions.read().running().settings if words[:2] == ("qos", "roce")}
-    return bool(ours) and ("enable", "off") not in ours and ("mode", "lossy") not in ours
+    ours = {words for words in revisions.read().running().settings if words[:2] == ("qos", "roce")}
+    off = grammar.disabled(ours, "qos", "roce")
+    return bool(ours) and not off and ("qos", "roce", "mode", "lossy") not in ours
 
 
 def forward(entry: str, leave: str | None, told: Facts) -> Facts:

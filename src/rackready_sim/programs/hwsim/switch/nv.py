@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from .. import paths
-from . import apply, document, revisions, schema, show
+from . import apply, document, grammar, ports, revisions, routing, schema, show
 from .revisions import Book, Revision
 from .schema import SchemaError, Setting
 
@@ -102,7 +102,7 @@ def _apply(options: document.Options, user: str) -> int:
             book.detach(user)
             sys.stdout.write("Warning: config apply executed with no config diff.\n")
             return 0
-        _refuse_unknown_ports(candidate, book.revisions[candidate])
+        _refuse_invalid(candidate, book.revisions[candidate], book.running())
         _put_in_force(book, candidate, options)
         settings = book.running().settings
     apply.bring(settings)
@@ -125,14 +125,10 @@ def _candidate(book: Book, options: document.Options, user: str) -> str | None:
     return book.attached.get(user)
 
 
-def _refuse_unknown_ports(name: str, candidate: Revision) -> None:
-    known = set(apply.platform_ports())
-    asked = {words[1] for words in candidate.settings if words[0] == "interface" and words[1].startswith("swp")}
-    unknown = sorted(asked - known) if known else []
-    if unknown:
-        raise NvError(
-            f"Invalid config [rev_id: {name}]\n  Error: interface {unknown[0]} does not exist on this platform"
-        )
+def _refuse_invalid(name: str, candidate: Revision, running: Revision) -> None:
+    found = ports.flaw(candidate.settings, running.settings) or routing.flaw(candidate.settings)
+    if found:
+        raise NvError(f"Invalid config [rev_id: {name}]\n  Error: {found}")
 
 
 def _put_in_force(book: Book, name: str, options: document.Options) -> None:
@@ -150,7 +146,7 @@ def _put_in_force(book: Book, name: str, options: document.Options) -> None:
 
 
 def _save_when_automatic(book: Book) -> None:
-    if ("system", "config", "auto-save", "enable", "off") not in book.running().settings:
+    if not grammar.disabled(book.running().settings, "system", "config", "auto-save"):
         book.startup = book.applied
 
 

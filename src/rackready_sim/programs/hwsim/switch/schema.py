@@ -1,4 +1,4 @@
-"""Settings that NVUE accepts: the tree of Cumulus Linux 5 as far as a leaf switch needs it, with value checks.
+"""Settings that NVUE accepts, with value checks; ``grammar`` has the tree.
 
 A setting is a tuple of words, as typed after ``nv set``. A leaf with one value replaces the old value.
 """
@@ -6,82 +6,28 @@ A setting is a tuple of words, as typed after ``nv set``. A leaf with one value 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
+
+from . import grammar
+from .grammar import Value
 
 Setting = tuple[str, ...]
 Tree = dict[str, Any]
+
+_INTERFACE = re.compile(r"^(swp\d+(s\d+)?|eth0|lo|vlan\d+|bond\w+|mgmt)$")
+_NUMBERED = re.compile(r"^([a-z]+(?:\d+s)?)(\d+)$")
+"""A name that NVUE puts into ranges: swp1, vlan901, and sub-ports, of which only the last number counts (swp1s0-1)."""
+_LISTED = re.compile(r"^((?:[a-z]+(?:\d+s)?)?)(\d+)(?:-([a-z]*)(\d+))?$")
 
 
 class SchemaError(Exception):
     """A word that NVUE does not know, or a value that it rejects; the text is NVUE's."""
 
 
-class Value(NamedTuple):
-    """A leaf with one value."""
-
-    check: Callable[[str], bool]
-    expects: str
-
-
-def _integer(low: int, high: int) -> Value:
-    return Value(lambda text: text.isdigit() and low <= int(text) <= high, f"an integer between {low} and {high}")
-
-
-def _choice(*names: str) -> Value:
-    return Value(lambda text: text in names, f"one of {', '.join(names)}")
-
-
-_ANY = Value(bool, "a text")
-_ON_OFF = _choice("on", "off")
-_VLAN = _integer(1, 4094)
-_SWITCHPORT = re.compile(r"^(swp\d+(s\d+)?|eth0|lo|vlan\d+|bond\w+|mgmt)$")
-
-_MEMBER: Tree = {
-    "access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF,
-    "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF},
-}  # fmt: skip
-_DOMAIN: Tree = {
-    "type": _choice("vlan-aware"), "vlan": {"*": {"vni": {"*": {}}}}, "untagged": _VLAN,
-    "stp": {"state": {"up": {}, "down": {}}, "mode": _ANY, "priority": _ANY},
-}  # fmt: skip
-
-TREE: Tree = {
-    "interface": {
-        "*": {
-            "type": _choice("swp", "eth", "loopback", "svi", "bond", "sub"),
-            "description": _ANY,
-            "link": {
-                "mtu": _integer(552, 9216), "state": _choice("up", "down"), "speed": _ANY, "auto-negotiate": _ON_OFF,
-                "fec": _ANY,
-                "breakout": {"*": {"lanes-per-port": _ANY}}, "duplex": _choice("full", "half"), "lanes": _integer(1, 8),
-            },
-            "bridge": {"domain": {"*": _MEMBER}},
-            "ip": {"address": {"*": {}}, "vrf": _ANY},
-            "qos": {"pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")},
-                "mapping": {"profile": _ANY}},
-            "router": {"adaptive-routing": {"enable": _ON_OFF}},
-        }
-    },
-    "bridge": {"domain": {"*": _DOMAIN}},
-    "qos": {
-        "roce": {"enable": _ON_OFF, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"),
-            "cable-length": _integer(1, 100000)},
-        "traffic-pool": {"*": {"memory-percent": _integer(1, 100), "switch-priority": {"*": {}}}},
-    },
-    "router": {"adaptive-routing": {"enable": _ON_OFF}},
-    "service": {"lldp": {"tx-interval": _integer(10, 300), "dot1-tlv": _ON_OFF}, "ntp": {"*": {"server": {"*": {}}}},
-        "syslog": {"*": {"server": {"*": {}}}}},
-    "system": {
-        "hostname": _ANY, "timezone": _ANY, "config": {"auto-save": {"enable": _ON_OFF}},
-        "message": {"pre-login": _ANY, "post-login": _ANY},
-    },
-}  # fmt: skip
-
-
 def check(words: Setting, *, partial: bool = False) -> None:
     """Refuse words that are not in the tree. ``partial`` accepts any inner node (for ``nv unset`` and ``nv show``)."""
-    node: Any = TREE
+    node: Any = grammar.tree()
     for at, word in enumerate(words):
         if isinstance(node, Value):
             if at != len(words) - 1 or not node.check(word):
@@ -106,15 +52,17 @@ def check(words: Setting, *, partial: bool = False) -> None:
 
 
 def _check_name(words: Setting, at: int) -> None:
-    if at == 1 and words[0] == "interface" and not _SWITCHPORT.match(words[1]):
+    if at == 1 and words[0] == "interface" and not _INTERFACE.match(words[1]):
         raise SchemaError(f"Error: '{words[1]}' is not a valid interface name")
-    if words[at - 1] == "vlan" and not _VLAN.check(words[at]):
-        raise SchemaError(f"Error: '{words[at]}' is not a valid VLAN: {_VLAN.expects} is expected.")
+    if words[at - 1] == "vlan" and not grammar.VLAN.check(words[at]):
+        raise SchemaError(f"Error: '{words[at]}' is not a valid VLAN: {grammar.VLAN.expects} is expected.")
+    if expects := grammar.name_flaw(words, at):
+        raise SchemaError(f"Error: '{words[at]}' is not valid for '{' '.join(words[:at])}': {expects} is expected.")
 
 
 def single_valued(words: Setting) -> bool:
     """Return whether the last word is the value of a leaf."""
-    node: Any = TREE
+    node: Any = grammar.tree()
     for word in words[:-1]:
         node = node.get(word, node.get("*"))
     return isinstance(node, Value)
@@ -134,7 +82,7 @@ def _names(text: str) -> list[str]:
     names: list[str] = []
     stem = ""
     for part in text.split(","):
-        match = re.match(r"^([a-z]*)(\d+)(?:-([a-z]*)(\d+))?$", part)
+        match = _LISTED.match(part)
         if match is None:
             names.append(part)
             continue
@@ -176,7 +124,7 @@ def _joined(names: list[str]) -> list[str]:
         return []
     numbers: dict[str, list[int]] = {}
     for name in names:
-        match = re.match(r"^([a-z]*)(\d+)$", name)
+        match = _NUMBERED.match(name) or re.match(r"^()(\d+)$", name)
         if match is None:
             return [",".join(sorted(names))]
         numbers.setdefault(match[1], []).append(int(match[2]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import store
-from . import apply, asic, document, revisions
+from . import apply, asic, document, grammar, ports, revisions, routing
 from .schema import SchemaError, Setting
 
 Tree = dict[str, Any]
@@ -21,6 +21,9 @@ def main(argv: list[str], user: str) -> int:
     """Print one object of the operational state."""
     options = document.options(argv)
     tree = state(revisions.read().running().settings)
+    if options.words[:1] == ["vrf"]:
+        detail = any("detail" in word for word in argv if word.startswith("--view")) or options.words[5:6] != []
+        tree["vrf"] = {"default": {"router": {"bgp": {"neighbor": routing.neighbors(detail=detail)}}}}
     if options.words[:1] == ["interface"] and options.words[1:2] and options.words[1] in tree["interface"]:
         one = tree["interface"][options.words[1]]
         one["counters"] = {"qos": asic.qos(options.words[1])}
@@ -87,26 +90,17 @@ def _hostname(settings: set[Setting]) -> str:
 
 
 def interfaces(settings: set[Setting]) -> Tree:
-    """Return every port of the platform: administrative state from configuration, operational state from the kernel."""
-    have, ports = apply.links(), apply.wanted(settings)
+    """Return every port that exists: administrative state from configuration, operational state from the kernel."""
+    have, wanted = apply.links(), apply.wanted(settings)
     descriptions = {
         words[1]: words[3] for words in settings if words[0] == "interface" and words[2:3] == ("description",)
     }
+    roce_up = "up" if _roce_on(roce(settings)) else "down"
     found: Tree = {}
-    hardware = store.hardware()["ports"]
-    for index, name in enumerate(apply.platform_ports()):
-        kernel, port = have.get(name, {}), ports.get(name)
-        up = bool(port and port["up"])
-        oper = "up" if kernel.get("operstate") == "UP" else "down"
-        link: Tree = {
-            "admin-status": "up" if up else "down",
-            "oper-status": oper,
-            "mtu": port["mtu"] if port else kernel.get("mtu", 1500),
-            "state": {oper: {}},
-        }
-        link["mac-address"] = kernel.get("address", "")
-        if oper == "up":
-            link["speed"] = f"{min(400, hardware[name]['rate_gbps'])}G"
+    for index, (name, rate) in enumerate(ports.existing(settings).items()):
+        kernel, port = have.get(name, {}), wanted.get(name)
+        link = _link(kernel, port, rate)
+        oper = link["oper-status"]
         found[name] = {"ifindex": kernel.get("ifindex", index + 2), "type": "swp", "link": link}
         if name in descriptions:
             found[name]["description"] = descriptions[name]
@@ -116,24 +110,53 @@ def interfaces(settings: set[Setting]) -> Tree:
                     "br_default": {"access": port["vlan"], "state": "forwarding" if oper == "up" else "disabled"}
                 }
             }
-        found[name]["qos"] = {
-            "roce": {"status": {"operational-state": "up" if roce(settings).get("enable") == "on" else "down"}}
-        }
-    for name in ("eth0", "lo"):
-        if name in have:
-            flags = have[name].get("flags", [])
-            status = "up" if "UP" in flags else "down"
-            found[name] = {
-                "ifindex": have[name]["ifindex"],
-                "type": "eth" if name == "eth0" else "loopback",
-                "link": {
-                    "admin-status": status,
-                    "oper-status": status,
-                    "mtu": have[name]["mtu"],
-                    "state": {status: {}},
-                },
-            }
+        found[name]["qos"] = {"roce": {"status": {"operational-state": roce_up}}}
+    for name, kernel in have.items():
+        if name in _KINDS or name.startswith("vlan"):
+            found[name] = _other(kernel)
+    for name, own in apply.addresses(settings).items():
+        if name in found:
+            found[name]["ipv4" if grammar.says_state() else "ip"] = {"address": {one: {} for one in sorted(own)}}
     return found
+
+
+_KINDS = {"eth0": "eth", "lo": "loopback"}
+_USUAL = 400
+"""Gb/s of a whole port that nothing sets: the cards of the simulated nodes have 400G ports."""
+
+
+def _link(kernel: Tree, port: Tree | None, rate: int) -> Tree:
+    """Return the link of a port. A port that is down shows no speed.
+
+    Fields of a port that is up: user guide, "Network Troubleshooting", `nv show interface swp1 link` of a Spectrum-4.
+    """
+    admin = "up" if port and port["up"] else "down"
+    oper = "up" if kernel.get("operstate") == "UP" else "down"
+    link: Tree = {
+        "admin-status": admin,
+        "oper-status": oper,
+        "mtu": port["mtu"] if port else kernel.get("mtu", 1500),
+        "state": {oper: {}},
+        "mac-address": kernel.get("address", ""),
+    }
+    if oper == "up" and port:
+        usual = f"{min(_USUAL, rate)}G"
+        link |= {
+            "auto-negotiate": "on",
+            "duplex": "full",
+            "speed": usual if port["speed"] == "auto" else port["speed"],
+            "fec": "rs" if port["fec"] == "auto" else port["fec"],
+        }
+    return link
+
+
+def _other(kernel: Tree) -> Tree:
+    status = "up" if "UP" in kernel.get("flags", []) else "down"
+    return {
+        "ifindex": kernel["ifindex"],
+        "type": _KINDS.get(kernel["ifname"], "svi"),
+        "link": {"admin-status": status, "oper-status": status, "mtu": kernel["mtu"], "state": {status: {}}},
+    }
 
 
 def _domains(settings: set[Setting]) -> Tree:
@@ -151,11 +174,16 @@ def _domains(settings: set[Setting]) -> Tree:
     return domains
 
 
+def _roce_on(shown: Tree) -> bool:
+    return shown.get("state", shown.get("enable")) in {"enabled", "on"}
+
+
 def roce(settings: set[Setting]) -> Tree:
     """Return the output of `nv show qos roce`: NVUE's lossless or lossy defaults."""
     ours = [words[2:] for words in settings if words[:2] == ("qos", "roce")]
-    if not ours or ("enable", "off") in ours:
-        return {"enable": "off"}
+    key, yes, no = ("state", "enabled", "disabled") if grammar.says_state() else ("enable", "on", "off")
+    if not ours or grammar.disabled(settings, "qos", "roce"):
+        return {key: no}
     mode = next((words[1] for words in ours if words[:1] == ("mode",)), "lossless")
     lossless = mode.startswith("lossless")
     pools = {
@@ -163,7 +191,7 @@ def roce(settings: set[Setting]) -> Tree:
         "1": {"name": "roce-reserved-ingress", "mode": "Dynamic", "size": "50.0%"},
     }
     return {
-        "enable": "on",
+        key: yes,
         "mode": mode,
         "cable-length": 100,
         "congestion-control": {
