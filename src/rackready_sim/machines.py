@@ -269,15 +269,10 @@ class Machines:
 
     def _image_of(self, machine: Machine) -> str:
         """Return the image of a machine: a node's system may need another one than Debian's, a router has FRR."""
-        if machine.role == "switch":
-            return self._own_images.get("switch") or self._image
-        if machine.role != "node":
-            return self._image
-        return (
-            self._image
-            if self._node_login(machine.name).system.image is DEBIAN
-            else (self._own_images.get("node") or self._image)
+        needs_own = machine.role == "switch" or (
+            machine.role == "node" and self._node_login(machine.name).system.image is not DEBIAN
         )
+        return (self._own_images.get(machine.role) if needs_own else "") or self._image
 
     def _resolver(self, machine: Machine) -> Path:
         """Return the machine's new /etc/resolv.conf with the site's name server; podman would write this host's."""

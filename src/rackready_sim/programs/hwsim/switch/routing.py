@@ -102,7 +102,7 @@ def _session(peer: Tree, *, detail: bool) -> Tree:
         shown["bfd"] = {"status": str(peer["peerBfdInfo"].get("status", "unknown")).lower()}
     if detail:
         shown |= {
-            "remote-router-id": peer.get("remoteRouterId", "0.0.0.0"),
+            "remote-router-id": peer.get("remoteRouterId", ""),
             "connections-established": peer.get("connectionsEstablished", 0),
             "connections-dropped": peer.get("connectionsDropped", 0),
         }
