@@ -261,7 +261,9 @@ FAULTS = (
         _INCAST,
     ),
     Fault("port-pfc-off", "switch", "a switch port sends no pause frames in the RoCE class", _port_pfc, _SWP, _INCAST),
-    Fault("trunk-down", "cable", "the cable between two switches is pulled at a port", _trunk_down, {"port": "swp9s0"}),
-    Fault("switch-off", "switch", "a switch has no power", _switch_off, {}),
+    Fault(
+        "trunk-down", "underlay", "the cable between two switches is pulled at a port", _trunk_down, {"port": "swp9s0"}
+    ),
+    Fault("switch-off", "underlay", "a switch has no power", _switch_off, {}),
     Fault("switch-ecn-off", "switch", "a switch marks no packets in congestion", _ecn_off, {}, _INCAST),
 )

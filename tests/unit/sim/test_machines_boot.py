@@ -64,7 +64,7 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[str]) -> F
         monkeypatch.setattr(podman, name, getattr(fake, name))
     monkeypatch.setattr(hostnet, "attach", fake.attach)
     machine = SimpleNamespace(name="leaf01", container="rr-x-leaf01", role="switch")
-    plan: Any = SimpleNamespace(machines={"leaf01": machine})
+    plan: Any = SimpleNamespace(machines={"leaf01": machine}, trunks=())
     assert Machines(plan, Store(tmp_path), "image").boot("leaf01") is True
     return fake
 

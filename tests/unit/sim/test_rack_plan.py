@@ -10,7 +10,15 @@ import pytest
 from rackready.model.site import Site
 from rackready_sim.definition import site_without_overlay
 from rackready_sim.errors import SimError
-from rackready_sim.plan import RackPlan, build_plan, choose_subnet, clone_id, loopback_candidates, subnet_candidates
+from rackready_sim.plan import (
+    RackPlan,
+    Trunk,
+    build_plan,
+    choose_subnet,
+    clone_id,
+    loopback_candidates,
+    subnet_candidates,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBNET = IPv4Network("10.64.7.0/24")
@@ -109,3 +117,15 @@ def test_bmcs_never_lie_in_the_first_loopback_network(clone: str) -> None:
         assert octets[0] == 127
         assert 1 <= octets[1] <= 254
         assert 0 <= octets[2] <= 255
+
+
+def test_switches_of_two_tiers_are_cabled_once() -> None:
+    plan = build_plan(site_without_overlay(ROOT, "sim-spine"), clone="ab12cd", subnet=SUBNET, loopback="127.9.8")
+    ends = [end for trunk in plan.trunks for end in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port))]
+    assert len(ends) == len(set(ends)) == 64
+    assert Trunk("leaf-su001-01", "swp9s0", "spine-001", "swp1s0") in plan.trunks
+    assert {cable.switch for cable in plan.cables["node03"]} == {"leaf-su002-01"}
+
+
+def test_a_rack_of_leafs_alone_has_no_cables_between_switches(plan: RackPlan) -> None:
+    assert plan.trunks == ()

@@ -40,9 +40,40 @@ def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
     assert len(leaf["ports"]) == 64
 
 
+def _target(fault: str, node: State) -> State:
+    """Return a machine that can have the fault."""
+    switches = {"switch": ("sim", "leaf01"), "underlay": ("sim-spine", "leaf-su001-01")}
+    at = switches.get(FAULTS[fault].layer)
+    return node if at is None else build_switch_state(load_site(at[0]), at[1])
+
+
+def test_a_switch_of_a_routed_fabric_is_cabled_to_others() -> None:
+    site = load_site("sim-spine")
+    leaf = build_switch_state(site, "leaf-su001-01")
+    assert leaf["platform"]["version"] == "5.15.0"
+    assert leaf["cables"]["swp9s0"] == {"switch": "spine-001", "port": "swp1s0", "link": "up"}
+    assert leaf["ports"]["swp1s0"]["rate_gbps"] == 400
+    assert leaf["ports"]["swp1"]["rate_gbps"] == 800
+    other = build_switch_state(load_site("sim"), "leaf01")
+    assert other["platform"]["version"] == "5.13.1"
+    assert not [port for port in other["ports"] if "s" in port.removeprefix("swp")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "params", "said"),
+    [("trunk-down", {"port": "swp1s0"}, "Expected: one of swp9s0, "), ("switch-off", {}, "Expected: a switch")],
+)
+def test_faults_of_the_underlay_name_what_they_need(
+    healthy: State, fault: str, params: dict[str, str], said: str
+) -> None:
+    state = healthy if fault == "switch-off" else build_switch_state(load_site("sim-spine"), "leaf-su001-01")
+    with pytest.raises(FaultError, match=said):
+        faults.inject(state, fault, **params)
+
+
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: str) -> None:
-    healthy = build_switch_state(load_site("sim"), "leaf01") if FAULTS[name].layer == "switch" else healthy
+    healthy = _target(name, healthy)
     state = copy.deepcopy(healthy)
     faults.inject(state, name)
     assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]
@@ -55,7 +86,7 @@ def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: 
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_fault_takes_each_of_its_parameters_by_name(healthy: State, name: str) -> None:
     """Also one that is called `name`."""
-    state = build_switch_state(load_site("sim"), "leaf01") if FAULTS[name].layer == "switch" else copy.deepcopy(healthy)
+    state = copy.deepcopy(_target(name, healthy))
     faults.inject(state, name, **FAULTS[name].params)
     assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]
 

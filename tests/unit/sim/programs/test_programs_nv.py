@@ -233,6 +233,9 @@ def test_show(switch: Switch) -> None:
         "mtu": 9216,
         "state": {"up": {}},
         "speed": "400G",
+        "auto-negotiate": "on",
+        "duplex": "full",
+        "fec": "rs",
         "mac-address": "",
     }
     assert ports["swp64"]["link"]["admin-status"] == "down"
@@ -244,15 +247,25 @@ def test_show(switch: Switch) -> None:
 
 def test_ports_are_brought_to_bridges_and_back(switch: Switch) -> None:
     assert switch.real == set()
-    assert apply._port({"ifname": "swp1", "mtu": 1500, "flags": []}, {"up": True, "mtu": 9216, "vlan": 901}) == [
+    switch.nv("set interface swp1 bridge domain br_default access 901")
+    switch.nv("config apply -y")
+    new = {"swp1": {"ifname": "swp1", "mtu": 1500, "flags": []}}
+    commands = [
+        "link add br901 type bridge mcast_snooping 0",
         "link set swp1 mtu 9216",
         "link set swp1 master br901",
         "link set swp1 up",
+        "link set br901 up",
     ]
-    have = {"ifname": "swp1", "mtu": 9216, "flags": ["UP"], "master": "br901"}
-    assert apply._port(have, {"up": True, "mtu": 9216, "vlan": 901}) == []
-    assert apply._port(have, {"up": False, "mtu": 1500, "vlan": None}) == [
+    assert apply.plan(switch.real, new) == commands
+    have = {
+        "swp1": {"ifname": "swp1", "mtu": 9216, "flags": ["UP"], "master": "br901"},
+        "br901": {"ifname": "br901", "flags": ["UP"]},
+    }
+    assert apply.plan(switch.real, have) == ["link set br901 up"]
+    assert apply.plan(set(), have) == [
         "link set swp1 mtu 1500",
         "link set swp1 nomaster",
         "link set swp1 down",
+        "link del br901",
     ]

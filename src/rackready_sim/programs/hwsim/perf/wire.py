@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import subprocess
 import time
 from typing import Any
 
@@ -50,16 +51,25 @@ def neighbour(netdev: str, address: str) -> bytes | None:
     return None
 
 
+def _gateway(netdev: str, address: str) -> str:
+    """Return the router through which an interface reaches a peer of another subnet, empty if there is none."""
+    done = subprocess.run(
+        ["ip", "-json", "route", "get", address, "oif", netdev], check=False, capture_output=True, text=True
+    )
+    found = json.loads(done.stdout or "[]")
+    return str(found[0].get("gateway", "")) if found else ""
+
+
 def talk(netdev: str, address: str, told: Facts) -> Facts:
     """Send the switch a message about traffic to a peer; return its answer, empty if there is none."""
-    target = neighbour(netdev, address)
+    target = neighbour(netdev, address) or neighbour(netdev, _gateway(netdev, address))
     if target is None:
         return {}
     try:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as handle:
             handle.bind((netdev, ETHERTYPE))
             own = handle.getsockname()[4]
-            handle.send(frame(target, own, told))
+            handle.send(frame(target, own, {**told, "to": address, "from": own.hex()}))
             return _answer(handle, own)
     except OSError:
         return {}

@@ -6,15 +6,18 @@ address.
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
+import struct
 import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .. import store
 from ..perf import wire
-from . import grammar, revisions
+from . import grammar, path, revisions
 
 Facts = dict[str, Any]
 _ROCE, _CNP = 3, 6
@@ -28,8 +31,52 @@ _PAUSED = 0.0005
 _DROPPED = 0.0004
 """Share of packets lost at the edge of a queue that nothing slows down. Judgement."""
 _OUTGOING = 4
-_ALL = 3
+_EVERY = 3
 """ETH_P_ALL of linux/if_ether.h."""
+_OWN, _NEXT = b"\x02\x00\x00\x00\x00\x01", b"\x02\x00\x00\x00\x00\x02"
+_FORGOTTEN_S = 5.0
+"""A question is forgotten that the next switch did not answer. Judgement: longer than any sender waits."""
+
+
+class Chip:
+    """The chip: it answers senders, and asks the next switch about the rest of a routed path."""
+
+    def __init__(self, send: Callable[[str, bytes], None]) -> None:
+        self._send = send
+        self._waiting: dict[str, tuple[str, bytes, Facts, float]] = {}
+
+    def receive(self, port: str, raw: bytes, now: float) -> None:
+        """Take a frame that entered at a port. Frames that are no questions or answers are left alone."""
+        try:
+            told = wire.message(raw)
+        except (ValueError, IndexError, struct.error):
+            return
+        if "answer" in told:
+            self._pass_back(told)
+            return
+        hop = path.leave(raw[:6], told)
+        last = not hop.routed
+        answer = forward(port, hop.port, told if last else {**told, "flows": 1})
+        if last or hop.port is None:
+            self._answer(port, raw[6:12], told, answer)
+            return
+        token = uuid.uuid4().hex
+        self._waiting = {key: one for key, one in self._waiting.items() if now - one[3] < _FORGOTTEN_S}
+        self._waiting[token] = (port, raw[6:12], {**answer, "id": told.get("id")}, now)
+        self._send(hop.port, wire.frame(_NEXT, _OWN, {**told, "id": token}))
+
+    def _pass_back(self, told: Facts) -> None:
+        waiting = self._waiting.pop(str(told.get("id")), None)
+        if waiting is None:
+            return
+        port, sender, ours, _ = waiting
+        theirs = told["answer"]
+        both = {"factor": min(ours["factor"], theirs.get("factor", 1.0))}
+        both |= {key: ours.get(key, 0) + theirs[key] for key in ("marked", "paused", "lost") if key in theirs}
+        self._answer(port, sender, {"id": ours["id"]}, both)
+
+    def _answer(self, port: str, sender: bytes, told: Facts, answer: Facts) -> None:
+        self._send(port, wire.frame(sender, _OWN, {"answer": answer, "id": told.get("id")}))
 
 
 def serve() -> None:
@@ -37,40 +84,23 @@ def serve() -> None:
 
     A bridge port passes its frames only to listeners on every protocol.
     """
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL)) as handle:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY)) as handle:
+        chip = Chip(lambda port, frame: _send(handle, port, frame))
         while True:
             raw, (port, _, kind, *_rest) = handle.recvfrom(65535)
             if kind == _OUTGOING or not port.startswith("swp") or raw[12:14] != wire.ETHERTYPE.to_bytes(2, "big"):
                 continue
-            try:
-                told = wire.message(raw)
-            except (ValueError, IndexError):
-                continue
-            if "answer" in told:
-                continue
-            answer = forward(port, _port_of(raw[:6]), told)
-            handle.sendto(
-                wire.frame(raw[6:12], b"\x02\x00\x00\x00\x00\x01", {"answer": answer}), (port, wire.ETHERTYPE)
-            )
+            chip.receive(port, raw, time.monotonic())
+
+
+def _send(handle: socket.socket, port: str, frame: bytes) -> None:
+    with suppress(OSError):  # the port may just have gone
+        handle.sendto(frame, (port, wire.ETHERTYPE))
 
 
 def start() -> None:
     """Serve in the background."""
     threading.Thread(target=serve, daemon=True).start()
-
-
-def _port_of(address: bytes) -> str | None:
-    """Return the port behind which an Ethernet address was seen."""
-    done = subprocess.run(["bridge", "-json", "fdb", "show"], check=False, capture_output=True, text=True)
-    entries = json.loads(done.stdout or "[]")
-    return next(
-        (
-            item["ifname"]
-            for item in entries
-            if wire.mac(item.get("mac", "00")) == address and item["ifname"].startswith("swp")
-        ),
-        None,
-    )
 
 
 def lossless() -> bool:
