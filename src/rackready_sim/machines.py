@@ -195,6 +195,8 @@ class Machines:
     def trunks(self, switch: str, pid: int = 0) -> None:
         """Place a switch's cables to other switches; ``pid``: its process while it boots. Does nothing if it is off."""
         ours = [trunk for trunk in self.plan.trunks if switch in {trunk.lower, trunk.upper}]
+        if not ours:
+            return
         names = {name for trunk in ours for name in (trunk.lower, trunk.upper)}
         pids = {name: self._pid(name) for name in sorted(names)} | ({switch: pid} if pid else {})
         states = {name: self._store.state(name) for name in names}
@@ -203,15 +205,19 @@ class Machines:
             if not (pid and name == switch):
                 self._reapply(name, ports)
 
-    def settle_switch(self, switch: str) -> None:
-        """Bring a switch to its hardware state: power, then cables. NICs stay in their nodes, without a link."""
+    def settle_switch(self, switch: str) -> bool:
+        """Bring a switch to its hardware state: power, then cables. Return whether it has power.
+
+        A switch that loses power leaves the NICs in their nodes, without a link.
+        """
         if not self._has_power(switch):
             self._recable_nodes(switch)
             self.halt(switch, graceful=False)
-            return
+            return False
         self.boot(switch)
         self._recable_nodes(switch)
         self.trunks(switch)
+        return True
 
     def _recable_nodes(self, switch: str) -> None:
         for node, cables in self.plan.cables.items():

@@ -49,7 +49,7 @@ def _serve(rack: Definition, digest: str) -> None:
     def machines() -> Machines:
         return rack.machines(store.load())
 
-    power = NodePower(machines, store, list(plan.bmcs))
+    power = NodePower(machines, store, list(plan.bmcs), [switch.name for switch in plan.of("switch")])
     sessions = Sessions(store)
     app = build_app(Hardware(store), power, sessions, store.base / "bmc")
     servers = [

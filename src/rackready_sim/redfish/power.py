@@ -37,12 +37,20 @@ class Power(Protocol):
 
 
 class NodePower:
-    """Nodes as containers. Every finished action is written to the power log."""
+    """Nodes as containers. Every finished action is written to the power log.
 
-    def __init__(self, machines: Callable[[], Machines], store: Store, nodes: list[str]) -> None:
+    ``switches`` have no BMC here, but they too restart when their system asks for a reboot.
+    """
+
+    def __init__(
+        self, machines: Callable[[], Machines], store: Store, nodes: list[str], switches: list[str] | None = None
+    ) -> None:
         self._machines = machines
         self._store = store
-        self._queues = {node: ThreadPoolExecutor(1, thread_name_prefix=f"power-{node}") for node in nodes}
+        self._switches = frozenset(switches or [])
+        self._queues = {
+            name: ThreadPoolExecutor(1, thread_name_prefix=f"power-{name}") for name in [*nodes, *self._switches]
+        }
         self._pending: dict[str, list[str]] = {node: [] for node in nodes}
         self._lock = threading.Lock()
 
@@ -117,6 +125,10 @@ class NodePower:
             return False
         self._raise_boot_count(node)
         started = self._insist(node, lambda: machines.boot(node))
+        if node in self._switches:
+            self._insist(node, lambda: machines.settle_switch(node))
+            self._watch(node)
+            return started
         BootSettings(self._store, node).booted()
         self._watch(node)
         return started

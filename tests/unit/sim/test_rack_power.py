@@ -13,6 +13,7 @@ import pytest
 
 from rackready_sim.boot import BootSettings
 from rackready_sim.errors import describe
+from rackready_sim.machines import REBOOTED
 from rackready_sim.podman import Container
 from rackready_sim.redfish.power import NodePower
 from rackready_sim.store import Store
@@ -192,3 +193,20 @@ def test_a_reboot_asked_for_while_no_emulator_ran_is_done_at_its_start(bench: Be
     bench.power.adopt()
     bench.settle()
     assert bench.machines.boots == 1
+
+
+def test_a_switch_that_reboots_is_booted_and_cabled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, settled = Bench(tmp_path), []
+    bench.store.write_state("spine01", {"power": "on"})
+    bench.machines.plan.machines["spine01"] = SimpleNamespace(container="rr-x-spine01")
+    monkeypatch.setattr(bench.machines, "settle_switch", lambda name: bool(settled.append(name)), raising=False)
+    monkeypatch.setattr("rackready_sim.podman.inspect", bench.machines.inspect)
+    monkeypatch.setattr(NodePower, "_watch", lambda *_: None)
+    machines: Any = bench.machines
+    power = NodePower(lambda: machines, bench.store, ["node01"], ["spine01"])
+    machines.exit_code = REBOOTED
+    power._watch_or_reboot("spine01")
+    assert (machines.boots, settled) == (1, ["spine01"])
+    machines.on, machines.exit_code = False, 0
+    power._watch_or_reboot("spine01")
+    assert machines.boots == 1, "it was powered off"
