@@ -80,8 +80,10 @@ class _Bgp(FakeNvue):
 @pytest.mark.parametrize(
     ("said", "sessions"),
     [
-        ('{"swp51": {"remote-as": 65199, "state": "established"}}', {"swp51": "established"}),
-        ('{"swp51": {"state": "Idle"}, "swp52": {"peer-group": "underlay"}}', {"swp51": "idle"}),
+        ('{"swp51": {"remote-as": 65199, "session-state": "established"}}', {"swp51": "established"}),
+        ('{"swp51": {"session-state": "Idle"}, "swp52": {"peer-group": "underlay"}}', {"swp51": "idle"}),
+        ('{"swp51": {"state": "enabled", "session-state": "active"}}', {"swp51": "active"}),
+        ('{"swp51": {"state": "enabled"}}', {}),
         ("{}", {}),
         ("[]", {}),
     ],

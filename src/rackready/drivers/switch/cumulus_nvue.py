@@ -229,12 +229,13 @@ class CumulusNvue(SwitchDriver):
     def sessions(self) -> dict[str, str]:
         """Return BGP neighbour -> state in the default VRF.
 
-        `nv show vrf default router bgp neighbor -o json` has an object per neighbour, with `state` (Cumulus Linux
-        5.12 and later; earlier releases add details).
+        `nv show vrf default router bgp neighbor -o json` has an object per neighbour, with `session-state` (user guide
+        of Cumulus Linux 5.15, "Troubleshooting BGP"). `state` beside it says whether the neighbour is enabled.
         """
         found = self._json("nv show vrf default router bgp neighbor -o json")
         rows = found.items() if isinstance(found, dict) else ()
-        return {name: str(row["state"]).lower() for name, row in rows if isinstance(row, dict) and "state" in row}
+        key = "session-state"
+        return {name: str(row[key]).lower() for name, row in rows if isinstance(row, dict) and key in row}
 
     def neighbours(self) -> dict[str, list[Neighbour]]:
         """Return port -> its neighbours, as Cumulus Linux's own lldpd reports them."""
