@@ -76,6 +76,11 @@ def _mirror(text: str, codename: str) -> str:
     return ""
 
 
+def authorities() -> list[Path]:
+    """Return the files of certificate authorities that this machine's apt trusts beside the system's."""
+    return [Path(value) for key, value in _settings() if key.lower().endswith("::cainfo") and Path(value).is_file()]
+
+
 def _settings() -> list[tuple[str, str]]:
     out = run(["apt-config", "dump"], check=False)
     return [(match[1], match[2]) for line in out.splitlines() if (match := _CARRIED.match(line))]

@@ -23,7 +23,7 @@ from rackready.paths import private_dir
 from rackready_sim import apt_sources, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
-from rackready_sim.podman import create, images, mounted, podman, remove, untag
+from rackready_sim.podman import LIMITS, create, images, mounted, podman, remove, untag
 
 Say = Callable[[str], None]
 
@@ -68,6 +68,8 @@ DEBIAN = Variant("sim")
 SWITCH = Variant("switch", ("frr", "frr-pythontools"))
 """Switches of a routed fabric: Cumulus Linux runs FRR. Its reload script has a package of its own."""
 RHEL = Variant("rhel", rhel.PACKAGES, rhel.finish)
+_BASES = "localhost/rackready-base-"
+"""Images with Debian's packages alone; a checkout's name follows."""
 _VARIANTS = (DEBIAN, SWITCH, RHEL)
 
 _BOOT_ID = """[Unit]
@@ -92,16 +94,15 @@ def ensure_image(clone: str, work: Path, say: Say, variant: Variant = DEBIAN) ->
 
     Raises SimError with the message of the tool that failed.
     """
-    packages = (*PACKAGES, *variant.packages)
-    base_digest = _digest(["base", SUITE, platform.machine(), *packages, *_UNUSED_DOCS])
-    digest = _digest([base_digest, _RECIPE, *_file_digests(variant)])
-    base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"{_family(variant)}{clone}:{digest}"
-    has_base = _adopt(
-        base, "localhost/rackready-base-"
-    )  # also where it is not needed now: a later change of the programs builds on it
+    common, base = _base_of(clone, DEBIAN), _base_of(clone, variant)
+    final = f"{_family(variant)}{clone}:{_digest([base.rsplit(':', 1)[1], _RECIPE, *_file_digests(variant)])}"
+    has_base = _adopt(base, _BASES)  # also where it is not needed now: a later change of the programs builds on it
     if not _adopt(final, _family(variant)):
         if not has_base:
-            _build_base(base, packages, work, say)
+            if not _adopt(common, _BASES):
+                _build_base(common, work, say)
+            if base != common:
+                _add_packages(clone, common, base, variant, say)
         _build_final(clone, base, final, variant, say)
     for old in images(f"{_family(variant)}{clone}:"):
         if old != final:
@@ -109,9 +110,14 @@ def ensure_image(clone: str, work: Path, say: Say, variant: Variant = DEBIAN) ->
     return final
 
 
+def _base_of(clone: str, variant: Variant) -> str:
+    packages = (*PACKAGES, *variant.packages)
+    return f"{_BASES}{clone}:{_digest(['base', SUITE, platform.machine(), *packages, *_UNUSED_DOCS])}"
+
+
 def remove_images(clone: str) -> list[str]:
     """Remove this checkout's image names, and images that no other checkout names; return the removed names."""
-    families = [*map(_family, _VARIANTS), "localhost/rackready-base-"]
+    families = [*map(_family, _VARIANTS), _BASES]
     return [name for family in families for name in images(f"{family}{clone}:") if untag(name)]
 
 
@@ -130,29 +136,29 @@ def _adopt(name: str, family: str) -> bool:
     return True
 
 
-def _build_base(name: str, packages: tuple[str, ...], work: Path, say: Say) -> None:
+def _build_base(name: str, work: Path, say: Say) -> None:
     source = apt_sources.find(SUITE)
-    say(f"image: Debian {SUITE} with {len(packages)} packages from {source.shown} (a minute or two, about 90 MB)")
+    say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
     began = time.monotonic()
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
     private_dir(work)
     try:
         archive = work / "root.tar"
-        _mmdebstrap(archive, source, packages, work / "log")
+        _mmdebstrap(archive, source, work / "log")
         podman("import", "--quiet", "--change", 'CMD ["/sbin/init"]', str(archive), name, timeout_s=600.0)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
-def _mmdebstrap(archive: Path, source: apt_sources.AptSource, packages: tuple[str, ...], log: Path) -> None:
+def _mmdebstrap(archive: Path, source: apt_sources.AptSource, log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
     argv = [
         *_DIES_WITH_US,
         "mmdebstrap",
         "--mode=root",
         "--variant=minbase",
-        f"--include={','.join(packages)}",
+        f"--include={','.join(PACKAGES)}",
         *excluded,
         *source.options,
         SUITE,
@@ -180,6 +186,27 @@ def _mmdebstrap(archive: Path, source: apt_sources.AptSource, packages: tuple[st
             f"{apt_sources.MIRROR_VARIABLE}=URL."
         )
         raise describe(f"Debian root file system from {source.shown}", "mmdebstrap succeeds", actual, hint)
+
+
+def _add_packages(clone: str, common: str, name: str, variant: Variant, say: Say) -> None:
+    """Make a variant's root file system: the common one with more packages, from the same source."""
+    say(f"image: {' '.join(variant.packages)} on top")
+    began = time.monotonic()
+    work = f"rr-{clone}-base-{variant.name}"
+    remove(work)
+    volumes = [f"--volume={path}:{path}:ro" for path in apt_sources.authorities()]
+    script = (
+        "set -e; export DEBIAN_FRONTEND=noninteractive; apt-get update --quiet; apt-get install --quiet --yes "
+        f"--no-install-recommends {' '.join(variant.packages)}; apt-get clean; rm -rf /var/lib/apt/lists/*"
+    )
+    try:
+        # The host's network leads to the mirror; a machine of the rack has none.
+        options = ("--network", "host", "--privileged", "--pull", "never", *LIMITS, *volumes)
+        podman("run", "--name", work, *options, common, "sh", "-c", script, timeout_s=_MMDEBSTRAP_S)
+        podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
+    finally:
+        remove(work)
+    say(f"image: packages added in {time.monotonic() - began:.0f} s")
 
 
 def _build_final(clone: str, base: str, name: str, variant: Variant, say: Say) -> None:

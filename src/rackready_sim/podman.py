@@ -13,6 +13,7 @@ from typing import Any
 from rackready_sim.host import run
 
 LABEL = "rackready.clone"
+LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 _HINT = "See `podman ps -a` and `podman info`, then run again."
 
 
@@ -96,8 +97,7 @@ def create(
     Limits are explicit, because the defaults need CAP_SYS_RESOURCE. /etc/hosts stays a plain file, so that it can be
     replaced atomically.
     """
-    limits = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
-    fixed = ("--network", "none", "--privileged", "--no-hosts", *limits, "--label", f"{LABEL}={clone}")
+    fixed = ("--network", "none", "--privileged", "--no-hosts", *LIMITS, "--label", f"{LABEL}={clone}")
     podman("create", "--name", name, *fixed, *options, image, *command)
 
 
