@@ -46,6 +46,14 @@ SYSTEMS: dict[str, SwitchSystem] = {
         nvue_preset.problems,
         routes=True,
     ),
+    # Ports by their first electrical lane: sonic-buildimage @086b03bd70 device/mellanox/*/platform.json.
+    "sonic": SwitchSystem(
+        "rackready.drivers.switch.sonic:Sonic",
+        "admin",
+        "Ethernet{lane}",
+        port="Ethernet{lane}",
+        routes=True,
+    ),
 }
 
 
