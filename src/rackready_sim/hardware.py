@@ -13,7 +13,7 @@ from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts, PortFacts, switch_facts
 from rackready.design.wiring import compute_rate, trunk_ends
-from rackready.model.base import expand_range
+from rackready.design.written_ports import whole_ports
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GpuProfile
 from rackready.model.site import Site
@@ -75,6 +75,7 @@ def build_switch_state(site: Site, switch_name: str) -> State:
     rate = facts.profile.rate
     return {
         "switch": switch_name,
+        "os": facts.switch.os,
         "model": facts.profile.id,
         "platform": {
             "product": facts.profile.id.upper(),
@@ -82,7 +83,7 @@ def build_switch_state(site: Site, switch_name: str) -> State:
             "mac": _mac(switch_name),
             "version": _CUMULUS_ROUTED if trunks else _CUMULUS,
         },
-        "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)}
+        "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in whole_ports(facts.switch)}
         | _sub_ports(site, [*(port.port for port in facts.ports), *(end.port for end in trunks)]),
         "cables": {
             **{port.port: {"node": port.node, "netdev": _netdev(site, port)} for port in facts.ports},

@@ -12,11 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rackready.design.switch_systems import SYSTEMS
 from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems, trunks
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN
 from rackready_sim.plan import MIRROR_PORT, Cable, Machine, RackPlan, Role
+from rackready_sim.programs.build import install_switch
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.machines")
@@ -328,11 +330,13 @@ class Machines:
         inside(root, "chown", "--recursive", f"{user}:", f"/{home}/.ssh")
 
     def _seed_switch(self, machine: Machine, root: Path) -> None:
-        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "cumulus")
-        inside(
-            root, "chpasswd", stdin=f"cumulus:{self._store.secret(machine.name).read_text(encoding='utf-8').strip()}\n"
-        )
-        write(root / "etc/sudoers.d/cumulus", "cumulus ALL=(ALL) NOPASSWD: ALL\n", 0o440)
+        os = self._store.state(machine.name)["os"]
+        user = SYSTEMS[os].username
+        install_switch(root, os)
+        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", user)
+        password = self._store.secret(machine.name).read_text(encoding="utf-8").strip()
+        inside(root, "chpasswd", stdin=f"{user}:{password}\n")
+        write(root / f"etc/sudoers.d/{user}", f"{user} ALL=(ALL) NOPASSWD: ALL\n", 0o440)
         write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
         write(root / "etc/lldpd.d/port_info.conf", _LLDP)
         inside(root, "systemctl", "enable", "--quiet", "lldpd.service")

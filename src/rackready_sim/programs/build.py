@@ -80,6 +80,8 @@ _OWN = {
     "usr/sbin/update-grub": ("bootdisk", "update_grub"),
     "usr/sbin/update-initramfs": ("bootdisk", "update_initramfs"),
 }
+_SONIC = {"config": "config", "show": "show", "sonic-cfggen": "cfggen", "sonic-db-cli": "db_cli"}
+"""Programs of SONiC, and the function that answers."""
 
 
 def install(rootfs: Path) -> None:
@@ -89,7 +91,7 @@ def install(rootfs: Path) -> None:
     shutil.copytree(_HERE / "hwsim", library, ignore=shutil.ignore_patterns("__pycache__"))
     for path, (module, function) in _OWN.items():
         write_program(rootfs / path, launcher(module, function))
-    write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
+    install_switch(rootfs, "cumulus_nvue")
     write_text(rootfs / "usr/lib/python3/dist-packages/hw-zipcache.pth", _ZIPCACHE)
     (rootfs / "var/cache/hw-python").mkdir(parents=True, exist_ok=True)
     _compile(rootfs)
@@ -97,6 +99,16 @@ def install(rootfs: Path) -> None:
         _replace(rootfs, name, module, function)
     for name, (text, target) in _UNITS.items():
         _unit(rootfs, name, text, target)
+
+
+def install_switch(rootfs: Path, os: str) -> None:
+    """Install the command line of a switch's system, and remove that of the other."""
+    (rootfs / "usr/bin/nv").unlink(missing_ok=True)
+    if os == "sonic":
+        for name, function in _SONIC.items():
+            write_program(rootfs / "usr/local/bin" / name, launcher("switch.sonic.cli", function))
+    else:
+        write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
 
 
 def _compile(rootfs: Path) -> None:

@@ -164,7 +164,7 @@ def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], le
         if revision.id in known:
             continue
         if revision.state is RevisionState.UNCONFIRMED and not driver.missing(theirs, revision.id):
-            note = _finish(driver, config, same=entry.desired == _digest(commands))
+            note = _finish(driver, config, commands if entry.desired == _digest(commands) else None)
         elif revision.state is RevisionState.CANDIDATE and driver.only_holds(revision.id, theirs):
             driver.discard(revision.id)
             note = note or "dropped the candidate of an interrupted run"
@@ -173,9 +173,12 @@ def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], le
     return note
 
 
-def _finish(driver: SwitchDriver, config: SwitchConfig, *, same: bool) -> str:
-    """Confirm the change of an interrupted run when it is still wanted and verifies, else roll it back."""
-    if same and not verify_config(config, driver.read_back()):
+def _finish(driver: SwitchDriver, config: SwitchConfig, commands: list[str] | None) -> str:
+    """Confirm the change of an interrupted run when it is still wanted, whole and verifies, else roll it back.
+
+    ``commands`` is None when the site wants something else now. Some switches apply a change piece by piece.
+    """
+    if commands is not None and not driver.missing(commands) and not verify_config(config, driver.read_back()):
         driver.confirm()
         return "confirmed what an interrupted run had applied"
     driver.rollback()

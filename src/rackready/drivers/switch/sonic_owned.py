@@ -1,4 +1,4 @@
-"""Entries of CONFIG_DB that rackready owns on a switch: those that it wrote, still has the value of, and no longer wants.
+"""Entries of CONFIG_DB that rackready owns on a switch: it wrote them, and their values are still the ones it wrote.
 
 A port that the ledger does not know (it was lost, or is another controller's) is ours when its description has our
 mark. Pure.
@@ -110,8 +110,3 @@ def _removals(stale: set[Token], applied: set[Token]) -> list[Line]:
         else:
             out += [Line(REMOVE, table, key, token[2]) for token in ours if token[2]]
     return out
-
-
-def named(table: str) -> bool:
-    """Whether entries of a table are maps, profiles or schedulers that other entries name."""
-    return table in _NAMED

@@ -1,4 +1,4 @@
-"""What must be so on a SONiC switch before rackready can configure it: day 0 settings that it does not change itself."""
+"""Refusals of a SONiC switch that day 0 left in a state which rackready does not change itself."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _in_the_way(config: SwitchConfig, port: PortConfig, have: Config) -> Iterato
     for key in have.get("INTERFACE", {}):
         if key.split("|")[0] == port.name and key not in ours:
             _, _, address = key.partition("|")
-            command = f"config interface ip remove {port.name} {address}" if address else "config interface ip remove"
+            command = f"config interface ip remove {port.name} {address or 'ADDRESS'}"
             yield Problem.of(where, f"INTERFACE|{key}", f"Run `sudo {command}`.", expected="none")
     for key, fields in have.get("VLAN_MEMBER", {}).items():
         vlan, _, member = key.partition("|")

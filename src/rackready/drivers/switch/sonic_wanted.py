@@ -1,12 +1,14 @@
 """The tables of CONFIG_DB for one switch, from its intent and what the switch has already. Pure.
 
-Ours are the maps, schedulers and profiles named ``rackready...``; AZURE, the one of SONiC's templates, is never changed.
+Ours are the maps, schedulers and profiles named ``rackready...``; AZURE, of SONiC's templates, is never changed.
 Names and limits: sonic-buildimage @086b03bd70 src/sonic-yang-models. Structure of the QoS tables: its
 files/build_templates/qos_config.j2. Weights 50 and 50 with a strict queue for CNP: NVIDIA's preset for lossless RoCE
 (Cumulus Linux RoCE guide, `nv show qos roce`).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from rackready.design.switches import PortConfig, Routing, SwitchConfig
 from rackready.drivers.switch.sonic_owned import OWN
@@ -103,7 +105,9 @@ def _maps(config: SwitchConfig, nvidia: bool) -> Config:  # noqa: FBT001 - one f
 
 
 def _queues(config: SwitchConfig, have: Config) -> Config:
-    qos, queues, profiles = config.qos, {}, {}
+    qos = config.qos
+    queues: dict[str, dict[str, Any]] = {}
+    profiles: dict[str, dict[str, Any]] = {}
     for port in config.ports:
         rate = _rate(port, have)
         profile = f"{OWN}_{rate}g"
@@ -111,7 +115,7 @@ def _queues(config: SwitchConfig, have: Config) -> Config:
         queues[f"{port.name}|0"] = {"scheduler": _REST}
         queues[f"{port.name}|{qos.priority}"] = {"scheduler": _DATA, "wred_profile": profile}
         queues[f"{port.name}|{qos.cnp_priority}"] = {"scheduler": _STRICT}
-    schedulers = {
+    schedulers: dict[str, dict[str, Any]] = {
         _REST: {"type": "DWRR", "weight": "50"},
         _DATA: {"type": "DWRR", "weight": "50"},
         _STRICT: {"type": "STRICT"},
@@ -124,7 +128,7 @@ def _rate(port: PortConfig, have: Config) -> int:
     return port.speed or int(have["PORT"][port.name]["speed"]) // _TO_MBPS
 
 
-def _wred(rate: int) -> dict[str, str]:
+def _wred(rate: int) -> dict[str, Any]:
     low, high = (str(size * rate // 400) for size in _WRED_400G)
     out = {"ecn": "ecn_all"}
     for colour in ("green", "yellow", "red"):
@@ -137,14 +141,14 @@ def _wred(rate: int) -> dict[str, str]:
     return out
 
 
-def _lengths(config: SwitchConfig, have: Config) -> Config:
+def _lengths(config: SwitchConfig, have: Config) -> dict[str, dict[str, Any]]:
     """Return the cable lengths: those of the switch stay, because its headroom was computed from them."""
     there = have.get("CABLE_LENGTH", {}).get("AZURE", {})
     lengths = {port.name: there.get(port.name, "0m") for port in config.ports}
     return {"AZURE": {port: _CABLE if length == "0m" else length for port, length in lengths.items()}}
 
 
-def _groups(config: SwitchConfig, have: Config) -> Config:
+def _groups(config: SwitchConfig, have: Config) -> dict[str, dict[str, Any]]:
     """Return the lossless priority groups, where the switch computes headroom itself (buffer model dynamic).
 
     A group that the switch has already, alone or in a range, stays. Source: sonic-swss @e6b0c5b5d
@@ -152,7 +156,7 @@ def _groups(config: SwitchConfig, have: Config) -> Config:
     """
     if metadata(have).get("buffer_model") != "dynamic":
         return {}
-    there = [key for key in have.get("BUFFER_PG", {})]
+    there = list(have.get("BUFFER_PG", {}))
     return {
         f"{port.name}|{config.qos.priority}": {"profile": "NULL"}
         for port in config.ports

@@ -16,6 +16,7 @@ from typing import Any
 from .. import paths, store
 from . import ports, revisions, routing
 from .schema import Setting
+from .sonic import db
 
 _FABRIC_MTU = 9216
 _PERIOD_S = 1.0
@@ -26,9 +27,30 @@ _ROUTED_IP = {"ip_forward": "1", "fib_multipath_hash_policy": "1", "conf/all/rp_
 
 def main(_argv: list[str]) -> int:
     """Apply the configuration to ports that came or went."""
-    revisions.boot()
-    bring(revisions.read().running().settings)
+    if is_sonic():
+        db.boot()
+    else:
+        revisions.boot()
+    follow()
     return 0
+
+
+def is_sonic() -> bool:
+    """Return whether the switch's system is SONiC, not Cumulus Linux."""
+    return bool(store.hardware().get("os") == "sonic")
+
+
+def is_port(name: str) -> bool:
+    """Return whether an interface is a port of the switch."""
+    return name.startswith(("swp", "Ethernet"))
+
+
+def follow() -> None:
+    """Apply the running configuration to all ports."""
+    if is_sonic():
+        bring_ports(db.ports(db.read()))
+    else:
+        bring(revisions.read().running().settings)
 
 
 def serve() -> int:
@@ -38,7 +60,8 @@ def serve() -> int:
     main([])
     asic.start()
     while True:
-        expire(time.time())
+        if not is_sonic():
+            expire(time.time())
         time.sleep(_PERIOD_S)
 
 
@@ -97,14 +120,24 @@ def links() -> dict[str, dict[str, Any]]:
 
 def bring(settings: set[Setting]) -> None:
     """Apply the settings to all ports. Ports without configuration are down, as on a new switch."""
-    commands = plan(settings, links())
+    _do(plan(settings, links()))
+    if addresses(settings):
+        _forward()
+    routing.bring(settings)
+
+
+def bring_ports(wants: dict[str, dict[str, Any]]) -> None:
+    """Apply the wanted state of every port: up, MTU in bytes, access VLAN or None."""
+    have = links()
+    vlans = {port["vlan"] for name, port in wants.items() if name in have and port["vlan"]}
+    _do(_bridged(wants, {vlan: f"br{vlan}" for vlan in sorted(vlans)}, have))
+
+
+def _do(commands: list[str]) -> None:
     if commands:
         subprocess.run(
             ["ip", "-batch", "-", "-force"], check=False, input="\n".join(commands), text=True, capture_output=True
         )
-    if addresses(settings):
-        _forward()
-    routing.bring(settings)
 
 
 def plan(settings: set[Setting], have: dict[str, dict[str, Any]]) -> list[str]:
@@ -112,10 +145,16 @@ def plan(settings: set[Setting], have: dict[str, dict[str, Any]]) -> list[str]:
     wants = wanted(settings)
     known = ports.existing(settings)
     wants = {name: port for name, port in wants.items() if name in known}
-    present = [name for name in have if name.startswith("swp")]
+    present = [name for name in have if is_port(name)]
     svis = {int(name[4:]) for name in addresses(settings) if name.startswith("vlan")}
     vlans = {port["vlan"] for name, port in wants.items() if name in present and port["vlan"]} | svis
     bridges = {vlan: bridge(vlan, settings) for vlan in sorted(vlans)}
+    return _bridged(wants, bridges, have) + _addresses(settings, have)
+
+
+def _bridged(wants: dict[str, dict[str, Any]], bridges: dict[int, str], have: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the commands that make the bridges of VLANs, set the ports and remove other bridges."""
+    present = [name for name in have if is_port(name)]
     new = [name for name in bridges.values() if name not in have]
     commands = [f"link add {name} {_mac(name)}type bridge mcast_snooping 0" for name in new]
     for name in present:
@@ -125,7 +164,7 @@ def plan(settings: set[Setting], have: dict[str, dict[str, Any]]) -> list[str]:
     for name in have:
         if _BRIDGE.match(name) and name not in bridges.values():
             commands.append(f"link del {name}")
-    return commands + _addresses(settings, have)
+    return commands
 
 
 def _mac(name: str) -> str:

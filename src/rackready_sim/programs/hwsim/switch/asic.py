@@ -17,7 +17,8 @@ from typing import Any
 
 from .. import store
 from ..perf import wire
-from . import grammar, path, revisions
+from . import apply, grammar, path, revisions
+from .sonic import db
 
 Facts = dict[str, Any]
 _ROCE, _CNP = 3, 6
@@ -88,7 +89,7 @@ def serve() -> None:
         chip = Chip(lambda port, frame: _send(handle, port, frame))
         while True:
             raw, (port, _, kind, *_rest) = handle.recvfrom(65535)
-            if kind == _OUTGOING or not port.startswith("swp") or raw[12:14] != wire.ETHERTYPE.to_bytes(2, "big"):
+            if kind == _OUTGOING or not apply.is_port(port) or raw[12:14] != wire.ETHERTYPE.to_bytes(2, "big"):
                 continue
             chip.receive(port, raw, time.monotonic())
 
@@ -105,6 +106,10 @@ def start() -> None:
 
 def lossless() -> bool:
     """Return whether the applied configuration makes RoCE lossless."""
+    if apply.is_sonic():
+        config = db.read()
+        up = [name for name, port in db.ports(config).items() if port["up"]]
+        return bool(up) and all(_ROCE in db.lossless(config, name) for name in up)
     ours = {words for words in revisions.read().running().settings if words[:2] == ("qos", "roce")}
     off = grammar.disabled(ours, "qos", "roce")
     return bool(ours) and not off and ("qos", "roce", "mode", "lossy") not in ours
@@ -169,6 +174,11 @@ def _add(counters: Facts, group: str, amounts: Facts) -> None:
     found = counters.setdefault(group, {})
     for name, amount in amounts.items():
         found[name] = found.get(name, 0) + int(amount)
+
+
+def count(port: str, group: str, name: str) -> int:
+    """Return one counter of a port."""
+    return int(store.runtime()["counters"].get(port, {}).get(group, {}).get(name, 0))
 
 
 def qos(port: str) -> Facts:

@@ -1,0 +1,101 @@
+"""What SONiC's daemons write for others to read: APPL_DB, STATE_DB and COUNTERS_DB, computed from CONFIG_DB and ports.
+
+Names of counters: sonic-utilities @691b1bbc4 scripts/pfcstat, queuestat, wredstat, pg-drop, portstat.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import apply, asic
+from . import db
+
+Hashes = dict[str, dict[str, str]]
+_NUMBERS = range(8)
+
+
+def config_db() -> Hashes:
+    """Return CONFIG_DB; an entry without fields has the field NULL."""
+    return {
+        f"{table}|{key}": {name: str(value) for name, value in fields.items()} or {"NULL": "NULL"}
+        for table, entries in db.read().items()
+        for key, fields in entries.items()
+    }
+
+
+def appl_db() -> Hashes:
+    """Return the ports, the members of VLANs, and the lossless priority groups."""
+    config, links = db.read(), apply.links()
+    out: Hashes = {}
+    for name, port in db.ports(config).items():
+        oper = "up" if links.get(name, {}).get("operstate") == "UP" else "down"
+        admin = "up" if port["up"] else "down"
+        own = {key: str(value) for key, value in config["PORT"][name].items()}
+        out[f"PORT_TABLE:{name}"] = {**own, "admin_status": admin, "mtu": str(port["mtu"]), "oper_status": oper}
+        if port["vlan"]:
+            out[f"VLAN_MEMBER_TABLE:Vlan{port['vlan']}:{name}"] = {"tagging_mode": "untagged"}
+        for priority in sorted(db.lossless(config, name)):
+            out[f"BUFFER_PG_TABLE:{name}:{priority}"] = {"profile": db.headroom(config, name, priority)}
+    return out
+
+
+def state_db() -> Hashes:
+    """Return what the ports can do."""
+    able = {"state": "ok", "supported_fecs": "none,rs,fc,auto", "supported_speeds": "400000,200000,100000,800000"}
+    return {f"PORT_TABLE|{name}": dict(able) for name in db.read().get("PORT", {})}
+
+
+def counters_db() -> Hashes:
+    """Return the counters of ports, queues and priority groups, and the maps to them."""
+    ports = list(db.read().get("PORT", {}))
+    out: Hashes = {f"COUNTERS_{kind}_NAME_MAP": {} for kind in ("PORT", "QUEUE", "PG")}
+    for place, port in enumerate(ports):
+        _add(out, "PORT", port, f"oid:0x1000000{place:06x}", port_counters(port))
+        for number in _NUMBERS:
+            name, oid = f"{port}:{number}", f"{place:06x}{number:02x}"
+            _add(out, "QUEUE", name, f"oid:0x15{oid}", _queue(port, number))
+            drops = {
+                "SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS": asic.count(
+                    port, f"in-{number}", "rx-buffer-discards"
+                )
+            }
+            _add(out, "PG", name, f"oid:0x1a{oid}", drops)
+    return out
+
+
+def _add(out: Hashes, kind: str, name: str, oid: str, counters: dict[str, Any]) -> None:
+    out[f"COUNTERS_{kind}_NAME_MAP"][name] = oid
+    out[f"COUNTERS:{oid}"] = {key: str(value) for key, value in counters.items()}
+
+
+def port_counters(port: str) -> dict[str, Any]:
+    """Return a port's own counters."""
+    own = {
+        f"SAI_PORT_STAT_IF_{way}_{what}": asic.count(port, "stats", f"{way.lower()}-{name}")
+        for way in ("IN", "OUT")
+        for what, name in (("ERRORS", "errors"), ("DISCARDS", "drops"))
+    }
+    for number in _NUMBERS:
+        for way in ("rx", "tx"):
+            name = f"SAI_PORT_STAT_PFC_{number}_{way.upper()}_PKTS"
+            own[name] = asic.count(port, f"pfc-{number}", f"{way}-pause-frames")
+    return own
+
+
+def _queue(port: str, number: int) -> dict[str, Any]:
+    group = f"out-{number}"
+    return {
+        "SAI_QUEUE_STAT_BYTES": asic.count(port, group, "tx-bytes"),
+        "SAI_QUEUE_STAT_DROPPED_PACKETS": asic.count(port, group, "wred-discards"),
+        "SAI_QUEUE_STAT_PACKETS": asic.count(port, group, "tx-frames"),
+        "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS": asic.count(port, group, "ecn-marked-frames"),
+    }
+
+
+ALL: dict[str, Callable[[], Hashes]] = {
+    "APPL_DB": appl_db,
+    "CONFIG_DB": config_db,
+    "COUNTERS_DB": counters_db,
+    "STATE_DB": state_db,
+}
