@@ -35,7 +35,7 @@ def load() -> None:
     """Replace CONFIG_DB by the saved configuration."""
     with change() as config:
         config.clear()
-        config |= json.loads(paths.at(SAVED).read_text())
+        config.update(json.loads(paths.at(SAVED).read_text()))
 
 
 def read() -> Config:

@@ -144,6 +144,10 @@ def _qos(config: Config) -> Iterator[str]:
         for field, table in (("scheduler", "SCHEDULER"), ("wred_profile", "WRED_PROFILE")):
             if field in fields and fields[field] not in config.get(table, {}):
                 yield f'Leafref value "{fields[field]}" of QUEUE|{key} has no target'
+    yield from _thresholds(config)
+
+
+def _thresholds(config: Config) -> Iterator[str]:
     for fields in config.get("WRED_PROFILE", {}).values():
         for colour in ("green", "yellow", "red"):
             low, high = (int(fields.get(f"{colour}_{end}_threshold", 0)) for end in ("min", "max"))
