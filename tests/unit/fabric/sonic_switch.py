@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rackready.drivers.switch import sonic_scripts
-from rackready.drivers.switch.session import SwitchUnreachableError
 
 _SRC = Path(__file__).resolve().parents[3] / "src/rackready_sim/programs"
-_PROGRAM = """#!{python} -ISB
+_PROGRAM = """#!{python} -IS
 import sys
 sys.path.insert(0, "{src}")
 from pathlib import Path
@@ -42,12 +41,10 @@ for u; do rm -f UNITS/$u; done
 
 
 class SonicSwitch:
-    """One switch, and what happened on it. ``cut``: the command after which the session is lost (0: before the first)."""
+    """One switch, and the scripts that it was sent."""
 
-    def __init__(self, root: Path, ports: int = 64, **hardware: Any) -> None:  # noqa: ANN401 - hardware state
+    def __init__(self, root: Path, ports: int = 64, **hardware: Any) -> None:
         self.root, self.sent = root, []
-        self.cut: int | None = None
-        self.before = False
         names = [f"Ethernet{8 * place}" for place in range(ports)]
         state = {
             "os": "sonic",
@@ -71,13 +68,8 @@ class SonicSwitch:
         """Run a script as root."""
         del timeout_s
         assert command == "sudo -n sh -s"
-        if self.cut is not None and len(self.sent) >= self.cut and self.before:
-            raise SwitchUnreachableError("leaf01: cut before")
         self.sent.append(text)
-        done = self._sh(text)
-        if self.cut is not None and len(self.sent) > self.cut:
-            raise SwitchUnreachableError("leaf01: cut after")
-        return done
+        return self._sh(text)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -100,7 +92,7 @@ class SonicSwitch:
         for path in ["run/sonic/config_db.json", *(["etc/sonic/config_db.json"] if save else [])]:
             (self.root / path).write_text(json.dumps(config))
 
-    def hardware(self, **changes: Any) -> None:  # noqa: ANN401 - hardware state
+    def hardware(self, **changes: Any) -> None:
         """Change the hardware."""
         path = self.root / "opt/hw/state.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -114,32 +106,44 @@ class SonicSwitch:
         for path in (self.root / "units").glob("*.timer"):
             _, command = path.read_text().split(" ", 1)
             path.unlink()
-            self._sh(command)
+            assert self._shell(command)[0] == 0
 
     def boot(self) -> None:
         """Power the switch off and on: /run and the units are gone."""
-        for path in [*self.root.glob("run/rackready/*"), *self.root.glob("units/*"), *self.root.glob("run/sonic/*.json")]:
+        for path in [
+            *self.root.glob("run/rackready/*"),
+            *self.root.glob("units/*"),
+            *self.root.glob("run/sonic/*.json"),
+        ]:
             path.unlink()
         self._sh("sonic-boot")
 
     def _sh(self, script: str) -> tuple[int, str]:
         place = str(self.root)
-        text = script.replace("/run/rackready", f"{place}/run/rackready").replace("/etc/sonic", f"{place}/etc/sonic")
+        return self._shell(
+            script.replace("/run/rackready", f"{place}/run/rackready").replace("/etc/sonic", f"{place}/etc/sonic")
+        )
+
+    def _shell(self, text: str) -> tuple[int, str]:
         done = subprocess.run(
             ["sh", "-s"],
             input=text,
             capture_output=True,
             text=True,
             check=False,
-            env={"PATH": f"{place}/bin:/usr/bin:/bin", "SUDO_USER": "admin"},
+            env={"PATH": f"{self.root}/bin:/usr/bin:/bin", "SUDO_USER": "admin"},
         )
         return done.returncode, done.stdout + done.stderr
 
     def _programs(self) -> None:
         (self.root / "units").mkdir()
         for name, function in (("config", "config"), ("sonic-cfggen", "cfggen"), ("sonic-db-cli", "db_cli")):
-            self._write(f"bin/{name}", _PROGRAM.format(python=sys.executable, src=_SRC, root=self.root, function=function))
-        boot = _PROGRAM.replace("sys.exit(cli.{function}(sys.argv[1:]))", "from hwsim.switch.sonic import db; db.boot()")
+            self._write(
+                f"bin/{name}", _PROGRAM.format(python=sys.executable, src=_SRC, root=self.root, function=function)
+            )
+        boot = _PROGRAM.replace(
+            "sys.exit(cli.{function}(sys.argv[1:]))", "from hwsim.switch.sonic import db; db.boot()"
+        )
         self._write("bin/sonic-boot", boot.format(python=sys.executable, src=_SRC, root=self.root))
         self._write("bin/systemd-run", _SYSTEMD_RUN.replace("UNITS", str(self.root / "units")))
         self._write("bin/systemctl", _SYSTEMCTL.replace("UNITS", str(self.root / "units")))

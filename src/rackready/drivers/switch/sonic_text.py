@@ -212,14 +212,18 @@ def hashes_script(database: str, patterns: Iterable[str]) -> str:
 def parse_hashes(text: str) -> dict[str, dict[str, str]]:
     """Return key -> hash of what the script printed. Raises FormatError where its end is missing."""
     found: dict[str, dict[str, str]] = {}
-    key = None
+    key, ended = None, False
     for line in text.splitlines():
-        if line == _MARK.rstrip() or line == _MARK:
-            return found
-        if line.startswith(_MARK):
+        if ended and line.strip():
+            raise FormatError(f"text after the end: {line[:80]!r}")
+        if line.rstrip() == _MARK.rstrip():
+            ended = True
+        elif line.startswith(_MARK):
             key = line.removeprefix(_MARK)
         elif key is not None and key not in found and line.strip():
             found[key] = parse_hash(line)
         elif line.strip():
             raise FormatError(f"unexpected line {line[:80]!r}")
-    raise FormatError(f"cut off after {key or 'nothing'}")
+    if not ended:
+        raise FormatError(f"cut off after {key or 'nothing'}")
+    return found

@@ -125,12 +125,12 @@ def _vlans(config: Config) -> Iterator[str]:
         if "tagging_mode" not in fields:
             yield f'Missing required element "tagging_mode" in "VLAN_MEMBER_LIST" ({key})'
         if port in routed:
-            yield f'Must condition "not(INTERFACE_LIST[name=current()])" not satisfied ({key})'
+            yield f"Port is a router interface. ({key})"
         if fields.get("tagging_mode") == "untagged":
             untagged.append(port)
     for port in untagged:
         if untagged.count(port) > 1:
-            yield f"{port}: a port can be an untagged member of one VLAN only"
+            yield f"Port can be untagged in at most one VLAN. ({port})"
 
 
 def _qos(config: Config) -> Iterator[str]:

@@ -1,0 +1,259 @@
+"""Bringing a SONiC switch to its configuration: changed once, then never; old or new after a cut anywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch.apply import ApplyResult, apply_config, differences
+from rackready.drivers.switch.base import RevisionState, SwitchBusyError, SwitchError, SwitchRevertedError
+from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.drivers.switch.sonic import Sonic
+from rackready.ledger.store import Ledger
+from tests.unit.fabric.sonic_switch import SonicSwitch
+
+ROOT = Path(__file__).resolve().parents[3]
+CHANGING = ("umask 077", "config apply-patch -d", "config checkpoint", "systemd-run", "touch", "config save")
+"""What the scripts that change something have in them, in the order of a run."""
+
+
+@pytest.fixture(scope="module")
+def config() -> SwitchConfig:
+    whole = switch_config(
+        load_site("example-of-sim", site_file=ROOT / "inventories/sim-sonic/site.yml", root=ROOT), "leaf01"
+    )
+    return replace(whole, ports=whole.ports[:2], vlans=whole.vlans[:2])
+
+
+@pytest.fixture
+def switch(tmp_path: Path) -> SonicSwitch:
+    return SonicSwitch(tmp_path / "switch", ports=2)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "state.sqlite")
+
+
+def _apply(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger, **options: bool) -> ApplyResult:
+    return apply_config(Sonic("leaf01", switch), config, ledger, settle_s=0, **options)
+
+
+def _has_all(tables: dict[str, Any], config: SwitchConfig) -> bool:
+    return (
+        all(tables.get("VLAN_MEMBER", {}).get(f"Vlan{port.vlan}|{port.name}") for port in config.ports)
+        and len(tables.get("QUEUE", {})) == 3 * len(config.ports)
+        and len(tables.get("WRED_PROFILE", {})) == 1
+    )
+
+
+def _whole(tables: dict[str, Any], old: dict[str, Any], config: SwitchConfig) -> bool:
+    return tables == old or _has_all(tables, config)
+
+
+def test_first_run_changes_saves_and_leaves_nothing_behind(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    applied = _apply(switch, config, ledger)
+    assert applied.changed
+    assert "+ set VLAN_MEMBER|Vlan901|Ethernet0 tagging_mode untagged" in applied.diff
+    assert _has_all(switch.config(), config)
+    assert switch.saved() == switch.config()
+    assert switch.config()["BUFFER_POOL"] == {"ingress_lossless_pool": {"mode": "dynamic", "type": "ingress"}}
+    assert switch.timers() == []
+    assert not list((switch.root / "etc/sonic/checkpoints").iterdir())
+    assert Sonic("leaf01", switch).revisions() == []
+
+
+def test_second_run_only_reads(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    _apply(switch, config, ledger)
+    switch.sent.clear()
+    before = switch.config()
+    assert not _apply(switch, config, ledger).changed
+    assert not [text for text in switch.sent if any(word in text for word in CHANGING)]
+    assert switch.config() == before
+
+
+def test_a_check_changes_nothing(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    before = switch.config()
+    applied = _apply(switch, config, ledger, check=True)
+    assert applied.changed
+    assert set(applied.ports) == {"Ethernet0", "Ethernet8"}
+    assert switch.config() == before
+
+
+def test_a_difference_has_both_values(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    _apply(switch, config, ledger)
+    switch.put({"PORT": {"Ethernet0": switch.config()["PORT"]["Ethernet0"] | {"mtu": "1500"}}})
+    found = differences(Sonic("leaf01", switch), config, ledger)
+    assert [(one.command, one.wanted, one.actual) for one in found] == [("set PORT|Ethernet0 mtu 9216", "9216", "1500")]
+
+
+def _cut_after(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger, place: int) -> None:
+    """Run until the session is lost right after the change of that number."""
+    probe = switch.feed
+
+    def feed(command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        done = probe(command, text, timeout_s=timeout_s)
+        changes = [one for one in switch.sent if any(word in one for word in CHANGING)]
+        if len(changes) > place:
+            raise SwitchUnreachableError("leaf01: the session was lost")
+        return done
+
+    switch.feed = feed  # type: ignore[method-assign]
+    with pytest.raises(SwitchUnreachableError):
+        _apply(switch, config, ledger)
+    switch.feed = probe  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("then", ["run", "expire", "boot"])
+def test_cut_after_every_change_it_ends_old_or_new_and_the_next_run_knows(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger, place: int, then: str
+) -> None:
+    old = switch.config()
+    _cut_after(switch, config, ledger, place)
+    if then != "run":
+        switch.expire() if then == "expire" else switch.boot()
+        assert _whole(switch.config(), old, config)
+    assert _whole(switch.saved(), old, config)
+    _apply(switch, config, ledger)
+    assert _has_all(switch.config(), config)
+    assert switch.saved() == switch.config()
+    assert switch.timers() == []
+    assert Sonic("leaf01", switch).revisions() == []
+
+
+@pytest.mark.parametrize("then", ["run", "expire", "boot"])
+def test_a_patch_that_stops_half_way_in_a_lost_session_is_reverted(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger, then: str
+) -> None:
+    old = switch.config()
+    switch.hardware(gcu_stop_after=7)
+    _cut_after(switch, config, ledger, 4)
+    assert not _whole(switch.config(), old, config)
+    assert [one.state for one in Sonic("leaf01", switch).revisions()] == [RevisionState.UNCONFIRMED]
+    switch.hardware(gcu_stop_after=None)
+    if then != "run":
+        switch.expire() if then == "expire" else switch.boot()
+        assert switch.config() == old
+    _apply(switch, config, ledger)
+    assert _has_all(switch.config(), config)
+    assert switch.timers() == []
+
+
+def test_a_patch_that_stops_half_way_is_rolled_back_at_once(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    old = switch.config()
+    switch.hardware(gcu_stop_after=7)
+    with pytest.raises(
+        SwitchError, match=r"leaf01: `config apply-patch` - Expected: exit 0 Actual: 2 .*The change was"
+    ):
+        # the rollback stops half-way, too: the reload ends old
+        _apply(switch, config, ledger)
+    assert switch.config() == old
+    assert switch.timers() == []
+    switch.hardware(gcu_stop_after=None)
+    assert _apply(switch, config, ledger).changed
+
+
+def test_what_sonic_refuses_is_named_and_nothing_is_applied(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    switch.put({"DEVICE_METADATA": {"localhost": switch.config()["DEVICE_METADATA"]["localhost"] | {"hwsku": "Other"}}})
+    old = switch.config()
+    with pytest.raises(
+        SwitchError, match="`config apply-patch -d` - Expected: accepted Actual: .*PFC_WD table is illegal"
+    ):
+        _apply(switch, config, ledger)
+    assert switch.config() == old
+    assert Sonic("leaf01", switch).revisions() == []
+
+
+def test_a_change_that_does_not_verify_is_rolled_back(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    old = switch.config()
+    driver = Sonic("leaf01", switch)
+    read = driver.read_back
+
+    def without_headroom() -> Any:  # noqa: ANN401 - the state of the switch
+        found = read()
+        return replace(found, roce=replace(found.roce, mode="no headroom on Ethernet0"))
+
+    driver.read_back = without_headroom  # type: ignore[method-assign]
+    with pytest.raises(SwitchRevertedError, match="no headroom on Ethernet0"):
+        apply_config(driver, config, ledger, settle_s=0)
+    assert switch.config() == old
+    assert switch.timers() == []
+
+
+def test_the_timer_is_longer_than_the_patch_may_take(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    _cut_after(switch, config, ledger, 3)
+    lines = len(Sonic("leaf01", switch).wanted(config))
+    assert len(switch.timers()) == 1
+    assert 300 < switch.timers()[0] <= 300 + 5 * lines + 120
+
+
+def test_the_change_of_somebody_else_is_left_alone(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    other = Sonic("leaf01", switch)
+    other.load(["set PORT|Ethernet0 mtu 1500"])
+    with pytest.raises(SwitchBusyError, match=r"of user admin is pending .*`sudo rm /run/rackready/rackready-"):
+        _apply(switch, config, ledger)
+    other.discard()
+    assert _apply(switch, config, ledger).changed
+
+
+def test_confirm_after_the_revert_says_so(switch: SonicSwitch) -> None:
+    driver = Sonic("leaf01", switch)
+    driver.load(["set PORT|Ethernet0 mtu 1500"])
+    driver.commit(120)
+    switch.expire()
+    with pytest.raises(SwitchError, match=r"Expected: kept Actual: it was reverted\. Run again"):
+        driver.confirm()
+
+
+def test_a_port_that_left_the_site_is_cleared(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    _apply(switch, config, ledger)
+    less = replace(config, ports=config.ports[:1], vlans=config.vlans[:1])
+    assert _apply(switch, less, ledger).changed
+    tables = switch.config()
+    assert set(tables["VLAN"]) == {"Vlan901"}
+    assert set(tables["VLAN_MEMBER"]) == {"Vlan901|Ethernet0"}
+    port = tables["PORT"]["Ethernet8"]
+    assert (port["admin_status"], port["mtu"], port["speed"], "description" in port) == (
+        "down",
+        "9100",
+        "800000",
+        False,
+    )
+    assert not [key for key in tables["QUEUE"] if key.startswith("Ethernet8|")]
+    assert not _apply(switch, less, ledger).changed
+
+
+def test_what_others_wrote_stays(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    theirs = {"VLAN": {"Vlan7": {"vlanid": "7"}}, "DSCP_TO_TC_MAP": {"AZURE": {"0": "1"}}}
+    switch.put(theirs)
+    _apply(switch, config, ledger)
+    assert switch.config()["VLAN"]["Vlan7"] == {"vlanid": "7"}
+    assert switch.config()["DSCP_TO_TC_MAP"]["AZURE"] == {"0": "1"}
+
+
+def test_a_release_without_json_is_read_as_well(tmp_path: Path, config: SwitchConfig, ledger: Ledger) -> None:
+    switch = SonicSwitch(tmp_path / "old", ports=2, db_cli_without_json=True)
+    assert _apply(switch, config, ledger).changed
+    assert not _apply(switch, config, ledger).changed
+
+
+def test_nobody_adds_what_sonic_never_removes(switch: SonicSwitch) -> None:
+    switch.put({"PFC_WD": {"Ethernet0": {"action": "drop", "detection_time": "400", "restoration_time": "400"}}})
+    with pytest.raises(SwitchError, match=r"/PFC_WD/GLOBAL would be added - .*SONiC never removes it"):
+        Sonic("leaf01", switch).load(["set PFC_WD|GLOBAL POLL_INTERVAL 200"])
+    assert "GLOBAL" not in json.dumps(switch.config())

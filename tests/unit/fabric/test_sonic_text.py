@@ -1,0 +1,167 @@
+"""Lines, patches and hashes of SONiC; patches are applied by the rack's own reading of RFC 6902."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.drivers.switch.sonic_counters import parse, script
+from rackready.drivers.switch.sonic_text import (
+    hashes_script,
+    lines_of,
+    missing,
+    overlay,
+    parse_config,
+    parse_hash,
+    parse_hashes,
+    parse_line,
+    patch,
+)
+from rackready.format_error import FormatError
+from rackready_sim.programs.hwsim.switch.sonic.gcu import simulate
+
+HAVE = {
+    "PORT": {"Ethernet0": {"lanes": "0,1", "mtu": "9216", "speed": "800000", "admin_status": "up"}},
+    "VLAN": {"Vlan901": {"vlanid": "901"}},
+    "INTERFACE": {"Ethernet8": {}, "Ethernet8|10.0.0.0/31": {}},
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "set PORT|Ethernet0 description node01 rail1 (rackready)",
+        "set INTERFACE|Ethernet8|10.0.0.0/31",
+        "remove VLAN|Vlan901",
+        "remove PORT|Ethernet0 mtu",
+    ],
+)
+def test_a_line_survives_a_round_trip(line: str) -> None:
+    assert str(parse_line(line)) == line
+
+
+@pytest.mark.parametrize(
+    "line", ["", "set", "set PORT", "set |Ethernet0 mtu 1", "set PORT|Ethernet0 mtu", "nv set x|y z 1"]
+)
+def test_what_is_no_line_is_refused(line: str) -> None:
+    with pytest.raises(FormatError, match="no command of SONiC"):
+        parse_line(line)
+
+
+def test_a_value_of_two_lines_is_refused() -> None:
+    with pytest.raises(FormatError, match="a value of one line"):
+        lines_of({"PORT": {"Ethernet0": {"description": "x\nset BUFFER_POOL|a size 1"}}})
+
+
+@pytest.mark.parametrize(
+    ("commands", "paths"),
+    [
+        (["set VLAN|Vlan902 vlanid 902"], ["/VLAN/Vlan902"]),
+        (["set SCHEDULER|a type STRICT"], ["/SCHEDULER"]),
+        (["set PORT|Ethernet0 mtu 1500"], ["/PORT/Ethernet0/mtu"]),
+        (["remove VLAN|Vlan901"], ["/VLAN"]),
+        (["remove INTERFACE|Ethernet8|10.0.0.0/31"], ["/INTERFACE/Ethernet8|10.0.0.0~131"]),
+        (["remove PORT|Ethernet0 mtu"], ["/PORT/Ethernet0/mtu"]),
+        (["set VLAN|Vlan901 vlanid 901"], []),
+    ],
+)
+def test_a_patch_has_what_differs_and_leads_to_the_target(commands: list[str], paths: list[str]) -> None:
+    target = overlay(HAVE, commands)
+    operations = patch(HAVE, target)
+    assert [operation["path"] for operation in operations] == paths
+    assert simulate(operations, HAVE) == target
+    assert missing(commands, target) == []
+    assert simulate(patch(target, HAVE), target) == HAVE
+
+
+def test_a_port_keeps_the_fields_that_it_needs() -> None:
+    after = overlay(HAVE, ["remove PORT|Ethernet0 mtu", "remove PORT|Ethernet0 admin_status"])
+    assert after["PORT"]["Ethernet0"] == {"lanes": "0,1", "mtu": "9100", "speed": "800000", "admin_status": "down"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{'mtu': '9216', 'description': 'node01'}", {"mtu": "9216", "description": "node01"}),
+        ("""{'description': "it's"}""", {"description": "it's"}),
+        ("""{"it's": 'x'}""", {"it's": "x"}),
+        ('{"mtu":"9216"}', {"mtu": "9216"}),
+        ("{}", {}),
+    ],
+)
+def test_a_hash_is_read_as_old_and_new_releases_print_it(text: str, found: dict[str, str]) -> None:
+    assert parse_hash(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "usage: sonic-db-cli [-h]",
+        "{'mtu': '9216'",
+        "{'mtu': 9216}",
+        """{'a': "it's "x""}""",
+        '{"mtu":9216}',
+        "{'a', 'b'}",
+    ],
+)
+def test_another_shape_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        parse_hash(text)
+
+
+def test_hashes_end_with_a_mark() -> None:
+    text = "== PORT_TABLE:Ethernet0\n{'mtu': '9216'}\n== \n"
+    assert parse_hashes(text) == {"PORT_TABLE:Ethernet0": {"mtu": "9216"}}
+    assert parse_hashes("== \n") == {}
+    with pytest.raises(FormatError, match="cut off after PORT_TABLE:Ethernet0"):
+        parse_hashes(text.removesuffix("== \n"))
+    with pytest.raises(FormatError, match="unexpected line 'Traceback"):
+        parse_hashes("Traceback (most recent call last):\n== \n")
+    assert "APPL_DB KEYS" in hashes_script("APPL_DB", ["PORT_TABLE:*"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"VLAN": {}}', '{"PORT": {"Ethernet0": "up"}}', '{"PORT": []}'])
+def test_another_configuration_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        parse_config(text)
+
+
+def _counters() -> str:
+    own = {f"SAI_PORT_STAT_PFC_{number}_{way}_PKTS": "0" for number in range(8) for way in ("RX", "TX")}
+    own |= {"SAI_PORT_STAT_PFC_3_RX_PKTS": "5", "SAI_PORT_STAT_PFC_3_TX_PKTS": "7"}
+    own |= {f"SAI_PORT_STAT_IF_{way}_{what}": "1" for way in ("IN", "OUT") for what in ("ERRORS", "DISCARDS")}
+    lines = ["== Ethernet0 PORT", str(own)]
+    for number in range(8):
+        queue = {"SAI_QUEUE_STAT_DROPPED_PACKETS": "2", "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS": str(number)}
+        group = {"SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS": "3"}
+        lines += [f"== Ethernet0:{number} QUEUE", str(queue), f"== Ethernet0:{number} PG", str(group)]
+    return "\n".join([*lines, "== ", ""])
+
+
+def test_counters_are_read() -> None:
+    found = parse(_counters())["Ethernet0"]
+    assert (found.marked, found.pauses[3], found.dropped_in, found.dropped_out, found.errors) == (
+        28, 12, (3,) * 8, (2,) * 8, 4,
+    )  # fmt: skip
+    assert "Ethernet0 Ethernet8" in script(["Ethernet0", "Ethernet8"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("_WRED_ECN_MARKED_", "_OTHER_", r"Ethernet0:0 QUEUE: .*`sudo counterpoll wredqueue enable`"),
+        ("PRIORITY_GROUP_STAT_DROPPED", "OTHER", r"Ethernet0:0 PG: .*`sudo counterpoll pg-drop enable`"),
+        ("3_RX_PKTS': '5'", "3_RX_PKTS': 'N/A'", r"Ethernet0 PORT: .* is 'N/A' instead of a number"),
+        ("== Ethernet0 PORT", "== ", "text after the end"),
+    ],
+)
+def test_missing_counters_are_refused(old: str, new: str, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        parse(_counters().replace(old, new))
+
+
+def test_counters_of_a_failed_command_are_refused() -> None:
+    with pytest.raises(FormatError, match="exit code 1: nothing said"):
+        parse("", 1)
+    with pytest.raises(FormatError, match="no counters"):
+        parse("== \n")
