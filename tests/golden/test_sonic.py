@@ -125,8 +125,10 @@ REFUSED = {
     "breakout": (
         lambda: replace(_leaf(), breakouts=(SPLIT,)),
         have(BREAKOUT_CFG={"Ethernet0": {"brkout_mode": MODES[0]}}),
-        "leaf01 Ethernet0: breakout - Expected: 2x400G Actual: 1x800G[400G,200G]. Run `sudo config interface breakout "
-        "Ethernet0 '2x400G[200G,100G]' -y -l`, then `sudo config save -y`.",
+        (
+            "leaf01 Ethernet0: breakout - Expected: 2x400G Actual: 1x800G[400G,200G]. Run `sudo config interface breakout "
+            "Ethernet0 '2x400G[200G,100G]' -y -l`, then `sudo config save -y`."
+        ),
     ),
     "no such port": (
         _leaf,
@@ -136,14 +138,18 @@ REFUSED = {
     "routed port": (
         _leaf,
         have(INTERFACE={"Ethernet0|10.0.0.0/31": {}}),
-        "leaf01 Ethernet0: INTERFACE|Ethernet0|10.0.0.0/31 - Expected: none. "
-        "Run `sudo config interface ip remove Ethernet0 10.0.0.0/31`.",
+        (
+            "leaf01 Ethernet0: INTERFACE|Ethernet0|10.0.0.0/31 - Expected: none. "
+            "Run `sudo config interface ip remove Ethernet0 10.0.0.0/31`."
+        ),
     ),
     "another VLAN": (
         _leaf,
         have(VLAN_MEMBER={"Vlan7|Ethernet0": {"tagging_mode": "untagged"}}),
-        "leaf01 Ethernet0: VLAN_MEMBER|Vlan7|Ethernet0 - Expected: untagged in Vlan901. "
-        "Run `sudo config vlan member del 7 Ethernet0`.",
+        (
+            "leaf01 Ethernet0: VLAN_MEMBER|Vlan7|Ethernet0 - Expected: untagged in Vlan901. "
+            "Run `sudo config vlan member del 7 Ethernet0`."
+        ),
     ),
     "a range of queues": (
         _leaf,
@@ -153,8 +159,10 @@ REFUSED = {
     "unnumbered": (
         lambda: replace(_spine(), ports=(_trunk("Ethernet0", "leaf01", 1, address="", peer_address=""),)),
         have(),
-        "spine01 Ethernet0: the link to leaf01 - Expected: numbered (/31) Actual: unnumbered. Give the fabric addresses "
-        "for its links: SONiC's bgpcfgd knows neighbours by address only.",
+        (
+            "spine01 Ethernet0: the link to leaf01 - Expected: numbered (/31) Actual: unnumbered. Give the fabric "
+            "addresses for its links: SONiC's bgpcfgd knows neighbours by address only."
+        ),
     ),
     "another AS": (_spine, _device(bgp_asn="65100"), "bgp_asn - Expected: 65201 Actual: 65100."),
     "FRR's own file": (

@@ -170,7 +170,7 @@ def test_what_sonic_refuses_is_named_and_nothing_is_applied(
     switch.put({"DEVICE_METADATA": {"localhost": switch.config()["DEVICE_METADATA"]["localhost"] | {"hwsku": "Other"}}})
     old = switch.config()
     with pytest.raises(
-        SwitchError, match="`config apply-patch -d` - Expected: accepted Actual: .*PFC_WD table is illegal"
+        SwitchError, match=r"`config apply-patch -d` - Expected: accepted Actual: .*PFC_WD table is illegal"
     ):
         _apply(switch, config, ledger)
     assert switch.config() == old
