@@ -126,8 +126,8 @@ REFUSED = {
         lambda: replace(_leaf(), breakouts=(SPLIT,)),
         have(BREAKOUT_CFG={"Ethernet0": {"brkout_mode": MODES[0]}}),
         (
-            "leaf01 Ethernet0: breakout - Expected: 2x400G Actual: 1x800G[400G,200G]. Run `sudo config interface breakout "
-            "Ethernet0 '2x400G[200G,100G]' -y -l`, then `sudo config save -y`."
+            "leaf01 Ethernet0: breakout - Expected: 2x400G Actual: 1x800G[400G,200G]. Run `sudo config interface "
+            "breakout Ethernet0 '2x400G[200G,100G]' -y -l`, then `sudo config save -y`."
         ),
     ),
     "no such port": (

@@ -115,7 +115,7 @@ def _port(state: State, port: str) -> State:
             f"{state['switch']} ports",
             expected=f"a port of {state['model']}",
             actual=port,
-            next_step="Name one such as swp1.",
+            next_step=f"Name one such as {next(iter(state['ports']))}.",
         )
     return found
 

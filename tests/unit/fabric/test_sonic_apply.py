@@ -238,6 +238,13 @@ def test_a_port_that_left_the_site_is_cleared(switch: SonicSwitch, config: Switc
     assert not _apply(switch, less, ledger).changed
 
 
+def test_lines_of_the_system_before_are_no_concern(switch: SonicSwitch) -> None:
+    driver = Sonic("leaf01", switch)
+    before = ["nv set interface swp1 link mtu 9216"]
+    assert driver.unwanted([before], ["set VLAN|Vlan901 vlanid 901"]) == []
+    assert driver.still_apart([*before, "remove VLAN|Vlan7"], []) == ["remove VLAN|Vlan7"]
+
+
 def test_what_others_wrote_stays(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
     theirs = {"VLAN": {"Vlan7": {"vlanid": "7"}}, "DSCP_TO_TC_MAP": {"AZURE": {"0": "1"}}}
     switch.put(theirs)

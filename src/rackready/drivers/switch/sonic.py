@@ -33,6 +33,7 @@ from rackready.drivers.switch.sonic_text import (
     SET,
     Config,
     hashes_script,
+    is_line,
     lines_of,
     missing,
     overlay,
@@ -100,7 +101,7 @@ class Sonic(SwitchDriver):
         kept = {(line.table, line.key) for line in lines} | {(line.table, line.key, line.field) for line in lines}
         return [
             command
-            for command in commands
+            for command in filter(is_line, commands)
             for line in [parse_line(command)]
             if line.verb == REMOVE
             and ((line.table, line.key, line.field) if line.field else (line.table, line.key)) not in kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rackready.design.switches import MARK
-from rackready.drivers.switch.sonic_text import PORT_RESET, REMOVE, SET, Config, Line, parse_line
+from rackready.drivers.switch.sonic_text import PORT_RESET, REMOVE, SET, Config, Line, is_line, parse_line
 
 OWN = "rackready"
 """Start of the names of our maps, profiles and schedulers: those of others (AZURE) are never changed."""
@@ -44,7 +44,7 @@ def written(runs: Iterable[Iterable[str]]) -> set[Token]:
     """Return the settings that earlier runs, oldest first, wrote and did not remove again."""
     out: set[Token] = set()
     for commands in runs:
-        for line in map(parse_line, commands):
+        for line in map(parse_line, filter(is_line, commands)):
             leaf = (line.table, line.key, line.field)
             if line.verb == REMOVE and not line.field:
                 out = {token for token in out if token[:2] != leaf[:2]}

@@ -58,6 +58,15 @@ def parse_line(command: str) -> Line:
     return Line(verb, table, key, field, value if verb == SET else "")
 
 
+def is_line(command: str) -> bool:
+    """Whether a text is a command of SONiC: the ledger may have those of another system that the switch ran before."""
+    try:
+        parse_line(command)
+    except FormatError:
+        return False
+    return True
+
+
 def lines_of(config: Config) -> list[str]:
     """Return the commands that set a configuration, in its order. Raises FormatError for a value of two lines."""
     out = []
