@@ -160,8 +160,8 @@ REFUSED = {
         lambda: replace(_spine(), ports=(_trunk("Ethernet0", "leaf01", 1, address="", peer_address=""),)),
         have(),
         (
-            "spine01 Ethernet0: the link to leaf01 - Expected: numbered (/31) Actual: unnumbered. Give the fabric "
-            "addresses for its links: SONiC's bgpcfgd knows neighbours by address only."
+            "spine01 Ethernet0: the link to leaf01 - Expected: numbered (/31) Actual: unnumbered. Set "
+            "networks.underlay.links: numbered, with a pool: SONiC's bgpcfgd knows neighbours by address only."
         ),
     ),
     "another AS": (_spine, _device(bgp_asn="65100"), "bgp_asn - Expected: 65201 Actual: 65100."),

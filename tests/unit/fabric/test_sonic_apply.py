@@ -259,6 +259,12 @@ def test_a_release_without_json_is_read_as_well(tmp_path: Path, config: SwitchCo
     assert not _apply(switch, config, ledger).changed
 
 
+def test_sessions_are_read_in_lower_case(switch: SonicSwitch) -> None:
+    assert Sonic("leaf01", switch).sessions() == {}
+    switch.hardware(bgp={"10.1.1.1": "Established", "10.1.2.1": "Connect"})
+    assert Sonic("leaf01", switch).sessions() == {"10.1.1.1": "established", "10.1.2.1": "connect"}
+
+
 def test_nobody_adds_what_sonic_never_removes(switch: SonicSwitch) -> None:
     switch.put({"PFC_WD": {"Ethernet0": {"action": "drop", "detection_time": "400", "restoration_time": "400"}}})
     with pytest.raises(SwitchError, match=r"/PFC_WD/GLOBAL would be added - .*SONiC never removes it"):

@@ -240,6 +240,15 @@ class Sonic(SwitchDriver):
         text = self._root(hashes_script("APPL_DB", sonic_state.PATTERNS), "`sonic-db-cli`", 300)
         return self._parsed("`sonic-db-cli`", lambda: sonic_state.state_of(self._applied(), parse_hashes(text)))
 
+    def sessions(self) -> dict[str, str]:
+        """Return BGP neighbour -> state, from STATE_DB.
+
+        bgpmon writes FRR's states there every 15 s (sonic-buildimage @086b03bd70 src/sonic-bgpcfgd/bgpmon/bgpmon.py).
+        """
+        text = self._root(hashes_script("STATE_DB", ["NEIGH_STATE_TABLE|*"]), "`sonic-db-cli`", 300)
+        found = self._parsed("`sonic-db-cli`", lambda: parse_hashes(text))
+        return {key.partition("|")[2]: fields.get("state", "none").lower() for key, fields in found.items()}
+
     def _unconfirmed(self) -> list[str]:
         return [one.id for one in self.revisions() if one.state is RevisionState.UNCONFIRMED]
 

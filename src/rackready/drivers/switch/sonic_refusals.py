@@ -55,7 +55,7 @@ def _port(config: SwitchConfig, port: PortConfig, have: Config, *, split: bool) 
         yield Problem.of(
             where,
             f"the link to {port.peer}",
-            "Give the fabric addresses for its links: SONiC's bgpcfgd knows neighbours by address only.",
+            "Set networks.underlay.links: numbered, with a pool: SONiC's bgpcfgd knows neighbours by address only.",
             expected="numbered (/31)",
             actual="unnumbered",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ... import store
 from .. import apply, asic
 from . import db
 
@@ -41,9 +42,12 @@ def appl_db() -> Hashes:
 
 
 def state_db() -> Hashes:
-    """Return what the ports can do."""
+    """Return what the ports can do, and the BGP sessions that the hardware state has: the rack's leafs run no FRR."""
     able = {"state": "ok", "supported_fecs": "none,rs,fc,auto", "supported_speeds": "400000,200000,100000,800000"}
-    return {f"PORT_TABLE|{name}": dict(able) for name in db.read().get("PORT", {})}
+    sessions: dict[str, str] = store.hardware().get("bgp", {})
+    return {f"PORT_TABLE|{name}": dict(able) for name in db.read().get("PORT", {})} | {
+        f"NEIGH_STATE_TABLE|{peer}": {"state": state, "peerType": "e-BGP"} for peer, state in sessions.items()
+    }
 
 
 def counters_db() -> Hashes:
