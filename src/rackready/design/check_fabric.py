@@ -204,7 +204,7 @@ def check_fabric(subject: Subject) -> list[Flaw]:
         )
         hint = "Lower it, or raise fabric.switch_mtu."
         out.append(Flaw(("fabric", "mtu"), text, hint, (("fabric", "switch_mtu"),)))
-    out += _qos(site)
+    out += _qos(site) + _switch_mtu(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
         seen: set[int] = set()
         for k, rail in enumerate(fabric.rails):
@@ -239,6 +239,21 @@ def check_fabric(subject: Subject) -> list[Flaw]:
             )
         )
     return out
+
+
+def _switch_mtu(site: Site) -> list[Flaw]:
+    known = {os: system_of(os) for os in sorted({switch.os for switch in site.switches})}
+    return [
+        Flaw.of(
+            ("fabric", "switch_mtu"),
+            f"ports of {os} do not take this MTU",
+            "Lower it; fabric.mtu must not be more.",
+            expected=f"at most {system.most_mtu} bytes",
+            actual=site.fabric.switch_mtu,
+        )
+        for os, system in known.items()
+        if system is not None and site.fabric.switch_mtu > system.most_mtu
+    ]
 
 
 def _qos(site: Site) -> list[Flaw]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rackready.design import nvue_preset
+from rackready.design import eos_limits, nvue_preset
 from rackready.design.qos import QosFacts, QosProblem
 from rackready.entry_points import SWITCHES, named, names
 
@@ -26,7 +26,8 @@ class SwitchSystem:
     both, ``{port}`` is the profile's name of the whole port, ``{cage}`` its number from 1, ``{sub}`` the number of the
     sub-port from 0, ``{place}`` from 1, ``{lane}`` its first electrical lane on the switch, from 0, and ``{within}``
     the same lane in its cage, from 1. ``qos_problems``: the values of ``fabric.qos`` that its driver cannot apply.
-    ``routes``: whether the driver configures routing, breakout, speed and FEC.
+    ``routes``: whether the driver configures routing, breakout, speed and FEC. ``most_mtu``: largest MTU of a port,
+    bytes. ``underlay``: the kinds of links between switches over which its driver routes (``networks.underlay.links``).
     """
 
     driver: str
@@ -35,6 +36,8 @@ class SwitchSystem:
     qos_problems: Callable[[QosFacts], list[QosProblem]] = _no_problems
     port: str | None = None
     routes: bool = False
+    most_mtu: int = 9216
+    underlay: frozenset[str] = frozenset({"unnumbered", "numbered"})
 
 
 SYSTEMS: dict[str, SwitchSystem] = {
@@ -53,6 +56,17 @@ SYSTEMS: dict[str, SwitchSystem] = {
         "Ethernet{lane}",
         port="Ethernet{lane}",
         routes=True,
+    ),
+    # Lanes of a cage are ports: Ethernet1/1 and Ethernet1/5 when split in two (Arista, transceiver TOI). MTU: EOS user
+    # manual, `mtu` takes 68 to 9214.
+    "arista_eos": SwitchSystem(
+        "rackready.drivers.switch.arista_eos:AristaEos",
+        "admin",
+        "Ethernet{cage}/{within}",
+        eos_limits.problems,
+        "Ethernet{cage}/1",
+        routes=True,
+        most_mtu=9214,
     ),
 }
 

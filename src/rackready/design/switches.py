@@ -24,6 +24,10 @@ class QosUnsupportedError(RackreadyError):
     """The site asks for QoS values that the switch's system cannot apply."""
 
 
+class UnderlayUnsupportedError(RackreadyError):
+    """The switch's system does not route over the site's kind of links between switches."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortConfig:
     """One cabled port, after breakout. ``mtu`` in bytes.
@@ -114,7 +118,10 @@ class SwitchConfig:
 
 
 def switch_config(site: Site, name: str) -> SwitchConfig:
-    """Return the desired state of one switch. Raises KeyError if unknown, QosUnsupportedError for unsupported QoS."""
+    """Return the desired state of one switch.
+
+    Raises KeyError if unknown, QosUnsupportedError and UnderlayUnsupportedError for what its system does not support.
+    """
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
     system = system_of(facts.switch.os)
@@ -124,6 +131,8 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
             Problem.of(f"fabric.qos.{one.key}", one.what, one.hint, expected=one.expected, actual=one.actual)
             for one in problems
         )
+    if system is not None and trunk_ends(site).get(name):
+        _check_underlay(site, facts.switch.os, system.underlay)
     lines = _port_lines(site, facts)
     order = {port: place for place, port in enumerate(lines.order)}
     ports = [
@@ -150,6 +159,18 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         _gateways(site, name),
         _routing(site, name),
     )
+
+
+def _check_underlay(site: Site, os: str, supported: frozenset[str]) -> None:
+    links = site.networks.underlay.links if site.networks is not None else "unnumbered"
+    if links not in supported:
+        raise UnderlayUnsupportedError(
+            "networks.underlay.links",
+            f"rackready does not route over these links with {os}",
+            expected=" or ".join(sorted(supported)),
+            actual=links,
+            next_step="Use the other kind, or switches of another system.",
+        )
 
 
 def _trunk(site: Site, end: TrunkEnd, mtu: int, lines: _PortLines) -> PortConfig:

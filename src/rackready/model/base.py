@@ -49,15 +49,20 @@ class SecretRef(Model):
         return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
 
 
-_RANGE = re.compile(r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$")
+_RANGE = re.compile(
+    r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]+(?:\d+/)+|[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$"
+)
+_CAGES = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+)(?P<rest>/\d+)-(?P=stem)(?P<last>\d+)(?P=rest)$")
 
 
 def expand_range(text: str) -> list[str]:
     """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
+    Names with slashes count by their last number (``Ethernet1/1-Ethernet1/8``), or by cage where it is the same at both
+    ends (``Ethernet1/1-Ethernet8/1``).
     Raises ValueError when the text is no such range, is descending or has more than ``MOST_NAMES`` names.
     """
-    match = _RANGE.match(text)
+    match = _CAGES.match(text) or _RANGE.match(text)
     if match is None:
         message = f"{text!r} is not a range such as swp1-swp4 or 1-4"
         raise ValueError(message)
@@ -68,7 +73,8 @@ def expand_range(text: str) -> list[str]:
     if last - first >= MOST_NAMES:
         message = f"{text!r} is more than {MOST_NAMES} names"
         raise ValueError(message)
-    return [f"{match['stem']}{number}" for number in range(first, last + 1)]
+    rest = match.groupdict().get("rest", "")
+    return [f"{match['stem']}{number}{rest}" for number in range(first, last + 1)]
 
 
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")

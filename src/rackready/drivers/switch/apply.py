@@ -252,8 +252,8 @@ class _Work:
                 return {"changed": False}
             check_stop()  # the last point to stop: after the commit, only the timed revert would end the change
             self.driver.commit(REVERT_AFTER_S)
-        except SwitchUnreachableError:
-            raise
+        except (SwitchUnreachableError, SwitchUncertainError):
+            raise  # the intent stays open: the next run observes what happened
         except SwitchError as error:
             self._drop()
             self.ledger.failed(token, str(error))

@@ -1,0 +1,122 @@
+"""Configurations of command lines without NVUE's documents: indented sections as paths of lines. Pure.
+
+A path is the headers of a line and the line itself. Written as one command, its parts are joined by `` / ``:
+``interface Ethernet1/1 / mtu 9214``. A command that removes has ``no LINE`` (or ``default LINE``, where the line itself
+begins with ``no``) as its last part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+Path = tuple[str, ...]
+_JOINT = " / "
+_BANNER = re.compile(r"^banner (?:\w+ )?(?P<end>\S?)")
+_VLANS = re.compile(r"^vlan (\d[\d,-]*)$")
+
+NEGATIVE = re.compile(r"^no (?:switchport|shutdown|priority|error-correction encoding|bgp default ipv4-unicast)$")
+"""Lines of a running configuration that begin with ``no``: they are settings of their own."""
+
+
+def joined(path: Path) -> str:
+    """Return a path as one command."""
+    return _JOINT.join(path)
+
+
+def split(command: str) -> Path:
+    """Return the path of a command. A description may have the joint in it: nothing below a description exists."""
+    head, joint, tail = command.partition(f"{_JOINT}description ")
+    return (*head.split(_JOINT), f"description {tail}") if joint else tuple(command.split(_JOINT))
+
+
+def parse(text: str, spelling: Callable[[str], str] = str) -> list[Path]:
+    """Return every line of an indented configuration as its path, headers before what is below them.
+
+    ``spelling`` returns a line as the driver writes it. Comments, banners and the closing ``end`` are left out; a
+    header for several VLANs stands for each of them.
+    """
+    out: list[Path] = []
+    above: list[tuple[int, tuple[Path, ...]]] = []
+    for line in _content(text):
+        depth, words = len(line) - len(line.lstrip()), spelling(line.strip())
+        while above and above[-1][0] >= depth:
+            above.pop()
+        heads = above[-1][1] if above else ((),)
+        paths = tuple((*head, one) for head in heads for one in _single(words))
+        out += paths
+        above.append((depth, paths))
+    return list(dict.fromkeys(out))
+
+
+def _content(text: str) -> Iterator[str]:
+    banner = ""
+    for raw in text.splitlines():
+        line = raw.rstrip()
+        if banner:
+            banner = "" if line.strip() == banner or (len(banner) == 1 and line.endswith(banner)) else banner
+            continue
+        if (match := _BANNER.match(line)) is not None:
+            end = match["end"]
+            banner = "EOF" if not end else "" if line.count(end) > 1 and line.endswith(end) else end
+        elif line and not line.lstrip().startswith("!") and line != "end":
+            yield line
+
+
+def _single(line: str) -> list[str]:
+    match = _VLANS.match(line)
+    if match is None:
+        return [line]
+    spans = [part.partition("-") for part in match[1].split(",")]
+    return [f"vlan {vlan}" for low, _, high in spans for vlan in range(int(low), int(high or low) + 1)]
+
+
+def leaves(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths without anything below them, in order."""
+    every = list(paths)
+    heads = {path[:length] for path in every for length in range(1, len(path))}
+    return [path for path in every if path not in heads]
+
+
+def spread(paths: Iterable[Path]) -> set[Path]:
+    """Return the paths and all their headers."""
+    return {path[:length] for path in paths for length in range(1, len(path) + 1)}
+
+
+def removes(path: Path) -> bool:
+    """Whether a command removes its last line."""
+    last = path[-1]
+    return last.startswith("default ") or (last.startswith("no ") and NEGATIVE.match(last) is None)
+
+
+def target(path: Path) -> Path:
+    """Return the line that a removing command takes away."""
+    last = path[-1]
+    return (*path[:-1], f"no {last.removeprefix('default ')}" if last.startswith("default ") else last[3:])
+
+
+def removal(path: Path) -> Path:
+    """Return the command that takes a line away."""
+    last = path[-1]
+    return (*path[:-1], f"default {last[3:]}" if NEGATIVE.match(last) else f"no {last}")
+
+
+def below(path: Path, heads: Iterable[Path]) -> bool:
+    """Whether a path is one of the heads, or below one."""
+    return any(path[: len(head)] == head for head in heads)
+
+
+def typed(paths: Iterable[Path]) -> list[str]:
+    """Return the lines to type at the top of a configuration, ``exit`` after each section."""
+    out: list[str] = []
+    here: Path = ()
+    for path in paths:
+        *_, last = path
+        head = path[:-1]
+        common = 0
+        while common < min(len(here), len(head)) and here[common] == head[common]:
+            common += 1
+        out += ["exit"] * (len(here) - common) + list(head[common:])
+        out.append(last)
+        here = head
+    return out + ["exit"] * len(here)

@@ -1,0 +1,435 @@
+"""A simulated Arista EOS command line, written from what real switches print, before the driver that reads it.
+
+Sessions and their JSON before and since 4.32: napalm issue 2166 (both captured), cnaas-nms issue 395 (log of a
+reverted commit); five pending sessions: pyeapi issue 184. A line below a section that is typed at its level enters the
+section as EOS does; `end` and `exit` leave a session pending, and `commit timer` runs on after the login ends
+(clabmgr's observations of cEOS 4.35). Configuration lines: AVD's golden files (eos_cli_config_gen), Arista's manual on
+QoS as quoted by a guide to RoCE for EOS 4.36 (maps, profile, watchdog and its ranges, output of `show
+priority-flow-control`); neighbours of an interface are shown with its short name (netlab). Defaults are not shown.
+Refusals begin with `% `; `! ` is a warning.
+
+`python -m tests.lines.eos` is the same line on a terminal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.lines.grammar import Config, Grammar, RefusedError, Rule, Tree
+
+_DEFAULT_TC = {0: 1, 1: 0, **{block: block for block in range(2, 8)}}
+"""Default traffic class of a block of eight DSCPs (Arista, "Quality of Service", default DSCP map)."""
+_NAME = r"[\w.:-]+"
+
+
+def _default_dscp(line: str) -> bool:
+    dscp, traffic_class = map(int, re.findall(r"\d+", line))
+    return _DEFAULT_TC[dscp // 8] == traffic_class
+
+
+def _default_queue(line: str) -> bool:
+    traffic_class, queue = map(int, re.findall(r"\d+", line))
+    return traffic_class == queue
+
+
+def _within(low: float, high: float) -> Callable[[str], None]:
+    def check(line: str) -> None:
+        if not low <= float(line.rsplit(" ", 1)[1]) <= high:
+            raise RefusedError("% Invalid input")
+
+    return check
+
+
+def _thresholds(line: str) -> None:
+    low, high = (int(number) for number in re.findall(r"threshold (\d+)", line))
+    if low > high:
+        raise RefusedError("% Minimum threshold must not exceed maximum threshold")
+
+
+def _always(_line: str) -> bool:
+    return True
+
+
+_WATCHDOG = "priority-flow-control pause watchdog"
+_PFC = (
+    Rule("priority-flow-control on", "priority-flow-control on"),
+    Rule("priority-flow-control priority [0-7] (no-drop|drop)", "priority-flow-control priority [0-7]"),
+)
+GRAMMAR: Grammar = {
+    "": (
+        Rule(r"hostname \S+", "hostname"),
+        Rule(r"vlan (?:[2-9]|[1-9]\d{1,2}|[1-3]\d{3}|40[0-8]\d|409[0-4])", opens="vlan"),
+        Rule(r"interface (?:Ethernet\d+/[1-8]|Loopback\d+|Vlan\d+|Management1)", opens="interface"),
+        Rule(rf"qos profile {_NAME}", opens="profile"),
+        Rule(r"qos map dscp (?:\d|[1-5]\d|6[0-3]) to traffic-class [0-7]", r"qos map dscp \d+", hidden=_default_dscp),
+        Rule(
+            r"qos map traffic-class [0-6] to tx-queue [0-6]",
+            r"qos map traffic-class \d+",
+            hidden=_default_queue,
+        ),
+        Rule(rf"{_WATCHDOG} default timeout [\d.]+", rf"{_WATCHDOG} default timeout", check=_within(0.01, 60)),
+        Rule(
+            rf"{_WATCHDOG} default recovery-time [\d.]+", rf"{_WATCHDOG} default recovery-time", check=_within(0.01, 60)
+        ),
+        Rule(
+            rf"{_WATCHDOG} default polling-interval [\d.]+",
+            rf"{_WATCHDOG} default polling-interval",
+            check=_within(0.005, 30),
+        ),
+        Rule(rf"{_WATCHDOG} action (?:drop|no-drop|errdisable)", rf"{_WATCHDOG} action"),
+        Rule("ip routing ipv6 interfaces"),
+        Rule("ip routing"),
+        Rule("ipv6 unicast-routing"),
+        Rule(rf"ip prefix-list {_NAME}", opens="prefix-list"),
+        Rule(rf"route-map {_NAME} (?:permit|deny) \d+", opens="route-map"),
+        Rule(r"router bfd", opens="bfd"),
+        Rule(r"router bgp \d+", opens="bgp"),
+    ),
+    "vlan": (Rule(r"name \S+", "name"),),
+    "interface": (
+        Rule(r"description .+", "description"),
+        Rule("shutdown", hidden=lambda _line: False),
+        Rule(r"mtu (?:6[8-9]|[7-9]\d|[1-9]\d{2}|[1-8]\d{3}|9[01]\d{2}|920\d|921[0-4])", "mtu"),
+        Rule(r"speed (?:800g-8|400g-[48]|200g-[24]|100g-[124]|auto)", "speed"),
+        Rule(r"error-correction encoding (?:reed-solomon|fire-code)", "error-correction encoding", negative=True),
+        Rule("switchport", hidden=_always, negative=True),
+        Rule(r"switchport mode (?:access|trunk)", "switchport mode", hidden=lambda line: line.endswith("access")),
+        Rule(r"switchport access vlan \d+", "switchport access vlan", hidden=lambda line: line.endswith(" 1")),
+        Rule(r"switchport trunk allowed vlan \S+", "switchport trunk allowed vlan"),
+        Rule(r"qos trust (?:dscp|cos)", "qos trust"),
+        Rule(rf"service-profile {_NAME}", "service-profile"),
+        Rule(r"ip address [\d.]+/\d+", "ip address"),
+        Rule("ipv6 enable"),
+        *_PFC,
+    ),
+    "profile": (*_PFC, Rule(r"qos trust (?:dscp|cos)", "qos trust"), Rule(r"(?:uc-)?tx-queue [0-7]", opens="queue")),
+    "queue": (
+        Rule("priority strict", "priority", hidden=_always, negative=True),
+        Rule(r"bandwidth percent (?:[1-9]\d?|100)", "bandwidth percent"),
+        Rule(
+            r"random-detect ecn minimum-threshold \d+ kbytes maximum-threshold \d+ kbytes"
+            r"(?: max-mark-probability (?:[1-9]\d?|100))?(?: weight \d+)?",
+            "random-detect ecn",
+            check=_thresholds,
+        ),
+    ),
+    "prefix-list": (Rule(r"seq \d+ permit [\d.]+/\d+(?: (?:eq|ge|le) \d+)*", r"seq \d+"),),
+    "route-map": (Rule(rf"match ip address prefix-list {_NAME}", "match ip address prefix-list"),),
+    "bfd": (Rule(r"interval \d+ min-rx \d+ multiplier \d+ default", "interval"),),
+    "bgp": (
+        Rule(r"router-id [\d.]+", "router-id"),
+        Rule("bgp default ipv4-unicast", hidden=_always, negative=True),
+        Rule("bgp bestpath as-path multipath-relax", hidden=_always, negative=True),
+        Rule(r"maximum-paths \d+ ecmp \d+", "maximum-paths"),
+        Rule(rf"neighbor {_NAME} peer group(?: {_NAME})?"),
+        Rule(rf"neighbor {_NAME} bfd"),
+        Rule(rf"neighbor {_NAME} remote-as \d+", rf"neighbor {_NAME} remote-as"),
+        Rule(r"neighbor interface \S+ peer-group \S+ remote-as \d+", r"neighbor interface \S+"),
+        Rule(rf"redistribute connected route-map {_NAME}", "redistribute connected"),
+        Rule("address-family ipv4", opens="family"),
+    ),
+    "family": (
+        Rule(rf"neighbor {_NAME} activate"),
+        Rule(rf"neighbor {_NAME} next-hop address-family ipv6 originate"),
+    ),
+}
+
+
+@dataclass
+class _Session:
+    config: Config
+    state: str = "pending"
+    user: str = "admin"
+
+
+@dataclass
+class EosLine:
+    """The switch. ``since_4_32``: how it shows a commit timer; ``odd``: a shape that nobody has seen.
+
+    ``dies_at``: the login ends after (``dies_before``: before) that command, counted from 0. ``refuses``: commands
+    that its authorization refuses. ``ignores``: lines of ports that it takes and its hardware does not.
+    """
+
+    name: str = "leaf01"
+    since_4_32: bool = True
+    odd: bool = False
+    paging: bool = False
+    dies_at: int | None = None
+    dies_before: int | None = None
+    refuses: str = ""
+    ignores: str = ""
+    links_down: frozenset[str] = frozenset()
+    l2_mtu: int = 10178
+    commit_takes_s: float = 1.0
+    uptime: float = 5000.0
+    running: Config = field(default_factory=lambda: Config(GRAMMAR))
+    startup: Tree = field(default_factory=dict)
+    sessions: dict[str, _Session] = field(default_factory=dict)
+    timer: tuple[str, float, Config] | None = None
+    sent: list[str] = field(default_factory=list)
+    inside: str | None = None
+
+    def __post_init__(self) -> None:
+        """Begin as a switch does after its first configuration: a name, a management port, ports without lines."""
+        if not self.running.tree:
+            ports: Tree = {f"interface Ethernet{cage}/1": {} for cage in range(1, 65)}
+            management: Tree = {"interface Management1": {"ip address 192.0.2.21/24": {}}}
+            self.running.tree = {f"hostname {self.name}": {}, **ports, **management}
+            self.startup = self.running.copy().tree
+
+    @property
+    def prompt(self) -> str:
+        """Return the prompt."""
+        return f"{self.name}(config-s-{self.inside[:6]})#" if self.inside else f"{self.name}#"
+
+    def login(self) -> None:
+        """Begin a new login: what an earlier one left pending stays."""
+        self.inside = None
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass: a commit that nobody confirmed is reverted."""
+        self.uptime += seconds
+        if self.timer is not None and self.uptime >= self.timer[1]:
+            self._revert()
+
+    def reboot(self) -> None:
+        """Boot from the start-up configuration; sessions and timers are gone."""
+        self.running = Config(GRAMMAR, self.running.copy().tree)
+        self.running.tree, self.sessions, self.timer, self.inside = Config(GRAMMAR, self.startup).copy().tree, {}, None, None
+        self.uptime = 0.0
+
+    def type(self, command: str) -> str:
+        """Answer one line. Raises ConnectionError where the login ends."""
+        number = len(self.sent)
+        self.sent.append(command)
+        if self.dies_before == number:
+            raise ConnectionError(command)
+        self.wait(0.1)
+        try:
+            text = self._answer(command.strip())
+        except RefusedError as refused:
+            text = f"{refused}\n"
+        if self.dies_at == number:
+            raise ConnectionError(command)
+        if self.paging and text.count("\n") > 22:  # noqa: PLR2004 - a terminal of 24 lines
+            return "\n".join(text.splitlines()[:22]) + "\n --More-- "
+        return text
+
+    def _answer(self, command: str) -> str:
+        if self.refuses and re.match(self.refuses, command):
+            raise RefusedError(f"% Authorization denied for command '{command}'")
+        if command.startswith("show "):
+            return self._show(command)
+        if command == "write memory":
+            self.startup = self.running.copy().tree
+            return "Copy completed successfully.\n"
+        if command == "terminal length 0":
+            self.paging = False
+            return "Pagination disabled.\n"
+        match = re.fullmatch(r"configure session (\S+)(?: (commit|abort)(?: timer (\d\d):(\d\d):(\d\d))?)?", command)
+        if self.inside is None:
+            if match is None:
+                raise RefusedError("% Invalid input")
+            return self._session(*match.groups())
+        config = self.sessions[self.inside].config
+        if command == "end" or (command == "exit" and not config.path):
+            self.inside = None
+        elif command == "exit":
+            config.path.pop()
+        elif command == "abort":
+            return self._session(self.inside, "abort", None, None, None)
+        else:
+            config.type(re.sub(r"^neighbor interface Ethernet", "neighbor interface Et", command))
+        return ""
+
+    def _session(self, name: str, verb: str | None, *timer: str | None) -> str:
+        if verb is None:
+            self._enter(name)
+        elif verb == "abort":
+            self._abort(name)
+        else:
+            self._commit(name, None if timer[0] is None else sum(int(part or 0) * 60 ** (2 - at) for at, part in enumerate(timer)))
+        return ""
+
+    def _enter(self, name: str) -> None:
+        there = self.sessions.get(name)
+        if there is None or there.state != "pending":
+            if sum(session.state == "pending" for session in self.sessions.values()) >= 5:  # noqa: PLR2004 - pyeapi 184
+                raise RefusedError(
+                    "% Maximum number of pending sessions has been reached. Please commit or abort previous sessions "
+                    "before creating a new one."
+                )
+            self.sessions[name] = _Session(self.running.copy())
+        self.inside = name
+
+    def _abort(self, name: str) -> None:
+        if self.timer is not None and self.timer[0] == name:
+            self._revert()
+        elif name not in self.sessions:
+            raise RefusedError(f"% Cannot abort session {name}: it does not exist")
+        self.sessions[name].state = "aborted"
+        self.inside = None
+
+    def _commit(self, name: str, seconds: int | None) -> None:
+        session = self.sessions.get(name)
+        if session is None or session.state not in {"pending", "committed", "pendingCommitTimer"}:
+            raise RefusedError(f"% Cannot commit session {name}: it does not exist")
+        if self.timer is not None:
+            if self.timer[0] != name:
+                raise RefusedError("% Another session has a commit timer running")
+            self.timer = None
+            session.state = "completed"
+            return
+        self.wait(self.commit_takes_s)
+        before, self.running = self.running, session.config.copy()
+        session.state = "completed"
+        if seconds is not None:
+            self.timer = (name, self.uptime + seconds, before)
+            session.state = "committed" if self.since_4_32 else "pendingCommitTimer"
+
+    def _revert(self) -> None:
+        assert self.timer is not None
+        name, _, self.running = self.timer
+        self.timer = None
+        self.sessions[name].state = "completed"
+
+    def _show(self, command: str) -> str:
+        match = re.fullmatch(r"show session-config named (\S+)( diffs)?", command)
+        if match and match[1] in self.sessions:
+            config = self.sessions[match[1]].config
+            return self._diff(match[1], config) if match[2] else self._config(config, "show session-config")
+        answers: dict[str, Callable[[], object]] = {
+            "show running-config": lambda: self._config(self.running, command),
+            "show configuration sessions detail | json": self._sessions,
+            "show interfaces | json": lambda: {"interfaces": {port: self._interface(port) for port in self.ports()}},
+            "show interfaces status | json": lambda: {
+                "interfaceStatuses": {port: self._status(port) for port in self.ports()}
+            },
+            "show priority-flow-control": self._pfc,
+        }
+        if command not in answers:
+            raise RefusedError("% Invalid input")
+        shown = answers[command]()
+        return shown if isinstance(shown, str) else json.dumps(shown, indent=4) + "\n"
+
+    def _config(self, config: Config, command: str) -> str:
+        lines = [line for line in _merged(list(config.lines(3)))]
+        head = [f"! Command: {command}", f"! device: {self.name} (DCS-7060X6-64PE, EOS-4.36.0F)", "!"]
+        return "\n".join([*head, *(part for line in lines for part in ([line] if line[0] == " " else ["!", line])), "!", "end", ""])
+
+    def _diff(self, name: str, config: Config) -> str:
+        there = difflib.unified_diff(
+            self._config(self.running, "").splitlines(),
+            self._config(config, "").splitlines(),
+            "system:/running-config",
+            f"session:/{name}-session-config",
+            lineterm="",
+        )
+        return "\n".join(there)
+
+    def _sessions(self) -> dict[str, object]:
+        if self.odd:
+            return {"configurationSessions": [{"name": name} for name in self.sessions]}
+        shown: dict[str, object] = {
+            "sessions": {
+                name: {"state": one.state, "commitUser": "", "description": "", "instances": {}}
+                for name, one in self.sessions.items()
+            },
+            "maxSavedSessions": 1,
+            "maxOpenSessions": 5,
+            "mergeOnCommit": False,
+            "saveToStartupConfigOnCommit": False,
+        }
+        if self.timer is not None and self.since_4_32:
+            shown |= {"commitTimerSessionName": self.timer[0], "commitTimerExpireTime": self.timer[1]}
+        return shown
+
+    def ports(self) -> list[str]:
+        """Return the names of the Ethernet ports."""
+        return [line.split()[1] for line in self.running.tree if line.startswith("interface Ethernet")]
+
+    def lines(self, port: str) -> list[str]:
+        """Return the lines of a port that the hardware follows."""
+        here = list(self.running.tree[f"interface {port}"])
+        return [line for line in here if not (self.ignores and re.match(self.ignores, line))]
+
+    def _interface(self, port: str) -> dict[str, object]:
+        lines = self.lines(port)
+        routed = "no switchport" in lines
+        mtu = int(_value(lines, "mtu", "1500"))
+        up = self._link(port) == "connected"
+        return {
+            "name": port,
+            "interfaceStatus": self._link(port),
+            "lineProtocolStatus": "up" if up else "down",
+            "forwardingModel": "routed" if routed else "bridged",
+            "description": _value(lines, "description", ""),
+            "mtu": mtu if routed else self.l2_mtu,
+        }
+
+    def _link(self, port: str) -> str:
+        if "shutdown" in self.lines(port):
+            return "disabled"
+        return "notconnect" if port in self.links_down else "connected"
+
+    def _status(self, port: str) -> dict[str, object]:
+        lines = self.lines(port)
+        access = {"interfaceMode": "bridged", "interfaceForwardingModel": "bridged"}
+        routed = {"interfaceMode": "routed", "interfaceForwardingModel": "routed"}
+        vlan = {"vlanId": int(_value(lines, "switchport access vlan", "1"))}
+        return {
+            "vlanInformation": routed if "no switchport" in lines else access | vlan,
+            "linkStatus": self._link(port),
+            "lineProtocolStatus": "up",
+        }
+
+    def _pfc(self) -> str:
+        rows = [
+            "Port       Enabled  Priorities  Active  Note",
+            "---------  -------  ----------  ------  -------------",
+        ]
+        for port in self.ports():
+            lines = self.lines(port)
+            profile = _value(lines, "service-profile", "")
+            lines = lines + list(self.running.tree.get(f"qos profile {profile}", {}))
+            numbers = [line.split()[2] for line in lines if re.match(r"priority-flow-control priority \d no-drop", line)]
+            on = "priority-flow-control on" in lines
+            state = ["Yes" if on else "No", ",".join(numbers) if on else "", "Yes" if on else "No"]
+            rows.append(f"{port:<9}  {state[0]:<7}  {state[1]:<10}  {state[2]:<6}  DCBX disabled")
+        return "\n".join([*rows, ""])
+
+
+def _value(lines: list[str], key: str, default: str) -> str:
+    return next((line[len(key) + 1 :] for line in lines if line.startswith(f"{key} ")), default)
+
+
+def _merged(lines: list[str]) -> list[str]:
+    """Join neighbours of `vlan` without lines below them: EOS shows them as one range."""
+    out: list[str] = []
+    for at, line in enumerate(lines):
+        alone = at + 1 == len(lines) or not lines[at + 1].startswith(" ")
+        before = re.fullmatch(r"vlan (?:(\d+)-)?(\d+)", out[-1]) if out else None
+        number = re.fullmatch(r"vlan (\d+)", line)
+        if number and before and alone and int(before[2]) + 1 == int(number[1]):
+            out[-1] = f"vlan {before[1] or before[2]}-{number[1]}"
+        else:
+            out.append(line)
+    return out
+
+
+def main() -> None:
+    """Be the line on a terminal until it ends."""
+    line = EosLine()
+    print(line.prompt, end="", flush=True)
+    for typed in sys.stdin:
+        print(line.type(typed.strip()), end="")
+        print(line.prompt, end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()
