@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.switch.cli_driver import CommandLineDriver
 from rackready.drivers.switch.registry import driver_for
-from tests.lines.session import LineSession
 from tests.lines.eos import EosLine
+from tests.lines.session import LineSession
 from tests.lines.sites import pod, rack
 
 HERE = Path(__file__).resolve().parent
@@ -19,6 +21,7 @@ LINES = {"arista_eos": EosLine}
 LINKS = {"arista_eos": ("unnumbered", "numbered")}
 
 
+@cache
 def configs(system: str) -> dict[str, SwitchConfig]:
     """Return golden file -> what it renders."""
     found = {name: switch_config(rack(system), name) for name in ("leaf01", "leaf02")}
@@ -68,7 +71,7 @@ def test_everything_that_was_written_can_be_taken_back(system: str, name: str) -
     kind = driver_for("leaf01", system)
     ours = kind("leaf01", LineSession(line))
     commands = ours.wanted(configs(system)[name])
-    before = {path for path in ours._paths(None)}  # type: ignore[attr-defined]
+    before = set(ours._paths(None))  # type: ignore[attr-defined]
     ours.load(commands)
     ours.commit(120)
     ours.confirm()
@@ -89,7 +92,6 @@ def test_text_is_the_same_every_time(system: str) -> None:
 
 @pytest.mark.parametrize("system", LINES)
 def test_a_description_stays_one_line_of_its_port(system: str) -> None:
-    from dataclasses import replace
 
     config = switch_config(rack(system), "leaf01")
     port = replace(config.ports[0], description="x / mtu 64 ; reload")

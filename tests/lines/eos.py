@@ -199,9 +199,8 @@ class EosLine:
 
     def reboot(self) -> None:
         """Boot from the start-up configuration; sessions and timers are gone."""
-        self.running = Config(GRAMMAR, self.running.copy().tree)
-        self.running.tree, self.sessions, self.timer, self.inside = Config(GRAMMAR, self.startup).copy().tree, {}, None, None
-        self.uptime = 0.0
+        self.running = Config(GRAMMAR, self.startup).copy()
+        self.sessions, self.timer, self.inside, self.uptime = {}, None, None, 0.0
 
     def type(self, command: str) -> str:
         """Answer one line. Raises ConnectionError where the login ends."""
@@ -216,7 +215,7 @@ class EosLine:
             text = f"{refused}\n"
         if self.dies_at == number:
             raise ConnectionError(command)
-        if self.paging and text.count("\n") > 22:  # noqa: PLR2004 - a terminal of 24 lines
+        if self.paging and text.count("\n") > 22:
             return "\n".join(text.splitlines()[:22]) + "\n --More-- "
         return text
 
@@ -253,13 +252,14 @@ class EosLine:
         elif verb == "abort":
             self._abort(name)
         else:
-            self._commit(name, None if timer[0] is None else sum(int(part or 0) * 60 ** (2 - at) for at, part in enumerate(timer)))
+            hours, minutes, seconds = (int(part or 0) for part in timer)
+            self._commit(name, None if timer[0] is None else hours * 3600 + minutes * 60 + seconds)
         return ""
 
     def _enter(self, name: str) -> None:
         there = self.sessions.get(name)
         if there is None or there.state != "pending":
-            if sum(session.state == "pending" for session in self.sessions.values()) >= 5:  # noqa: PLR2004 - pyeapi 184
+            if sum(session.state == "pending" for session in self.sessions.values()) >= 5:
                 raise RefusedError(
                     "% Maximum number of pending sessions has been reached. Please commit or abort previous sessions "
                     "before creating a new one."
@@ -318,9 +318,9 @@ class EosLine:
         return shown if isinstance(shown, str) else json.dumps(shown, indent=4) + "\n"
 
     def _config(self, config: Config, command: str) -> str:
-        lines = [line for line in _merged(list(config.lines(3)))]
         head = [f"! Command: {command}", f"! device: {self.name} (DCS-7060X6-64PE, EOS-4.36.0F)", "!"]
-        return "\n".join([*head, *(part for line in lines for part in ([line] if line[0] == " " else ["!", line])), "!", "end", ""])
+        body = [row for line in _merged(list(config.lines(3))) for row in ([line] if line[0] == " " else ["!", line])]
+        return "\n".join([*head, *body, "!", "end", ""])
 
     def _diff(self, name: str, config: Config) -> str:
         there = difflib.unified_diff(
@@ -397,7 +397,8 @@ class EosLine:
             lines = self.lines(port)
             profile = _value(lines, "service-profile", "")
             lines = lines + list(self.running.tree.get(f"qos profile {profile}", {}))
-            numbers = [line.split()[2] for line in lines if re.match(r"priority-flow-control priority \d no-drop", line)]
+            no_drop = [re.match(r"priority-flow-control priority (\d) no-drop", line) for line in lines]
+            numbers = [match[1] for match in no_drop if match]
             on = "priority-flow-control on" in lines
             state = ["Yes" if on else "No", ",".join(numbers) if on else "", "Yes" if on else "No"]
             rows.append(f"{port:<9}  {state[0]:<7}  {state[1]:<10}  {state[2]:<6}  DCBX disabled")
@@ -425,10 +426,11 @@ def _merged(lines: list[str]) -> list[str]:
 def main() -> None:
     """Be the line on a terminal until it ends."""
     line = EosLine()
-    print(line.prompt, end="", flush=True)
+    sys.stdout.write(line.prompt)
+    sys.stdout.flush()
     for typed in sys.stdin:
-        print(line.type(typed.strip()), end="")
-        print(line.prompt, end="", flush=True)
+        sys.stdout.write(line.type(typed.strip()) + line.prompt)
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

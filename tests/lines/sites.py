@@ -37,9 +37,10 @@ def pod(os: str, links: str, model: str = "") -> tuple[Site, str, str]:
     raw["fabric"]["switch_mtu"] = SYSTEMS[os].most_mtu
     names = sorted(trunk_ends(parse_site(raw, source="site.yml", base=ROOT)))
     leaf, spine = next(name for name in names if "leaf" in name), next(name for name in names if "spine" in name)
+    base = {"os": os, "model": model or MODELS[os], "password": {"env": "P"}}
     raw["switches"] = [
-        {"name": name, "os": os, "model": model or MODELS[os], "address": f"10.20.3.{200 + at}", "password": {"env": "P"}}
-        for at, name in enumerate((leaf, spine))
+        base | {"name": leaf, "address": "10.20.3.200"},
+        base | {"name": spine, "address": "10.20.3.201"},
     ]
     return parse_site(raw, source="site.yml", base=ROOT), leaf, spine
 

@@ -131,7 +131,8 @@ class CommandLineDriver(SwitchDriver):
 
     def _marked(self, have: set[Path], wrote: list[list[str]], wanted: set[Path]) -> set[Path]:
         known = {path[0] for path in wanted | self._written(wrote)}
-        ports = {path[0] for path in have if len(path) > 1 and path[1].startswith("description ") and path[1].endswith(MARK)}
+        described = [path for path in have if len(path) > 1 and path[1].startswith("description ")]
+        ports = {path[0] for path in described if path[1].endswith(MARK)}
         return {path for path in have if path[0] in ports - known and len(path) > 1 and self._key(path) != path}
 
     def removes(self, command: str) -> bool:

@@ -1,8 +1,8 @@
-"""Configurations of command lines without NVUE's documents: indented sections as paths of lines. Pure.
+"""Configurations of command lines: indented sections as paths of lines. Pure.
 
 A path is the headers of a line and the line itself. Written as one command, its parts are joined by `` / ``:
-``interface Ethernet1/1 / mtu 9214``. A command that removes has ``no LINE`` (or ``default LINE``, where the line itself
-begins with ``no``) as its last part.
+``interface Ethernet1/1 / mtu 9214``. A command that removes has ``no LINE`` as its last part, or ``default LINE`` where
+``no`` is a setting of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ _JOINT = " / "
 _BANNER = re.compile(r"^banner (?:\w+ )?(?P<end>\S?)")
 _VLANS = re.compile(r"^vlan (\d[\d,-]*)$")
 
-NEGATIVE = re.compile(r"^no (?:switchport|shutdown|priority|error-correction encoding|bgp default ipv4-unicast)$")
+NEGATIVE = re.compile(
+    r"^no (?:switchport|shutdown|priority|error-correction encoding|bgp default ipv4-unicast"
+    r"|bgp bestpath as-path multipath-relax)$"
+)
 """Lines of a running configuration that begin with ``no``: they are settings of their own."""
+_DEFAULTED = re.compile(r"^error-correction encoding ")
+"""Lines whose ``no`` switches off, and does not restore the default (AVD: ``no error-correction encoding ...``)."""
 
 
 def joined(path: Path) -> str:
@@ -91,14 +96,17 @@ def removes(path: Path) -> bool:
 
 def target(path: Path) -> Path:
     """Return the line that a removing command takes away."""
-    last = path[-1]
-    return (*path[:-1], f"no {last.removeprefix('default ')}" if last.startswith("default ") else last[3:])
+    verb, _, line = path[-1].partition(" ")
+    negative = verb == "default" and NEGATIVE.match(f"no {line}")
+    return (*path[:-1], f"no {line}" if negative else line)
 
 
 def removal(path: Path) -> Path:
     """Return the command that takes a line away."""
     last = path[-1]
-    return (*path[:-1], f"default {last[3:]}" if NEGATIVE.match(last) else f"no {last}")
+    if NEGATIVE.match(last):
+        return (*path[:-1], f"default {last[3:]}")
+    return (*path[:-1], f"default {last}" if _DEFAULTED.match(last) else f"no {last}")
 
 
 def below(path: Path, heads: Iterable[Path]) -> bool:

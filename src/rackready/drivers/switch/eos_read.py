@@ -58,8 +58,8 @@ def sessions(where: str, document: Mapping[str, Any]) -> list[Revision]:
 
 def _user(session: Mapping[str, Any]) -> str:
     instances = session.get("instances")
-    first = next(iter(instances.values()), {}) if isinstance(instances, dict) else {}
-    return str(session.get("commitUser") or (first.get("user", "") if isinstance(first, dict) else ""))
+    users = [one.get("user", "") for one in instances.values()] if isinstance(instances, dict) else []
+    return str(session.get("commitUser") or next(iter(users), ""))
 
 
 def _unknown(where: str, actual: str) -> SwitchUncertainError:
@@ -151,7 +151,7 @@ def roce(where: str, table: str, lines: set[Path]) -> RoceState:
         )
     served = {path[0].removeprefix("interface ") for path in lines if path[-1].startswith("service-profile ")}
     rows = {_long(match["port"]): match for line in table.splitlines() if (match := _ROW.match(line.strip()))}
-    active = [_numbers(rows[port]["priorities"]) if port in rows and _active(rows[port]) else frozenset() for port in served]
+    active = [_paused(rows.get(port)) for port in served]
     same = frozenset.intersection(*active) if active else frozenset()
     trusted = {path[0].removeprefix("interface ") for path in lines if path[-1] == "qos trust dscp"}
     mode = "lossless" if served and all(active) else "off"
@@ -162,8 +162,9 @@ def _long(port: str) -> str:
     return re.sub(r"^Et(?=\d)", "Ethernet", port)
 
 
-def _active(row: re.Match[str]) -> bool:
-    return row["on"] == row["active"] == "Yes"
+def _paused(row: re.Match[str] | None) -> frozenset[int]:
+    """Return the priorities that a port pauses now."""
+    return _numbers(row["priorities"]) if row is not None and row["on"] == row["active"] == "Yes" else frozenset()
 
 
 def _numbers(text: str | None) -> frozenset[int]:

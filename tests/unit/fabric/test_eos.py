@@ -1,0 +1,380 @@
+"""Arista EOS on its simulated line: changed once, safe to cut anywhere; an unknown answer reverts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch import eos_read
+from rackready.drivers.switch.apply import ApplyResult, apply_config, differences
+from rackready.drivers.switch.arista_eos import AristaEos
+from rackready.drivers.switch.base import (
+    SwitchBusyError,
+    SwitchError,
+    SwitchRevertedError,
+    SwitchUncertainError,
+)
+from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.drivers.switch.verify import verify_config, verify_links
+from rackready.format_error import FormatError
+from rackready.ledger.store import Ledger
+from rackready.model.problems import RackreadyError
+from tests.lines.eos import EosLine
+from tests.lines.session import LineSession
+from tests.lines.sites import pod, rack
+
+
+@pytest.fixture(scope="module")
+def config() -> SwitchConfig:
+    return switch_config(rack("arista_eos"), "leaf01")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "state.sqlite")
+
+
+def driver(line: EosLine) -> AristaEos:
+    return AristaEos("leaf01", LineSession(line))
+
+
+def apply(line: EosLine, config: SwitchConfig, ledger: Ledger, **options: bool) -> ApplyResult:
+    return apply_config(driver(line), config, ledger, settle_s=0, **options)
+
+
+def changing(sent: list[str]) -> list[str]:
+    return [command for command in sent if not command.startswith("show ")]
+
+
+def settled(line: EosLine) -> bool:
+    """No session of ours waits for anything."""
+    return line.timer is None and not [one for one in line.sessions.values() if one.state == "pending"]
+
+
+@pytest.mark.parametrize("since_4_32", [True, False])
+def test_first_run_commits_with_a_timer_confirms_and_saves_in_that_order(
+    config: SwitchConfig, ledger: Ledger, *, since_4_32: bool
+) -> None:
+    line = EosLine(since_4_32=since_4_32)
+    assert not line.running.tree["interface Ethernet1/1"]
+    applied = apply(line, config, ledger)
+    assert applied.changed
+    assert "+   mtu 9214" in applied.diff
+    session = next(iter(line.sessions))
+    assert [command for command in changing(line.sent) if "session" in command or command.startswith("write")] == [
+        f"configure session {session}",
+        f"configure session {session} commit timer 00:02:00",
+        f"configure session {session} commit",
+        "write memory",
+    ]
+    assert line.startup == line.running.tree
+    assert settled(line)
+
+
+def test_second_run_sends_nothing_that_changes(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    line.sent.clear()
+    assert not apply(line, config, ledger).changed
+    assert changing(line.sent) == []
+
+
+def test_only_what_is_missing_is_typed_and_drift_names_both_values(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    port = line.running.tree["interface Ethernet3/1"]
+    port["mtu 1500"] = port.pop("mtu 9214")
+    [found] = differences(driver(line), config, ledger)
+    assert (found.command, found.wanted, found.actual) == ("interface Ethernet3/1 / mtu 9214", "9214", "1500")
+    line.sent.clear()
+    assert apply(line, config, ledger).changed
+    typed = changing(line.sent)
+    assert typed[1:5] == ["interface Ethernet3/1", "mtu 9214", "exit", "end"]
+
+
+def test_a_check_changes_nothing_and_names_the_ports(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    line.running.tree["interface Ethernet3/1"]["shutdown"] = {}
+    line.sent.clear()
+    dry = apply(line, config, ledger, check=True)
+    assert (dry.diff, dry.ports) == ("+ interface Ethernet3/1 / no shutdown", ("Ethernet3/1",))
+    assert changing(line.sent) == []
+
+
+def test_lines_of_others_stay_and_ours_go_when_the_site_names_them_no_more(
+    config: SwitchConfig, ledger: Ledger
+) -> None:
+    line = EosLine()
+    line.running.tree["interface Ethernet2/1"]["switchport trunk allowed vlan 7"] = {}
+    apply(line, config, ledger)
+    less = replace(config, ports=tuple(port for port in config.ports if port.vlan != 902), vlans=(901, 903, 904))
+    assert apply(line, less, ledger).changed
+    assert list(line.running.tree["interface Ethernet2/1"]) == ["switchport trunk allowed vlan 7"]
+    assert "vlan 902" not in line.running.tree
+    assert "hostname leaf01" in line.running.tree
+
+
+def test_a_vlan_that_others_use_stays(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    line.running.tree["interface Ethernet60/1"]["switchport access vlan 902"] = {}
+    less = replace(config, ports=tuple(port for port in config.ports if port.vlan != 902), vlans=(901, 903, 904))
+    apply(line, less, ledger)
+    assert "vlan 902" in line.running.tree
+
+
+def test_a_lost_ledger_knows_our_ports_by_their_mark(config: SwitchConfig, ledger: Ledger, tmp_path: Path) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    line.running.tree["interface Ethernet60/1"]["description a port of somebody"] = {}
+    less = replace(config, ports=config.ports[1:])
+    apply(line, less, Ledger.open(tmp_path / "another.sqlite"))
+    assert not [text for text in line.running.tree["interface Ethernet1/1"] if text.startswith(("mtu", "description"))]
+    assert line.running.tree["interface Ethernet60/1"] == {"description a port of somebody": {}}
+
+
+def test_a_refused_line_is_named_and_the_session_aborted(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine(refuses="uc-tx-queue 3")
+    before = line.running.copy().tree
+    with pytest.raises(SwitchError) as caught:
+        apply(line, config, ledger)
+    assert "leaf01: `uc-tx-queue 3` refused - Expected: accepted" in str(caught.value)
+    assert line.running.tree == before
+    assert settled(line)
+
+
+@pytest.mark.parametrize("refused", ["configure session .* commit timer", "show session-config named .* diffs"])
+def test_a_refusal_later_on_aborts_the_session_too(config: SwitchConfig, ledger: Ledger, refused: str) -> None:
+    line = EosLine(refuses=refused)
+    before = line.running.copy().tree
+    with pytest.raises(SwitchError):
+        apply(line, config, ledger)
+    assert line.running.tree == before
+    assert settled(line)
+
+
+def test_what_does_not_verify_is_taken_back_at_once(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine(l2_mtu=1500)
+    before = line.running.copy().tree
+    with pytest.raises(SwitchRevertedError, match="MTU - Expected: 9214 bytes Actual: 1500 bytes"):
+        apply(line, config, ledger)
+    assert line.running.tree == before == line.startup
+    assert settled(line)
+
+
+def test_a_full_list_of_sessions_is_refused_with_the_way_out() -> None:
+    line = EosLine()
+    for number in range(5):
+        line.type(f"configure session left{number}")
+        line.login()
+    with pytest.raises(
+        SwitchBusyError, match=r"Expected: fewer than 5 Actual: left0, .*`configure session left0 abort`"
+    ):
+        driver(line).load(["interface Ethernet1/1 / mtu 9214"])
+    assert len(line.sessions) == 5
+
+
+def test_somebody_elses_session_is_left_alone(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    for typed in ("configure session maria", "hostname other", "end"):
+        line.type(typed)
+    line.sent.clear()
+    with pytest.raises(SwitchBusyError, match="dropped with `configure session maria abort`"):
+        apply(line, config, ledger)
+    assert changing(line.sent) == []
+
+
+def test_a_change_of_somebody_between_load_and_commit_is_not_overwritten(config: SwitchConfig) -> None:
+    line = EosLine()
+    ours = driver(line)
+    ours.load(ours.missing(ours.wanted(config)))
+    line.running.tree["hostname maria"] = line.running.tree.pop("hostname leaf01")
+    with pytest.raises(SwitchBusyError, match="its configuration changed while ours was prepared"):
+        ours.commit(120)
+    assert "hostname maria" in line.running.tree
+    assert settled(line)
+
+
+def test_an_unknown_form_of_the_pending_state_reverts_nothing(config: SwitchConfig, ledger: Ledger) -> None:
+    """SUNET/cnaas-nms issue 395: a reader of the old form only aborted every good change."""
+    line = EosLine()
+    ours = driver(line)
+    ours.load(ours.missing(ours.wanted(config)))
+    line.odd = True
+    with pytest.raises(SwitchUncertainError, match="Nothing was reverted"):
+        ours.commit(120)
+    assert line.timer is not None
+    assert "mtu 9214" in line.running.tree["interface Ethernet1/1"]
+    assert not [command for command in line.sent if command.endswith(" abort")]
+    with pytest.raises(SwitchUncertainError):
+        apply(line, config, ledger)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"sessions": []},
+        {"sessions": {"rackready-1": {"state": "confirming"}}},
+        {"sessions": {}, "commitTimerSessionName": "rackready-1"},
+        {"sessions": {"rackready-1": "pending"}},
+    ],
+)
+def test_a_state_that_nobody_published_is_uncertain(document: dict[str, object]) -> None:
+    with pytest.raises(SwitchUncertainError):
+        eos_read.sessions("leaf01", document)
+
+
+def test_nothing_is_saved_while_a_commit_waits(config: SwitchConfig) -> None:
+    line = EosLine()
+    ours = driver(line)
+    ours.load(ours.missing(ours.wanted(config)))
+    ours.commit(120)
+    with pytest.raises(SwitchUncertainError, match="waits for its confirmation"):
+        ours.save()
+    assert "write memory" not in line.sent
+
+
+def test_nothing_is_confirmed_that_is_not_ours_or_not_there() -> None:
+    line = EosLine()
+    with pytest.raises(SwitchUncertainError, match="no session waits"):
+        driver(line).confirm()
+    for typed in ("configure session maria", "hostname other", "end", "configure session maria commit timer 00:05:00"):
+        line.type(typed)
+    with pytest.raises(SwitchUncertainError, match="Actual: maria"):
+        driver(line).confirm()
+    assert line.timer is not None
+
+
+def test_without_confirmation_the_switch_goes_back_by_itself(config: SwitchConfig) -> None:
+    line = EosLine()
+    before = line.running.copy().tree
+    ours = driver(line)
+    ours.load(ours.missing(ours.wanted(config)))
+    ours.commit(120)
+    line.wait(121)
+    assert line.running.tree == before
+    with pytest.raises(SwitchUncertainError, match="no session waits"):
+        ours.confirm()
+
+
+def test_a_reboot_before_the_confirmation_boots_the_old_configuration(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine()
+    before = line.running.copy().tree
+    ours = driver(line)
+    ours.load(ours.missing(ours.wanted(config)))
+    ours.commit(120)
+    line.reboot()
+    assert line.running.tree == before
+    assert apply(line, config, ledger).changed
+
+
+def test_a_pager_is_no_answer() -> None:
+    with pytest.raises(SwitchUnreachableError, match="--More--"):
+        driver(EosLine(paging=True)).missing(["vlan 901"])
+
+
+@pytest.mark.parametrize(("moment", "since_4_32"), [("dies_at", True), ("dies_before", False)])
+def test_a_cut_at_every_command_ends_old_or_new_and_the_next_run_finishes(
+    config: SwitchConfig, tmp_path: Path, moment: str, *, since_4_32: bool
+) -> None:
+    one_port = replace(config, ports=config.ports[:1], vlans=(901,))
+    new = EosLine(since_4_32=since_4_32)
+    apply(new, one_port, Ledger.open(tmp_path / "new.sqlite"))
+    old = EosLine().running.tree
+    for position in range(len(new.sent)):
+        ledger = Ledger.open(tmp_path / f"{position}.sqlite")
+        line = EosLine(since_4_32=since_4_32)
+        setattr(line, moment, position)
+        with pytest.raises(SwitchUnreachableError):
+            apply(line, one_port, ledger)
+        assert line.running.tree in (old, new.running.tree), line.sent[-1]
+        assert line.startup in (old, new.running.tree)
+        setattr(line, moment, None)
+        if line.timer is not None and position % 2:
+            line.wait(500)
+            assert line.running.tree == old
+        result = apply(line, one_port, ledger)
+        assert result.changed or result.note or line.sent[position].startswith(("show", "write")), line.sent[position]
+        assert line.running.tree == new.running.tree == line.startup
+        assert settled(line), line.sent[position]
+
+
+def test_a_killed_run_that_is_not_wanted_any_more_is_rolled_back(
+    config: SwitchConfig, ledger: Ledger, tmp_path: Path
+) -> None:
+    whole = EosLine()
+    apply(whole, config, Ledger.open(tmp_path / "whole.sqlite"))
+    line = EosLine(dies_at=next(at for at, command in enumerate(whole.sent) if " commit timer " in command))
+    with pytest.raises(SwitchUnreachableError):
+        apply(line, config, ledger)
+    line.dies_at = None
+    less = replace(config, ports=config.ports[1:])
+    assert apply(line, less, ledger).note == "rolled back what an interrupted run had applied"
+    assert not line.running.tree["interface Ethernet1/1"]
+
+
+def test_read_back_has_ports_and_roce(config: SwitchConfig, ledger: Ledger) -> None:
+    line = EosLine(links_down=frozenset({"Ethernet4/1"}))
+    apply(line, config, ledger)
+    state = driver(line).read_back()
+    assert verify_config(config, state) == []
+    assert [finding.where for finding in verify_links(config, state)] == ["leaf01 Ethernet4/1"]
+    assert (state.roce.mode, state.roce.pfc, state.roce.trusts_dscp) == ("lossless", {3}, True)
+    assert (state.roce.dscp_priority[26], state.roce.dscp_priority[48]) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    ("ignored", "code"),
+    [
+        ("service-profile", "switch-roce-off"),
+        ("switchport access", "switch-port-vlan"),
+    ],
+)
+def test_hardware_that_does_not_follow_is_found(config: SwitchConfig, ledger: Ledger, ignored: str, code: str) -> None:
+    line = EosLine(ignores=ignored)
+    with pytest.raises(SwitchRevertedError) as caught:
+        apply(line, config, ledger)
+    assert code in {finding.code for finding in caught.value.findings}
+
+
+@pytest.mark.parametrize("text", ["", "% Unavailable command (not supported on this hardware platform)"])
+def test_a_switch_without_priority_flow_control_is_no_lossless_one(text: str) -> None:
+    with pytest.raises(SwitchError, match="Port, Enabled, Priorities, Active"):
+        eos_read.roce("leaf01", text, set())
+
+
+def test_counters_are_refused_in_plain_words() -> None:
+    with pytest.raises(FormatError, match="does not read counters by priority of Arista EOS"):
+        AristaEos.parse_counters("{}", 0)
+
+
+@pytest.mark.parametrize("values", [{"priority": 7}, {"priority": 1}, {"cnp_priority": 7}, {"priority": 6}])
+def test_queues_that_eos_keeps_are_refused(values: dict[str, int]) -> None:
+    with pytest.raises(RackreadyError, match=r"fabric\.qos"):
+        rack("arista_eos", qos=values)
+
+
+def test_an_mtu_beyond_the_ports_is_refused() -> None:
+    with pytest.raises(RackreadyError) as caught:
+        rack("arista_eos", switch_mtu=9216)
+    assert (
+        "fabric.switch_mtu: ports of arista_eos do not take this MTU - Expected: at most 9214 bytes Actual: 9216."
+        in str(caught.value)
+    )
+
+
+def test_routed_leaf_and_spine_apply(ledger: Ledger) -> None:
+    site, leaf, spine = pod("arista_eos", "unnumbered")
+    for name in (leaf, spine):
+        line = EosLine(name=name)
+        wanted = switch_config(site, name)
+        assert apply(line, wanted, ledger).changed
+        assert not apply(line, wanted, ledger).changed
+        uplinks = [port.name for port in wanted.ports if port.peer]
+        state = driver(line).read_back()
+        assert {(state.ports[port].vlan, state.ports[port].mtu) for port in uplinks} == {(None, 9214)}
