@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch.cisco_nxos import CiscoNxos
 from rackready.drivers.switch.cli_driver import CommandLineDriver
 from rackready.drivers.switch.registry import driver_for
 from tests.lines.eos import EosLine
+from tests.lines.nxos import NxosLine
 from tests.lines.session import LineSession
 from tests.lines.sites import pod, rack
 
 HERE = Path(__file__).resolve().parent
-LINES = {"arista_eos": EosLine}
-LINKS = {"arista_eos": ("unnumbered", "numbered")}
+LINES = {"arista_eos": EosLine, "cisco_nxos": NxosLine}
+LINKS = {"arista_eos": ("unnumbered", "numbered"), "cisco_nxos": ("numbered",)}
 
 
 @cache
@@ -34,7 +36,11 @@ def configs(system: str) -> dict[str, SwitchConfig]:
 def driver(system: str) -> CommandLineDriver:
     kind = driver_for("leaf01", system)
     assert issubclass(kind, CommandLineDriver)
-    return kind("leaf01", LineSession(LINES[system]()))
+    line = LINES[system]()
+    found = kind("leaf01", LineSession(line))
+    if isinstance(found, CiscoNxos):
+        found.sleep = line.wait
+    return found
 
 
 CASES = [(system, name) for system in LINES for name in configs(system)]
@@ -67,11 +73,9 @@ def test_the_simulated_grammar_takes_every_line_and_then_nothing_is_missing(syst
 
 @pytest.mark.parametrize(("system", "name"), CASES)
 def test_everything_that_was_written_can_be_taken_back(system: str, name: str) -> None:
-    line = LINES[system]()
-    kind = driver_for("leaf01", system)
-    ours = kind("leaf01", LineSession(line))
+    ours = driver(system)
     commands = ours.wanted(configs(system)[name])
-    before = set(ours._paths(None))  # type: ignore[attr-defined]
+    before = set(ours._paths(None))
     ours.load(commands)
     ours.commit(120)
     ours.confirm()
@@ -79,8 +83,8 @@ def test_everything_that_was_written_can_be_taken_back(system: str, name: str) -
     ours.load(gone)
     ours.commit(120)
     ours.confirm()
-    left = {path for path in ours._paths(None) if len(path) > 1 or not path[0].startswith("interface ")} - before  # type: ignore[attr-defined]
-    assert {path[-1].split()[0] for path in left} <= {"speed"}, left
+    left = {path for path in ours._paths(None) if len(path) > 1 or not path[0].startswith("interface ")} - before
+    assert {path[-1].split()[0] for path in left} <= {"speed", "feature"}, left
     assert ours.missing(gone) == []
 
 

@@ -144,6 +144,7 @@ def test_an_unknown_operating_system_lists_those_known() -> None:
     with pytest.raises(SwitchError) as caught:
         driver_for("leaf01", "junos")
     assert str(caught.value) == (
-        "leaf01: switch operating system 'junos' is not known - Expected: one of arista_eos, cumulus_nvue, sonic. "
+        "leaf01: switch operating system 'junos' is not known - "
+        "Expected: one of arista_eos, cisco_nxos, cumulus_nvue, sonic. "
         "Correct switches[].os in the site file."
     )

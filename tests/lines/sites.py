@@ -13,8 +13,8 @@ from rackready.design.wiring import trunk_ends
 from rackready.model.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = {"arista_eos": "dcs_7060x6_64pe"}
-_PORTS = {"arista_eos": "Ethernet{}/1"}
+MODELS = {"arista_eos": "dcs_7060x6_64pe", "cisco_nxos": "n9k_c9364d_gx2a"}
+_PORTS = {"arista_eos": "Ethernet{}/1", "cisco_nxos": "Ethernet1/{}"}
 
 
 def rack(os: str, **fabric: object) -> Site:

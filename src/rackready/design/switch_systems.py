@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rackready.design import eos_limits, nvue_preset
+from rackready.design import eos_limits, nvue_preset, nxos_limits
 from rackready.design.qos import QosFacts, QosProblem
 from rackready.entry_points import SWITCHES, named, names
 
@@ -67,6 +67,17 @@ SYSTEMS: dict[str, SwitchSystem] = {
         "Ethernet{cage}/1",
         routes=True,
         most_mtu=9214,
+    ),
+    # Sub-ports: Ethernet1/1/1 (Cisco, Nexus 9000 interfaces guide, breakout). Neighbours of a link without addresses
+    # are in no source that we found.
+    "cisco_nxos": SwitchSystem(
+        "rackready.drivers.switch.cisco_nxos:CiscoNxos",
+        "admin",
+        "Ethernet1/{cage}/{place}",
+        nxos_limits.problems,
+        "Ethernet1/{cage}",
+        routes=True,
+        underlay=frozenset({"numbered"}),
     ),
 }
 

@@ -58,10 +58,13 @@ class CommandLineDriver(SwitchDriver):
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return the lines that are not there, and the removals of lines that are."""
         have = self._paths(revision)
-        values = self._values(have)
-        return [command for command in commands if not self._done(split(command), have, values)]
+        paths = {command: split(command) for command in commands}
+        wanted, values = set(paths.values()), self._values(have)
+        return [command for command, path in paths.items() if not self._done(path, wanted, have, values)]
 
-    def _done(self, path: Path, have: set[Path], values: dict[Path, str]) -> bool:
+    def _done(self, path: Path, wanted: set[Path], have: set[Path], values: dict[Path, str]) -> bool:
+        """Whether a line is there, or not shown because it is the default beside the lines that are wanted, too."""
+        del wanted
         if tree.removes(path):
             return tree.target(path) not in have
         return path in have or (self.defaults.match(joined(path)) is not None and self._key(path) not in values)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 
 import paramiko
 from netmiko.exceptions import NetmikoBaseException
+from scp import SCPClient, SCPException
 
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import log_command
@@ -81,25 +83,24 @@ class CommandLineSession:
         return code, output
 
     def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
-        """Write a text to a file on the switch, over SFTP on the same connection: ``command`` is the file's path.
+        """Write a text to a file on the switch, by SCP on the same connection: ``command`` is the file's path.
 
-        A refusal (the SFTP server is off) is exit code 1. Raises SwitchUnreachableError when the connection broke.
+        A refusal (its server is off) is exit code 1. Raises SwitchUnreachableError when the connection broke.
         """
         client = self._connection.remote_conn_pre
+        transport = client.get_transport() if client is not None else None
         try:
-            if client is None:
+            if transport is None:
                 raise errors.unfinished(self._where, command, timeout_s, "the connection is closed", _AGAIN)
-            with client.open_sftp() as files, files.open(command, "w") as file:
-                file.write(text)
+            with SCPClient(transport, socket_timeout=timeout_s) as files:
+                files.putfo(io.BytesIO(text.encode()), command)
         except errors.SshError as error:
             raise SwitchUnreachableError.of(error.messages) from error
-        except (paramiko.SSHException, EOFError) as error:
-            if client is not None and (transport := client.get_transport()) is not None and transport.is_active():
-                return 1, f"SFTP refused: {errors.reason(error)}"
+        except (SCPException, paramiko.SSHException, OSError, EOFError) as error:
+            if transport is not None and transport.is_active():
+                return 1, f"SCP refused: {errors.reason(error)}"
             unfinished = errors.unfinished(self._where, command, timeout_s, errors.reason(error), _AGAIN)
             raise SwitchUnreachableError.of(unfinished.messages) from error
-        except OSError as error:
-            return 1, errors.reason(error)
         return 0, ""
 
     def close(self) -> None:

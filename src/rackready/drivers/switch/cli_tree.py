@@ -17,7 +17,7 @@ _VLANS = re.compile(r"^vlan (\d[\d,-]*)$")
 
 NEGATIVE = re.compile(
     r"^no (?:switchport|shutdown|priority|error-correction encoding|bgp default ipv4-unicast"
-    r"|bgp bestpath as-path multipath-relax)$"
+    r"|bgp bestpath as-path multipath-relax|ip redirects)$"
 )
 """Lines of a running configuration that begin with ``no``: they are settings of their own."""
 _DEFAULTED = re.compile(r"^error-correction encoding ")
