@@ -1,12 +1,12 @@
 """A simulated Cisco NX-OS command line (Nexus 9000), written from published outputs, before the driver that reads it.
 
-Replacing a configuration: Cisco, "Performing Configuration Replace" (a whole running configuration, commit-timeout of 30
-to 3600 s, a failure or the end of the timer restores); its output and `show config-replace log exec`: a capture of
-9.3(1), Cisco's NX-API reference; `configure replace commit`: netcam's plug-in for NX-OS. Outputs of `show config-replace
-status` are not published: the line prints the form of `show rollback status`, and one that nobody knows on request.
+Replacing a configuration: Cisco, "Performing Configuration Replace" (a whole running configuration, commit-timeout of
+30 to 3600 s, a failure or the end of the timer restores); its output and `show config-replace log exec`: a capture of
+9.3(1), Cisco's NX-API reference; `configure replace commit`: netcam's plug-in for NX-OS. Outputs of `show
+config-replace status` are not published: the line prints the form of `show rollback status`, or one that nobody knows.
 Configuration lines: Cisco's RoCE script (classes, ECN 950 to 3000 kbytes, watchdog), Nexus configurations with eBGP.
-Tables: `show interface priority-flow-control` with its bitmap, JSON of `show interface` (napalm, ansible). Files come by
-SCP, if the feature is on (netmiko). Defaults are not shown.
+Tables: `show interface priority-flow-control` with its bitmap, JSON of `show interface` (napalm, ansible). Files come
+by SCP, if the feature is on (netmiko). Defaults are not shown.
 
 `python -m tests.lines.nxos` is the same line on a terminal.
 """
@@ -109,8 +109,10 @@ _DONE += "configuration that requires reload to take effect.\n"
 
 @dataclass
 class NxosLine:
-    """The switch. ``dies_at``, ``dies_before``, ``refuses``, ``ignores``: as for EOS. ``status``: what
-    `show config-replace status` prints. ``deaf``: it accepts the confirmation and goes back nevertheless.
+    """The switch. ``dies_at``, ``dies_before``, ``refuses``, ``ignores``: as for EOS.
+
+    ``status``: what `show config-replace status` prints. ``deaf``: it accepts the confirmation and goes back
+    nevertheless.
     """
 
     name: str = "leaf01"
@@ -190,7 +192,7 @@ class NxosLine:
             text = f"{refused}\n"
         if self.dies_at == number:
             raise ConnectionError(command)
-        if self.paging and text.count("\n") > 22:  # noqa: PLR2004 - a terminal of 24 lines
+        if self.paging and text.count("\n") > 22:
             return "\n".join(text.splitlines()[:22]) + "\n--More--"
         return text
 
@@ -201,11 +203,13 @@ class NxosLine:
             return self._show(command)
         if command == "configure replace commit":
             return self._confirm()
-        if match := re.fullmatch(r"configure replace bootflash:(\S+)(?: (verify-only)| commit-timeout (\d+))?", command):
+        if match := re.fullmatch(
+            r"configure replace bootflash:(\S+)(?: (verify-only)| commit-timeout (\d+))?", command
+        ):
             return self._replace(match[1], verify=bool(match[2]), seconds=int(match[3] or 0))
         if command == "copy running-config startup-config":
             self.startup = self.running.copy().tree
-            return "[########################################] 100%\nCopy complete, now saving to disk (please wait)...\nCopy complete.\n"
+            return "Copy complete, now saving to disk (please wait)...\nCopy complete.\n"
         if (match := re.fullmatch(r"delete bootflash:(\S+) no-prompt", command)) and match[1] in self.files:
             del self.files[match[1]]
             return ""
@@ -225,7 +229,7 @@ class NxosLine:
             raise RefusedError("ERROR: File does not exist")
         if self.timer is not None:
             raise RefusedError("ERROR: Another config-replace is in progress")
-        if seconds and not 30 <= seconds <= 3600:  # noqa: PLR2004 - Cisco, Configuration Replace
+        if seconds and not 30 <= seconds <= 3600:
             raise RefusedError("% Invalid number, range is (30:3600)")
         text = self.files[name]
         if VERSION not in text:
@@ -234,7 +238,10 @@ class NxosLine:
         config, wrong = self._parsed(text)
         if verify:
             result = "failed" if wrong else "completed successful"
-            return f"{head}Collecting Running-Config\nValidating Patch\n{''.join(wrong)}Patch validation {result}\n"
+            patch = "".join(f"`{line}`\n" for line in self._patch(config))
+            rule = "========================================================\n"
+            body = f"Collecting Running-Config\nValidating Patch\n{rule}{patch}{''.join(wrong)}{rule}"
+            return f"{head}{body}Patch validation {result}\n"
         if wrong:
             return (
                 f"{head}ADVISORY: Config Replace operation started...\n{''.join(wrong)}\nConfigure replace failed. Use "
@@ -244,6 +251,15 @@ class NxosLine:
         if seconds:
             self.timer = (self.uptime + seconds, before)
         return f"{head}ADVISORY: Config Replace operation started...\nGenerating Rollback Patch\n\n{_DONE}"
+
+    def _patch(self, config: Config) -> list[str]:
+        """Return what would be typed, as the switch shows it: nothing when both are the same."""
+        before, after = list(self.running.lines(2)), list(config.lines(2))
+        gone = [f"no {line.strip()}" for line in before if line not in after]
+        more = [line.strip() for line in after if line not in before]
+        sections = [line for line in config.tree if config.tree[line] != self.running.tree.get(line)]
+        changed = gone + more + [line for line in sections if line not in more]
+        return ["config t ", *changed] if changed else []
 
     def _parsed(self, text: str) -> tuple[Config, list[str]]:
         config, wrong = Config(GRAMMAR), []

@@ -9,7 +9,6 @@ and the way back is the timer itself. No checkpoint is made: a switch has room f
 
 from __future__ import annotations
 
-import difflib
 import re
 import secrets
 import time
@@ -66,7 +65,7 @@ class CiscoNxos(CommandLineDriver):
         super().__init__(name, session)
         self._mine = ""
         self._seen = ""
-        self._text = ""
+        self._patch: list[str] = []
         self._until = 0.0
 
     @classmethod
@@ -140,7 +139,7 @@ class CiscoNxos(CommandLineDriver):
         return all(self._done(path, wanted, have, values) for path in lines)
 
     def only_holds(self, revision: str, commands: list[str]) -> bool:
-        """Whether a file changes nothing that is not ours: all of them are ours, and one that does not run is a text."""
+        """Whether a file is ours: one that does not run changes nothing, whatever it holds."""
         del commands
         return _OURS.fullmatch(revision) is not None
 
@@ -150,11 +149,14 @@ class CiscoNxos(CommandLineDriver):
         Raises SwitchError for a port that is not split yet, and for what the switch refuses; the file is gone then.
         """
         self._refuse_splits(commands)
+        for left in self.revisions():
+            if left.state is RevisionState.CANDIDATE:
+                self.discard(left.id)
         text = self.running()
         self._seen = _plain(text)
         self._mine = f"rackready-{secrets.token_hex(4)}.cfg"
-        self._text = nxos_edit.edited(text, (cli_tree.split(command) for command in commands), self._key)
-        code, said = self.session.feed(f"bootflash:{self._mine}", self._text, timeout_s=_REPLACE_S)
+        after = nxos_edit.edited(text, (cli_tree.split(command) for command in commands), self._key)
+        code, said = self.session.feed(f"bootflash:{self._mine}", after, timeout_s=_REPLACE_S)
         if code != 0:
             raise SwitchError(
                 self.name,
@@ -164,6 +166,7 @@ class CiscoNxos(CommandLineDriver):
                 next_step="Nothing was changed. Switch SCP on: `feature scp-server`.",
             )
         _, said = self.session.run(f"configure replace bootflash:{self._mine} verify-only", timeout_s=_REPLACE_S)
+        self._patch = re.findall(r"^`(.+?) *`$", said.replace("\r", ""), re.MULTILINE)
         if _VALID not in said:
             self.discard()
             raise self._refused(f"`configure replace bootflash:{self._mine} verify-only`", said)
@@ -191,10 +194,8 @@ class CiscoNxos(CommandLineDriver):
         )
 
     def compare(self) -> str:
-        """Return the lines that the file would change; empty when none."""
-        before, after = ([line for line in text.splitlines() if line.strip()] for text in (self._seen, self._text))
-        change = difflib.unified_diff(before, _plain("\n".join(after)).splitlines(), n=1, lineterm="")
-        return "\n".join(line for line in change if not line.startswith(("---", "+++")))
+        """Return the patch that the switch computed; empty when it would change nothing."""
+        return "\n".join(line for line in self._patch if line not in {"config t", "exit"})
 
     def commit(self, revert_after_s: int) -> None:
         """Replace the configuration by the file, with a timer.

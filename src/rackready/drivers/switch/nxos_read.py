@@ -77,11 +77,13 @@ def ports(
     return out
 
 
-_ROW = re.compile(r"^(?P<port>Ethernet\S+)\s+(?P<mode>On|Off|Auto)\s+(?P<oper>On|Off)(?:\s*\((?P<bits>[0-9a-fA-F]+)\))?\s")
+_ROW = re.compile(
+    r"^(?P<port>Ethernet\S+)\s+(?P<mode>On|Off|Auto)\s+(?P<oper>On|Off)(?:\s*\((?P<bits>[0-9a-fA-F]+)\))?\s"
+)
 
 
 def roce(where: str, table: str, lines: set[Path]) -> RoceState:
-    """Return RoCE as ports have it that rackready gave its policy: the bitmap of `show interface priority-flow-control`.
+    """Return RoCE as ports with rackready's policy have it: the bitmaps of `show interface priority-flow-control`.
 
     Raises SwitchError for a table of another form.
     """
@@ -116,7 +118,7 @@ def _dscp(lines: set[Path]) -> dict[int, int]:
         for path in lines
         if path[0] == "policy-map type qos RACKREADY_IN" and path[-1].startswith("set qos-group ")
     }
-    out = {}
+    out: dict[int, int] = {}
     for path in lines:
         name = path[0].rsplit(" ", 1)[-1]
         if path[0].startswith("class-map type qos ") and path[-1].startswith("match dscp ") and name in groups:
