@@ -202,6 +202,11 @@ class EosLine:
         self.running = Config(GRAMMAR, self.startup).copy()
         self.sessions, self.timer, self.inside, self.uptime = {}, None, None, 0.0
 
+    def write(self, path: str, text: str) -> str:
+        """Refuse a file: nothing of ours sends one."""
+        del text
+        return f"{path} refused"
+
     def type(self, command: str) -> str:
         """Answer one line. Raises ConnectionError where the login ends."""
         number = len(self.sent)
@@ -224,24 +229,28 @@ class EosLine:
             raise RefusedError(f"% Authorization denied for command '{command}'")
         if command.startswith("show "):
             return self._show(command)
+        if command.startswith("terminal "):
+            self.paging = self.paging and command != "terminal length 0"
+            return "Pagination disabled.\n" if "length" in command else ""
+        return self._exec(command) if self.inside is None else self._configure(self.inside, command)
+
+    def _exec(self, command: str) -> str:
         if command == "write memory":
             self.startup = self.running.copy().tree
             return "Copy completed successfully.\n"
-        if command == "terminal length 0":
-            self.paging = False
-            return "Pagination disabled.\n"
         match = re.fullmatch(r"configure session (\S+)(?: (commit|abort)(?: timer (\d\d):(\d\d):(\d\d))?)?", command)
-        if self.inside is None:
-            if match is None:
-                raise RefusedError("% Invalid input")
-            return self._session(*match.groups())
-        config = self.sessions[self.inside].config
+        if match is None:
+            raise RefusedError("% Invalid input")
+        return self._session(*match.groups())
+
+    def _configure(self, name: str, command: str) -> str:
+        config = self.sessions[name].config
         if command == "end" or (command == "exit" and not config.path):
             self.inside = None
         elif command == "exit":
             config.path.pop()
         elif command == "abort":
-            return self._session(self.inside, "abort", None, None, None)
+            return self._session(name, "abort", None, None, None)
         else:
             config.type(re.sub(r"^neighbor interface Ethernet", "neighbor interface Et", command))
         return ""

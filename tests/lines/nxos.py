@@ -201,11 +201,14 @@ class NxosLine:
             raise RefusedError("% Permission denied for the role")
         if command.startswith("show "):
             return self._show(command)
-        if command == "configure replace commit":
-            return self._confirm()
-        if match := re.fullmatch(
-            r"configure replace bootflash:(\S+)(?: (verify-only)| commit-timeout (\d+))?", command
-        ):
+        if re.fullmatch(r"terminal (?:length|width) \d+", command):
+            self.paging = self.paging and command != "terminal length 0"
+            return ""
+        return self._confirm() if command == "configure replace commit" else self._exec(command)
+
+    def _exec(self, command: str) -> str:
+        pattern = r"configure replace bootflash:(\S+)(?: (verify-only)| commit-timeout (\d+))?"
+        if match := re.fullmatch(pattern, command):
             return self._replace(match[1], verify=bool(match[2]), seconds=int(match[3] or 0))
         if command == "copy running-config startup-config":
             self.startup = self.running.copy().tree

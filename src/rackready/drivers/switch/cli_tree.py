@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 Path = tuple[str, ...]
 _JOINT = " / "
-_BANNER = re.compile(r"^banner (?:\w+ )?(?P<end>\S?)")
+_BANNER = re.compile(r"^banner \w+(?: (?P<end>\S))?")
 _VLANS = re.compile(r"^vlan (\d[\d,-]*)$")
 
 NEGATIVE = re.compile(
