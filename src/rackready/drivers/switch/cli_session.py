@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from collections.abc import Sequence
 
 import paramiko
 from netmiko.exceptions import NetmikoBaseException
@@ -102,6 +103,11 @@ class CommandLineSession:
             unfinished = errors.unfinished(self._where, command, timeout_s, errors.reason(error), _AGAIN)
             raise SwitchUnreachableError.of(unfinished.messages) from error
         return 0, ""
+
+    def as_root(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Refuse: these command lines have no shell, so no program runs on the switch."""
+        del timeout_s
+        return 1, f"{' '.join(argv)}: {self._where} has no shell"
 
     def close(self) -> None:
         """End the session; one that broke is dropped."""
