@@ -98,7 +98,7 @@ def test_the_way_by_bridge_and_by_route(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(path, "_json", answer)
     assert path.leave(_NIC, _TOLD) == path.Hop("swp1s0")
     assert path.leave(_GATEWAY, _TOLD) == path.Hop("swp9s0", routed=True)
-    assert "ipproto udp sport" in asked[-1]
+    assert "ipproto 17 sport" in asked[-1]
     said |= {"route": [{"dev": "vlan901"}], "neigh": [{"lladdr": "b8:3f:d2:00:01:01"}]}
     assert path.leave(_GATEWAY, _TOLD) == path.Hop("swp1s0")
     said["neigh"] = []

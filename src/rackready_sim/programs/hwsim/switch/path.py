@@ -11,6 +11,8 @@ from ..perf import wire
 
 _ROCE_PORT = "4791"
 """UDP port of RoCE v2 (IBTA, annex 17). Routes with several paths choose one by addresses and ports."""
+_UDP = "17"
+"""As a number: names need /etc/protocols."""
 _FIRST_PORT, _PORTS = 49152, 16384
 
 
@@ -28,7 +30,7 @@ def leave(target: bytes, told: dict[str, Any]) -> Hop:
         return Hop(port)
     flow = zlib.crc32(f"{told.get('from')} {told['to']} {told.get('queue', 0)}".encode())
     source = str(_FIRST_PORT + flow % _PORTS)
-    found = _ip("route", "get", str(told["to"]), "ipproto", "udp", "sport", source, "dport", _ROCE_PORT)
+    found = _ip("route", "get", str(told["to"]), "ipproto", _UDP, "sport", source, "dport", _ROCE_PORT)
     device = found[0].get("dev", "") if found else ""
     if device.startswith("swp"):
         return Hop(device, routed=True)
