@@ -2,8 +2,8 @@
 
 Ours are the maps, schedulers and profiles named ``rackready...``; AZURE, of SONiC's templates, is never changed.
 Names and limits: sonic-buildimage @086b03bd70 src/sonic-yang-models. Structure of the QoS tables: its
-files/build_templates/qos_config.j2. Weights 50 and 50 with a strict queue for CNP: NVIDIA's preset for lossless RoCE
-(Cumulus Linux RoCE guide, `nv show qos roce`).
+files/build_templates/qos_config.j2. Weights 50 and 50 with a strict queue for CNP: NVIDIA's preset for lossless RoCE,
+as its guide to RoCE prints it.
 """
 
 from __future__ import annotations
