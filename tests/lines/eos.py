@@ -149,8 +149,10 @@ class _Session:
 
 @dataclass
 class EosLine:
-    """The switch. ``since_4_32``: how it shows a commit timer; ``odd``: a shape that nobody has seen.
+    """The switch.
 
+    ``since_4_32``: how it shows a commit timer; ``hides_timer``: not at all; ``odd``: a shape that nobody has seen,
+    ``odd_from`` such a command on.
     ``dies_at``: the login ends after (``dies_before``: before) that command, counted from 0. ``refuses``: commands
     that its authorization refuses. ``ignores``: lines of ports that it takes and its hardware does not.
     """
@@ -158,6 +160,8 @@ class EosLine:
     name: str = "leaf01"
     since_4_32: bool = True
     odd: bool = False
+    odd_from: str = ""
+    hides_timer: bool = False
     paging: bool = False
     dies_at: int | None = None
     dies_before: int | None = None
@@ -214,6 +218,7 @@ class EosLine:
         if self.dies_before == number:
             raise ConnectionError(command)
         self.wait(0.1)
+        self.odd = self.odd or bool(self.odd_from and re.match(self.odd_from, command))
         try:
             text = self._answer(command.strip())
         except RefusedError as refused:
@@ -231,7 +236,11 @@ class EosLine:
             return self._show(command)
         if command.startswith("terminal "):
             self.paging = self.paging and command != "terminal length 0"
-            return "Pagination disabled.\n" if "length" in command else ""
+            return (
+                "Pagination disabled.\n"
+                if "length" in command
+                else f"Width set to {command.rsplit(maxsplit=1)[-1]} columns.\n"
+            )
         return self._exec(command) if self.inside is None else self._configure(self.inside, command)
 
     def _exec(self, command: str) -> str:
@@ -354,7 +363,7 @@ class EosLine:
             "mergeOnCommit": False,
             "saveToStartupConfigOnCommit": False,
         }
-        if self.timer is not None and self.since_4_32:
+        if self.timer is not None and self.since_4_32 and not self.hides_timer:
             shown |= {"commitTimerSessionName": self.timer[0], "commitTimerExpireTime": self.timer[1]}
         return shown
 

@@ -361,13 +361,24 @@ def test_digest_follows_what_is_wanted_and_not_how_it_is_reached(raw: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("text", "names"), [("swp1-swp3", ["swp1", "swp2", "swp3"]), ("swp7", ["swp7"]), ("2-3", ["2", "3"])]
+    ("text", "names"),
+    [
+        ("swp1-swp3", ["swp1", "swp2", "swp3"]),
+        ("swp7", ["swp7"]),
+        ("2-3", ["2", "3"]),
+        ("Ethernet1/1-Ethernet1/3", ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3"]),
+        ("Ethernet9/1-Ethernet10/1", ["Ethernet9/1", "Ethernet10/1"]),
+        ("Ethernet1/1/1-Ethernet1/1/2", ["Ethernet1/1/1", "Ethernet1/1/2"]),
+        ("Ethernet4/5", ["Ethernet4/5"]),
+    ],
 )
 def test_expand_range(text: str, names: list[str]) -> None:
     assert expand_range(text) == names
 
 
-@pytest.mark.parametrize("text", ["", "swp", "swp3-swp1", "swp1-eth3", "1,2"])
+@pytest.mark.parametrize(
+    "text", ["", "swp", "swp3-swp1", "swp1-eth3", "1,2", "Ethernet3/1-Ethernet1/1", "Ethernet1/1-Ethernet2/5"]
+)
 def test_expand_range_refuses(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a range|is a descending range"):
         expand_range(text)

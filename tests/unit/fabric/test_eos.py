@@ -147,6 +147,31 @@ def test_a_refused_line_is_named_and_the_session_aborted(config: SwitchConfig, l
     assert settled(line)
 
 
+def test_the_driver_itself_aborts_a_session_with_a_refused_line() -> None:
+    line = EosLine(refuses="mtu")
+    with pytest.raises(SwitchError, match="`mtu 9214` refused"):
+        driver(line).load(["interface Ethernet1/1 / mtu 9214"])
+    assert [one.state for one in line.sessions.values()] == ["aborted"]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (EosLine(odd_from=r"configure session \S+ commit timer"), "Nothing was reverted"),
+        (EosLine(hides_timer=True), "Actual: no timer"),
+    ],
+)
+def test_an_uncertain_commit_stays_open_and_the_next_run_finishes_it(
+    config: SwitchConfig, ledger: Ledger, line: EosLine, text: str
+) -> None:
+    with pytest.raises(SwitchUncertainError, match=text):
+        apply(line, config, ledger)
+    assert [entry.status for entry in ledger.entries("leaf01")] == ["intent"]
+    line.odd, line.odd_from, line.hides_timer = False, "", False
+    assert apply(line, config, ledger).note == "confirmed what an interrupted run had applied"
+    assert settled(line)
+
+
 @pytest.mark.parametrize("refused", ["configure session .* commit timer", "show session-config named .* diffs"])
 def test_a_refusal_later_on_aborts_the_session_too(config: SwitchConfig, ledger: Ledger, refused: str) -> None:
     line = EosLine(refuses=refused)
