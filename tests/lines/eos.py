@@ -329,6 +329,7 @@ class EosLine:
                 "interfaceStatuses": {port: self._status(port) for port in self.ports()}
             },
             "show priority-flow-control": self._pfc,
+            "show bgp neighbors vrf all | json": lambda: {"vrfs": {"default": {"peerList": self._peers()}}},
         }
         if command not in answers:
             raise RefusedError("% Invalid input")
@@ -405,6 +406,15 @@ class EosLine:
             "linkStatus": self._link(port),
             "lineProtocolStatus": "up",
         }
+
+    def _peers(self) -> list[dict[str, str]]:
+        """Every neighbour of a link answers; an interface is part of a link-local address (netlab's outputs)."""
+        bgp = next((below for line, below in self.running.tree.items() if line.startswith("router bgp ")), {})
+        links = [match[1] for line in bgp if (match := re.match(r"neighbor interface Et(\S+) ", line))]
+        up = [port for port in links if self._link(f"Ethernet{port}") == "connected"]
+        numbered = [match[1] for line in bgp if (match := re.match(r"neighbor ([\d.]+) remote-as", line))]
+        names = [f"fe80::1%Et{port}" for port in up] + numbered
+        return [{"peerAddress": name, "state": "Established"} for name in names]
 
     def _pfc(self) -> str:
         rows = [

@@ -300,6 +300,7 @@ class NxosLine:
             "show interface | json": lambda: _rows([self._interface(port) for port in self.ports()]),
             "show interface status | json": lambda: _rows([self._port_status(port) for port in self.ports()]),
             "show interface priority-flow-control": self._pfc,
+            "show ip bgp summary | json": self._summary,
         }
         if command not in answers:
             raise RefusedError("                       ^\n% Invalid command at '^' marker.")
@@ -337,6 +338,15 @@ class NxosLine:
         lines = self.lines(port)
         vlan = "routed" if "no switchport" in lines else _value(lines, "switchport access vlan", "1")
         return {"interface": port, "state": "connected" if self._up(port) else "disabled", "vlan": vlan}
+
+    def _summary(self) -> str:
+        """Nested tables, as NX-API prints them; without BGP, nothing."""
+        bgp = next((below for line, below in self.running.tree.items() if line.startswith("router bgp ")), {})
+        rows = [{"neighborid": line.split()[1], "state": "Established"} for line in bgp if line.startswith("neighbor ")]
+        table: dict[str, object] = {"TABLE_neighbor": {"ROW_neighbor": rows}}
+        for name in ("saf", "af", "vrf"):
+            table = {f"TABLE_{name}": {f"ROW_{name}": table}}
+        return json.dumps(table)
 
     def _pfc(self) -> str:
         rule = "============================================================"

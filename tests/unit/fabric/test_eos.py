@@ -18,6 +18,7 @@ from rackready.drivers.switch.base import (
     SwitchUncertainError,
 )
 from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.drivers.switch.trunks import verify_trunks
 from rackready.drivers.switch.verify import verify_config, verify_links
 from rackready.format_error import FormatError
 from rackready.ledger.store import Ledger
@@ -403,3 +404,14 @@ def test_routed_leaf_and_spine_apply(ledger: Ledger) -> None:
         uplinks = [port.name for port in wanted.ports if port.peer]
         state = driver(line).read_back()
         assert {(state.ports[port].vlan, state.ports[port].mtu) for port in uplinks} == {(None, 9214)}
+        line.links_down = frozenset(uplinks[:1])
+        state, sessions = driver(line).read_back(), driver(line).sessions()
+        assert sessions == dict.fromkeys(uplinks[1:], "established")
+        assert [finding.where for finding in verify_trunks(wanted, state, sessions)] == [f"{name} {uplinks[0]}"]
+
+
+def test_neighbours_of_another_form_are_no_sessions() -> None:
+    assert eos_read.neighbours({}) == eos_read.neighbours({"vrfs": {"default": {"peers": {}}}}) == {}
+    peers = [{"peerAddress": "10.0.0.1", "state": "Active"}, {"peerAddress": "fe80::1%Et1/1", "ifName": "Ethernet1/1"}]
+    found = eos_read.neighbours({"vrfs": {"default": {"peerList": peers}}})
+    assert found == {"10.0.0.1": "active", "Ethernet1/1": "none"}

@@ -19,6 +19,7 @@ from rackready.drivers.switch.base import (
 )
 from rackready.drivers.switch.cisco_nxos import CiscoNxos
 from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.drivers.switch.trunks import verify_trunks
 from rackready.drivers.switch.verify import verify_config, verify_links
 from rackready.format_error import FormatError
 from rackready.ledger.store import Ledger
@@ -327,3 +328,8 @@ def test_routed_leaf_and_spine_apply(ledger: Ledger) -> None:
         uplinks = [port.name for port in wanted.ports if port.peer]
         state = driver(line).read_back()
         assert {(state.ports[port].vlan, state.ports[port].admin_up) for port in uplinks} == {(None, True)}
+        assert verify_trunks(wanted, state, driver(line).sessions()) == []
+
+
+def test_neighbours_of_another_form_are_no_sessions() -> None:
+    assert nxos_read.sessions({}) == nxos_read.sessions({"TABLE_vrf": {"ROW_vrf": {"TABLE_af": {}}}}) == {}

@@ -196,6 +196,10 @@ class AristaEos(CommandLineDriver):
         ports = eos_read.ports(self.name, interfaces, statuses, lines)
         return SwitchState(ports, eos_read.roce(self.name, self.ask("show priority-flow-control"), lines))
 
+    def sessions(self) -> dict[str, str]:
+        """Return BGP neighbour -> state in the default VRF."""
+        return eos_read.neighbours(self.ask_json("show bgp neighbors vrf all"))
+
     def _unconfirmed(self) -> str | None:
         return next((one.id for one in self.revisions() if one.state is RevisionState.UNCONFIRMED), None)
 

@@ -282,6 +282,10 @@ class CiscoNxos(CommandLineDriver):
             nxos_read.ports(self.name, interfaces, statuses), nxos_read.roce(self.name, table, self._paths(None))
         )
 
+    def sessions(self) -> dict[str, str]:
+        """Return BGP neighbour -> state."""
+        return nxos_read.sessions(self.ask_json("show ip bgp summary"))
+
     def _unsure(self, what: str, actual: str) -> SwitchUncertainError:
         return SwitchUncertainError(
             self.name,

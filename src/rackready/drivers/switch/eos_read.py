@@ -38,6 +38,22 @@ def default_maps() -> list[str]:
     return dscp + [f"traffic-class {number} to tx-queue {number}" for number in range(8)]
 
 
+def neighbours(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return BGP neighbour -> state in lower case, of `show bgp neighbors vrf all | json` (ANTA reads the same list).
+
+    One of an interface is named by it: in `ifName`, or after the `%` of its link-local address. What is not there is no
+    session: the neighbour counts as down.
+    """
+    vrfs = document.get("vrfs")
+    default = vrfs.get("default") if isinstance(vrfs, dict) else None
+    peers = default.get("peerList") if isinstance(default, dict) else None
+    out: dict[str, str] = {}
+    for peer in peers if isinstance(peers, list) else []:
+        address, _, interface = str(peer.get("peerAddress", "")).partition("%")
+        out[_long(str(peer.get("ifName") or interface or address))] = str(peer.get("state", "none")).lower()
+    return out
+
+
 def sessions(where: str, document: Mapping[str, Any]) -> list[Revision]:
     """Return the sessions of `show configuration sessions detail | json`.
 

@@ -77,6 +77,28 @@ def ports(
     return out
 
 
+def sessions(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return BGP neighbour -> state in lower case, of `show ip bgp summary | json` (nested tables, as NX-API has them).
+
+    What is not there is no session: the neighbour counts as down.
+    """
+    out: dict[str, str] = {}
+    for vrf in _nested([document], "vrf"):
+        for neighbour in _nested(_nested(_nested([vrf], "af"), "saf"), "neighbor"):
+            out[str(neighbour.get("neighborid"))] = str(neighbour.get("state", "none")).lower()
+    return out
+
+
+def _nested(documents: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    out: list[Mapping[str, Any]] = []
+    for document in documents:
+        table = document.get(f"TABLE_{name}")
+        found = table.get(f"ROW_{name}") if isinstance(table, dict) else None
+        listed = found if isinstance(found, list) else [found]
+        out += [row for row in listed if isinstance(row, dict)]
+    return out
+
+
 _ROW = re.compile(
     r"^(?P<port>Ethernet\S+)\s+(?P<mode>On|Off|Auto)\s+(?P<oper>On|Off)(?:\s*\((?P<bits>[0-9a-fA-F]+)\))?\s"
 )
