@@ -201,7 +201,7 @@ class NxosLine:
             raise RefusedError("% Permission denied for the role")
         if command.startswith("show "):
             return self._show(command)
-        if re.fullmatch(r"terminal (?:length|width) \d+", command):
+        if re.fullmatch(r"terminal (?:length \d+|width \d+|dont-ask)", command):
             self.paging = self.paging and command != "terminal length 0"
             return ""
         return self._confirm() if command == "configure replace commit" else self._exec(command)

@@ -64,6 +64,7 @@ def test_nxos_is_configured_over_ssh_and_scp(tmp_path: Path) -> None:
         finally:
             ours.close()
     assert line.startup == line.running.tree
+    assert "terminal dont-ask" in line.sent
     assert "mtu 9216" in line.running.tree["interface Ethernet1/16"]
 
 

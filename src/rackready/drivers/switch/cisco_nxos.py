@@ -70,8 +70,10 @@ class CiscoNxos(CommandLineDriver):
 
     @classmethod
     def connect(cls, target: SshTarget) -> CommandLineSession:
-        """Return a session with its command line."""
-        return CommandLineSession(target, "cisco_nxos")
+        """Return a session with its command line, in which nothing asks for a confirmation (napalm does the same)."""
+        session = CommandLineSession(target, "cisco_nxos")
+        session.run("terminal dont-ask")
+        return session
 
     @staticmethod
     def counters_command(ports: Sequence[str]) -> str:
