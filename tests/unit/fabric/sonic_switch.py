@@ -21,8 +21,9 @@ sys.path.insert(0, "{src}")
 from pathlib import Path
 from hwsim import paths
 paths.ROOT = Path("{root}")
+from hwsim import store
 from hwsim.switch import apply
-apply.links = lambda: {{name: {{"ifname": name, "operstate": "UP"}} for name in apply.platform_ports()}}
+apply.links = lambda: {{name: {{"ifname": name, "operstate": "UP"}} for name in store.hardware()["ports"]}}
 apply.bring_ports = lambda ports: None
 from hwsim.switch.sonic import cli
 sys.exit(cli.{function}(sys.argv[1:]))

@@ -299,9 +299,7 @@ def test_a_switch_system_that_cannot_be_used_is_named_and_ours_work(folder: Path
     assert str(caught.value).startswith("plug-in acme_os of other 1.0 (rackready.switches: other:ENTRY) - Expected: ")
     assert said in str(caught.value)
     assert driver_for("leaf01", "cumulus_nvue") is CumulusNvue
-    with pytest.raises(
-        RackreadyError, match=r"Expected: one of acme_os, arista_eos, cisco_nxos, cumulus_nvue, sonic"
-    ):
+    with pytest.raises(RackreadyError, match=r"Expected: one of acme_os, arista_eos, cisco_nxos, cumulus_nvue, sonic"):
         driver_for("leaf01", "junos")
 
 

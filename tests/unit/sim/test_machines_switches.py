@@ -26,7 +26,12 @@ def rack(tmp_path: Path) -> Machines:
     kinds = {"node01": "node", "leaf01": "switch", "spine01": "switch"}
     named = {name: SimpleNamespace(name=name, role=role, container=f"rr-x-{name}") for name, role in kinds.items()}
     cables = {"node01": (Cable("node01", 1, "eth1", "b8:3f:d2:00:01:01", "leaf01", "swp1"),)}
-    plan: Any = SimpleNamespace(machines=named, trunks=(_TRUNK,), cables=cables)
+    plan: Any = SimpleNamespace(
+        machines=named,
+        trunks=(_TRUNK,),
+        cables=cables,
+        of=lambda role: [machine for machine in named.values() if machine.role == role],
+    )
     return Machines(plan, store, "image", own_images={"switch": "routed"})
 
 
@@ -34,9 +39,16 @@ def rack(tmp_path: Path) -> Machines:
 def steps(rack: Machines, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
-    def plug(_plan: Any, cable: Cable, _node: int, switch: int, *, connected: bool) -> bool:  # noqa: ANN401 - unused
-        done.append(f"{cable.switch} nic {'in' if connected and switch else 'out'}")
-        return False
+    at: list[hostnet.Socket | None] = [None]
+
+    def plug(_plan: Any, _cable: Cable, socket: hostnet.Socket, _pids: Any) -> bool:  # noqa: ANN401 - unused
+        at[0] = socket
+        done.append(f"{socket.switch} nic in")
+        return True
+
+    def unplug(_plan: Any, _cable: Cable, socket: hostnet.Socket, _pids: Any) -> None:  # noqa: ANN401 - unused
+        at[0] = None
+        done.append(f"{socket.switch} nic out")
 
     def settle(ours: Any, pids: dict[str, int], _states: Any) -> dict[str, list[str]]:  # noqa: ANN401 - unused
         done.append(f"trunks of {len(ours)} with {' '.join(pids)}")
@@ -47,7 +59,11 @@ def steps(rack: Machines, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(podman, "inspect", inspect)
     monkeypatch.setattr(podman, "podman", lambda *words: done.append(f"reapply {words[1]}"))
+    monkeypatch.setattr(hostnet, "add_nic", lambda *_: None)
+    monkeypatch.setattr(hostnet, "links", lambda *_: {})
+    monkeypatch.setattr(hostnet, "plugged", lambda *_: at[0])
     monkeypatch.setattr(hostnet, "plug", plug)
+    monkeypatch.setattr(hostnet, "unplug", unplug)
     monkeypatch.setattr(hostnet, "attach", lambda *_, **__: None)
     monkeypatch.setattr(trunks, "settle", settle)
     monkeypatch.setattr(rack, "halt", lambda name, *, graceful: done.append(f"halt {name} {graceful}"))
@@ -57,9 +73,11 @@ def steps(rack: Machines, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_leaf_without_power_leaves_the_nics_in_their_nodes(rack: Machines, steps: list[str]) -> None:
+    rack.cable("node01")
+    steps.clear()
     rack._store.write_state("leaf01", {"power": "off", "cables": {}})
     assert rack.settle_switch("leaf01") is False
-    assert steps == ["leaf01 nic out", "halt leaf01 False"]
+    assert steps == ["leaf01 nic out", "reapply rr-x-leaf01", "halt leaf01 False"]
 
 
 def test_a_leaf_with_power_again_is_booted_then_cabled(rack: Machines, steps: list[str]) -> None:
@@ -67,6 +85,7 @@ def test_a_leaf_with_power_again_is_booted_then_cabled(rack: Machines, steps: li
     assert steps == [
         "boot leaf01",
         "leaf01 nic in",
+        "reapply rr-x-leaf01",
         "trunks of 1 with leaf01 spine01",
         "reapply rr-x-leaf01",
         "reapply rr-x-spine01",

@@ -33,4 +33,4 @@ def verify_trunks(config: SwitchConfig, state: SwitchState, sessions: dict[str, 
 
 
 ESTABLISHED = "established"
-"""State of a BGP session that works (RFC 4271, 8.2.2), in lower case as NVUE prints it."""
+"""State of a BGP session that works (RFC 4271, 8.2.2), in lower case."""
