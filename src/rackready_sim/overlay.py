@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rackready.design.switch_systems import SYSTEMS
 from rackready.design.yaml import dump_yaml
-from rackready.model.site import Site, SlurmHandover
+from rackready.model.site import Site, SlurmHandover, Switch
 from rackready_sim import mirror
 from rackready_sim.plan import BMC_PORT, RackPlan
 from rackready_sim.store import Store, write_private
@@ -22,7 +23,7 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
         "racks": [
             {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
         ],
-        "switches": [_switch(item.name, plan, store) for item in site.switches],
+        "switches": [_switch(item, plan, store) for item in site.switches],
     }
     if isinstance(site.handover, SlurmHandover):
         login = {
@@ -71,13 +72,13 @@ def _node(name: str, plan: RackPlan, store: Store) -> dict[str, Any]:
     return {"name": name, "address": plan.machines[name].address, "bmc": bmc}
 
 
-def _switch(name: str, plan: RackPlan, store: Store) -> dict[str, Any]:
+def _switch(switch: Switch, plan: RackPlan, store: Store) -> dict[str, Any]:
     return {
-        "name": name,
-        "address": plan.machines[name].address,
+        "name": switch.name,
+        "address": plan.machines[switch.name].address,
         "port": 22,
-        "username": "cumulus",
-        "password": {"file": str(store.secret(name))},
+        "username": SYSTEMS[switch.os].username,
+        "password": {"file": str(store.secret(switch.name))},
     }
 
 
