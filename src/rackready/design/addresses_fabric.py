@@ -17,7 +17,7 @@ from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
 from rackready.model.problems import Problem
-from rackready.model.site import Site
+from rackready.model.site import Site, Switch
 
 MOST_PLANES = 8
 _SPINES_FROM = MOST_PLANES
@@ -52,7 +52,7 @@ def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[Switc
     planes = max((switch.plane for switch in switches), default=1)
     for switch in switches:
         own = written.pop(switch.name, None)
-        oob = str(own.address) if own is not None else management.get(switch.name, "")
+        oob = _own(own) if own is not None else management.get(switch.name, "")
         out.append(
             SwitchAddresses(
                 switch.name,
@@ -63,11 +63,14 @@ def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[Switc
         )
     for other in others:
         own = written.pop(other.name, None)
-        out.append(
-            SwitchAddresses(other.name, "", 0, str(own.address) if own is not None else management.get(other.name, ""))
-        )
-    out += [SwitchAddresses(switch.name, "", 0, str(switch.address)) for switch in written.values()]
+        out.append(SwitchAddresses(other.name, "", 0, _own(own) if own is not None else management.get(other.name, "")))
+    out += [SwitchAddresses(switch.name, "", 0, _own(switch)) for switch in written.values()]
     return tuple(out), list(dict.fromkeys(problems))
+
+
+def _own(switch: Switch) -> str:
+    """Return a written switch's management address, empty without a login."""
+    return str(switch.address) if switch.address is not None else ""
 
 
 def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:

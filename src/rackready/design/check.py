@@ -127,8 +127,19 @@ def _profiles(subject: Subject) -> list[Flaw]:
         known("platform", platform, ("baselines", platform))
     for s, switch in enumerate(site.switches):
         if known("switch", switch.model, ("switches", s, "model")):
-            systems = loader.switch(switch.model).os
-            if switch.os not in systems:
+            systems, layer = loader.switch(switch.model).os, loader.switch(switch.model).layer
+            if not switch.os and layer == "ethernet":
+                out.append(
+                    Flaw.of(
+                        ("switches", s),
+                        f"login of {switch.name}",
+                        "Add them: rackready configures every Ethernet switch.",
+                        expected="os, address and password",
+                        actual="none",
+                        reads=(("switches", s, "model"),),
+                    )
+                )
+            elif switch.os and switch.os not in systems:
                 out.append(
                     Flaw.of(
                         ("switches", s, "os"),

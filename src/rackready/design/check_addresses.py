@@ -31,7 +31,8 @@ def given_addresses(site: Site) -> Given:
             if node.bmc.address is not None:
                 yield node.bmc.address, (*here, "bmc", "address"), f"the BMC of {node.name}"
     for s, switch in enumerate(site.switches):
-        yield switch.address, ("switches", s, "address"), f"switch {switch.name}"
+        if switch.address is not None:
+            yield switch.address, ("switches", s, "address"), f"switch {switch.name}"
     for d, device in enumerate(site.devices):
         if device.address is not None:
             yield device.address, ("devices", d, "address"), f"device {device.name}"

@@ -271,7 +271,7 @@ def _qos(site: Site) -> list[Flaw]:
                 reads=tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
-    systems = [system_of(os) for os in sorted({switch.os for switch in site.switches})]
+    systems = [system_of(os) for os in sorted({switch.os for switch in site.switches if switch.os})]
     return out + [
         Flaw.of(
             ("fabric", "qos", problem.key),

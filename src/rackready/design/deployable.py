@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set
+from rackready.design.infiniband import manager_nodes, subnets
 from rackready.design.names import listed
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
@@ -48,14 +49,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
 def _fabric(site: Site) -> list[Message]:
     out = []
     if site.fabric.kind == "infiniband":
-        out.append(
-            Message(
-                "fabric.kind",
-                "infiniband",
-                expected="roce",
-                next_step="rackready does not configure InfiniBand switches and NICs yet.",
-            )
-        )
+        out += _subnet_manager(site)
     if site.topology is not None:
         out += _topology(site, site.topology)
     system_limits = [(switch, system_of(switch.os)) for switch in site.switches if _needs_routes(site, switch)]
@@ -104,6 +98,30 @@ def _topology(site: Site, topology: Topology) -> list[Message]:
         step = "Add each to switches: with its system, address and password."
         out.append(Message(listed(absent, _SHOWN), "access to the switch", expected="known", next_step=step))
     return out
+
+
+def _subnet_manager(site: Site) -> list[Message]:
+    """Return what rackready lacks to bring up an InfiniBand fabric: somebody must manage its subnet."""
+    if site.fabric.infiniband is None:
+        step = "Add fabric.infiniband with its subnet_manager: opensm with nodes, or external."
+        return [Message("fabric.infiniband", "not given", expected="a subnet manager", next_step=step)]
+    if site.fabric.infiniband.subnet_manager == "ufm":
+        step = "rackready does not talk to UFM yet. Let UFM manage the subnet, and set external: it is then checked."
+        return [
+            Message("fabric.infiniband.subnet_manager", "ufm", expected="opensm or external", next_step=step),
+        ]
+    unknown = sorted(set(manager_nodes(site)) - {node.name for node in site.nodes()})
+    if unknown:
+        step = "Correct the name."
+        return [
+            Message("fabric.infiniband.nodes", listed(unknown, _SHOWN), expected="nodes of the site", next_step=step)
+        ]
+    bare = [subnet for subnet in subnets(site) if not subnet.managers]
+    if bare and site.fabric.infiniband.subnet_manager == "opensm":
+        names = listed(["+".join(subnet.switches) for subnet in bare], _SHOWN)
+        step = "Add a node that is cabled to it to fabric.infiniband.nodes."
+        return [Message(names, "no subnet manager", expected="a node with opensm in each subnet", next_step=step)]
+    return []
 
 
 def _software(site: Site, nodes: Sequence[str]) -> list[Message]:

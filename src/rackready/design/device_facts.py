@@ -78,7 +78,7 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
         for view in software_views(site)
         for name in view.nodes
     }
-    fabric = _digest_of(site.fabric.model_dump_json())
+    fabric = _digest_of(fabric_text(site))
     given, owners = {own.name: own for own in plan.addresses.nodes}, tenants(site)
     for rack in site.racks:
         supply = {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
@@ -163,6 +163,11 @@ def _profiles(platform: str) -> str:
     )
 
 
+def fabric_text(site: Site) -> str:
+    """Return the fabric's settings as text; those of InfiniBand only where the site has some."""
+    return site.fabric.model_dump_json(exclude={"infiniband"} if site.fabric.infiniband is None else None)
+
+
 def _digest_of(text: str) -> str:
     """Return the first 12 hex digits of a SHA-256: enough to detect a change."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -170,7 +175,7 @@ def _digest_of(text: str) -> str:
 
 def _switches(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     site = plan.site
-    settings = _digest_of(site.fabric.model_dump_json())
+    settings = _digest_of(fabric_text(site))
     written = {switch.name: switch for switch in site.switches}
     places = place_switches(site, plan.fabric).places
     given = {own.name: own for own in plan.addresses.switches}

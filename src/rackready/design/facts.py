@@ -226,6 +226,11 @@ and BIOS come from the facts of the node, which prefer the values of the site.)
 """
 
 
+def fabric_document(site: Site) -> dict[str, Any]:
+    """Return the fabric as data. A RoCE fabric's document has no field of InfiniBand, as evidence of old has none."""
+    return site.fabric.model_dump(mode="json", exclude={"infiniband"} if site.fabric.infiniband is None else None)
+
+
 def desired_digest(site: Site, name: str) -> str:
     """Return the SHA-256 (hex) of the desired state of one node. Evidence with another digest does not count.
 
@@ -240,7 +245,7 @@ def desired_digest(site: Site, name: str) -> str:
         "serial": facts.node.serial,
         "software": _of_software(facts),
         "driver": facts.driver,
-        "fabric": site.fabric.model_dump(mode="json"),
+        "fabric": fabric_document(site),
         "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,
         "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
         **({} if facts.persistence else {"persistence": False}),

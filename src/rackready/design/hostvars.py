@@ -13,7 +13,8 @@ from typing import Any
 from rackready.design.check_groups import domain_nodes
 from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
-from rackready.design.facts import driver_branch, driver_set, node_facts
+from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
+from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.roce_vars import roce_interfaces, roce_vars
@@ -73,7 +74,7 @@ def site_vars(site: Site) -> dict[str, Any]:
         **slurm_vars(site),
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
-        "rackready_fabric": site.fabric.model_dump(mode="json"),
+        "rackready_fabric": fabric_document(site),
         "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key", "settings"}),
     }
 
@@ -88,6 +89,7 @@ def software_vars(site: Site) -> dict[str, Any]:
         **_library_vars(site, software),
         **nic_stack_vars(site, software),
         **roce_vars(site.fabric, software),
+        **infiniband_vars(site),
     }
 
 
@@ -197,9 +199,10 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_gpu": facts.gpu.id,
         "rackready_gpus": facts.platform.gpus,
         "nic_stack_cards": nic_cards(site, facts),
-        "nic_stack_names": nic_names(facts),
-        "host_lldp_interfaces": [nic.netdev for nic in facts.nics],
-        "host_roce_interfaces": roce_interfaces(site, facts),
+        "nic_stack_names": nic_names(site, facts),
+        "host_lldp_interfaces": [nic.netdev for nic in facts.nics] if site.fabric.kind == "roce" else [],
+        "host_roce_interfaces": roce_interfaces(site, facts) if site.fabric.kind == "roce" else [],
+        **infiniband_node_vars(site, facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),
     }

@@ -55,13 +55,19 @@ def nic_cards(site: Site, facts: NodeFacts) -> dict[str, dict[str, int]]:
     }
 
 
-def nic_names(facts: NodeFacts) -> dict[str, dict[str, str]]:
+def nic_names(site: Site, facts: NodeFacts) -> dict[str, dict[str, str]]:
     """Return PCI address of each compute NIC to the names of its RDMA device and interface that the profile declares.
 
-    Role nic_stack gives the cards these names, whatever the operating system calls them (docs/adr/0017).
+    Role nic_stack gives the cards these names, whatever the operating system calls them (docs/adr/0017). An InfiniBand
+    port has an interface only with ib_ipoib, and no declared name.
     """
+    on_net = site.fabric.kind == "roce"
     named = {
-        nic.pci: {kind: name for kind, name in (("infiniband", nic.rdma_device), ("net", nic.netdev)) if name}
+        nic.pci: {
+            kind: name
+            for kind, name in (("infiniband", nic.rdma_device), ("net", nic.netdev if on_net else ""))
+            if name
+        }
         for nic in facts.nics
         if nic.pci
     }

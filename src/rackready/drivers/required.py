@@ -20,6 +20,8 @@ def require_drivers(site: Site, source: str, *, switches: bool = True) -> None:
     """
     problems = list(settings_problems(site.handover)) if isinstance(site.handover, PlugInHandover) else []
     for place, switch in enumerate(site.switches if switches else ()):
+        if not switch.os:
+            continue
         try:
             driver_for(switch.name, switch.os)
         except SwitchError as error:

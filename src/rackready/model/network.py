@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText, Reason
 from rackready.model.choices import FabricKind, NcclNet
+from rackready.model.infiniband import InfiniBand
 from rackready.model.nccl import Nccl
 
 
@@ -45,7 +46,7 @@ class Qos(Model):
 class Fabric(Model):
     """The compute fabric."""
 
-    kind: FabricKind = Field(description="link layer; rackready plans InfiniBand but does not configure it yet")
+    kind: FabricKind = Field(description="link layer")
     mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
@@ -58,6 +59,9 @@ class Fabric(Model):
     rails: list[Rail] = Field(
         default_factory=list,
         description="one VLAN and subnet per rail for the whole site; none when networks.compute plans them",
+    )
+    infiniband: InfiniBand | None = Field(
+        None, description="subnet management; a site with kind: infiniband needs it to be deployed"
     )
 
 

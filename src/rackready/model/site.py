@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from rackready.model.base import Line, MacAddress, Model, Name, Names, PathLine, ProfileId, RangeText, SecretRef, Told
 from rackready.model.baseline import Baseline
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
-from rackready.model.network import Fabric, Link, Networks, NicPlan, PortGroup, Qos, Rail, Tenant
+from rackready.model.network import Fabric, Link, Networks, NicPlan, Qos, Rail, Tenant
 from rackready.model.operations import (
     Access,
     Campaign,
@@ -31,6 +31,7 @@ from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import ManagementPort
 from rackready.model.serials import SerialKind
 from rackready.model.supply import Inlet
+from rackready.model.switch import Switch
 from rackready.model.topology import Topology
 
 __all__ = [
@@ -184,24 +185,6 @@ class Rack(Model):
     model: Told | None = Field(
         None, min_length=2, description="model or part number of the rack, for the bill of materials"
     )
-
-
-class Switch(Model):
-    """One switch written by hand: of a site without ``topology``, or more facts about one that the topology names."""
-
-    name: Name
-    os: ProfileId = Field(description="network operating system: name of a switch driver, e.g. cumulus_nvue")
-    model: ProfileId = Field(description="switch model: id of a switch profile")
-    address: IPv4Address = Field(description="management address, used for SSH")
-    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH")
-    username: Line | None = Field(
-        None, min_length=1, description="user of the login; default: the first user of the operating system"
-    )
-    password: SecretRef
-    role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network of the switch")
-    rack: Name | None = Field(None, description="rack that holds it")
-    unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit that it occupies")
-    ports: list[PortGroup] = Field(default_factory=list, description="ports whose set-up differs from the profile")
 
 
 class SwitchSlot(Model):

@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from rackready.design.deployable import NotDeployableError, require
-from rackready.design.site import load_site
+from rackready.design.own_profiles import read_own
+from rackready.design.site import load_site, parse_site
 from rackready.design.switch_systems import SYSTEMS
+from rackready.design.yaml import read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -66,10 +68,13 @@ def test_bmc_is_asked_for_by_what_talks_to_it_alone() -> None:
     ]
 
 
-def test_infiniband_is_planned_only() -> None:
+def test_infiniband_without_a_subnet_manager_is_planned_only() -> None:
     site = parse(example("h100-1su-infiniband"))
     assert reasons(site, ["a01-n1"], "deploy") == [
-        "fabric.kind: infiniband - Expected: roce. rackready does not configure InfiniBand switches and NICs yet.",
+        (
+            "fabric.infiniband: not given - Expected: a subnet manager. "
+            "Add fabric.infiniband with its subnet_manager: opensm with nodes, or external."
+        ),
         f"a01-n1: serial number - Expected: known Actual: not given yet. {IMPORT}",
     ]
 
@@ -139,6 +144,36 @@ def test_split_ports_are_refused_where_the_switch_system_does_not_split_them(mon
             "Split its ports and set their speed by hand, and leave them out of the site file."
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("infiniband", "reason"),
+    [
+        (
+            {"subnet_manager": "ufm"},
+            (
+                "fabric.infiniband.subnet_manager: ufm - Expected: opensm or external. "
+                "rackready does not talk to UFM yet. Let UFM manage the subnet, and set external: it is then checked."
+            ),
+        ),
+        (
+            {"subnet_manager": "opensm", "nodes": ["node09"]},
+            "fabric.infiniband.nodes: node09 - Expected: nodes of the site. Correct the name.",
+        ),
+        ({"subnet_manager": "external"}, ""),
+        ({"subnet_manager": "opensm", "nodes": ["node01"]}, ""),
+    ],
+)
+def test_an_infiniband_site_needs_a_subnet_manager_that_rackready_can_run_or_check(
+    infiniband: dict[str, object], reason: str
+) -> None:
+    document = read_yaml(ROOT / "inventories/sim-ib/site.yml")
+    document["fabric"]["infiniband"] = infiniband
+    site = parse_site(document, source="sim-ib", base=ROOT, own=read_own(ROOT / "inventories/sim-ib/profiles", ROOT))
+    if not reason:
+        require(site, ["node01"], "deploy")
+        return
+    assert reasons(site, ["node01"], "deploy") == [reason]
 
 
 def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:

@@ -120,7 +120,9 @@ def jump_at(host: str, port: int, user: str, key: Path, known_hosts: Path) -> Ss
 
 
 def switch_target(switch: Switch, known_hosts: Path) -> SshTarget:
-    """Return how rackready logs in to a switch."""
+    """Return how rackready logs in to a switch that has a login. Raises ValueError for one without."""
+    if not switch.os or switch.password is None:
+        raise ValueError(switch.name)
     system = system_of(switch.os)
     user = switch.username or (SwitchSystem("") if system is None else system).username
     return SshTarget(switch.name, str(switch.address), switch.port, user, PasswordLogin(switch.password), known_hosts)

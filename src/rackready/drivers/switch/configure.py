@@ -101,7 +101,8 @@ def open_session(paths: EnvPaths, switch: Switch) -> tuple[Session, str]:
     Raises SwitchUnreachableError, and SecretUnreadableError for its password.
     """
     driver = driver_for(switch.name, switch.os)
-    reveal(switch.password)  # a missing password stops here, before the host key is pinned
+    if switch.password is not None:
+        reveal(switch.password)  # a missing password stops here, before the host key is pinned
     target = switch_target(switch, paths.known_hosts)
     try:
         note = pin_at_first_contact(target)
