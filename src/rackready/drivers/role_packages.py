@@ -24,7 +24,7 @@ SYSTEMS = {
 }
 """System of a version set to the facts that the roles read: distribution, major version, family."""
 
-_PLAYBOOKS = ("install", "fabric", "handover")
+_PLAYBOOKS = ("install", "fabric", "fabric-infiniband", "handover")
 _DRIVER, _BUILD, _FAMILY = "nvidia_driver", "__nvidia_driver_build", "__nvidia_driver_family"
 _KERNEL = "KERNEL"
 """Stands for the release of the node's kernel in the names of packages (roles/nvidia_driver/vars)."""

@@ -1,0 +1,61 @@
+"""Results of ib_ports.py and opensm_log.py for the roles of InfiniBand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def ports(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return device to its port; empty when the script printed no whole document."""
+    try:
+        document = json.loads(result.get("stdout") or "{}")
+    except ValueError:
+        return {}
+    return dict(document.get("ports", {})) if document.get("complete") is True else {}
+
+
+def unnamed(result: Mapping[str, Any], host: str) -> list[str]:
+    """Return the devices whose description does not end with the device's name after the host's."""
+    found = ports(result)
+    return [name for name, port in found.items() if port.get("node_desc") != f"{host} {name}"]
+
+
+def problems(result: Mapping[str, Any], host: str) -> list[str]:
+    """Return, as text, what is wrong with the ports; an unreadable answer is a problem, too."""
+    found = ports(result)
+    if not found:
+        said = result.get("stderr") or result.get("stdout") or "no output"
+        return [f"ports not readable: {str(said).strip()[:200]}"]
+    out = []
+    for name, port in found.items():
+        layer = port.get("link_layer") or "none"
+        if layer != "InfiniBand":
+            out.append(f"{name} link layer {layer}")
+        elif port.get("problem"):
+            out.append(f"{name} {port['problem']}")
+        elif port.get("node_desc") != f"{host} {name}":
+            out.append(f"{name} description '{port.get('node_desc')}'")
+    return out
+
+
+def opensm_words(result: Mapping[str, Any]) -> str:
+    """Return what opensm_log.py found, as text."""
+    try:
+        document = json.loads(result.get("stdout") or "")
+    except ValueError:
+        return str(result.get("stderr") or result.get("stdout") or "no output").strip()[:300]
+    return "; ".join([str(item) for item in document["problems"]]) or f"state {document['state']}"
+
+
+class FilterModule:
+    """Filters, by the names that tasks use."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return them."""
+        return {
+            "rackready_ib_unnamed": unnamed,
+            "rackready_ib_problems": problems,
+            "rackready_opensm_words": opensm_words,
+        }
