@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rackready.drivers.cabling_check import findings as cabling_findings
 from rackready.drivers.ib import findings as ib_findings
+from rackready.drivers.ib_fabric import findings as ib_fabric_findings
 from rackready.drivers.switch import findings as switch_findings
 from rackready.evidence.damage import DAMAGED, DAMAGED_FAIL, OUTPUT_LOST
 from rackready.gates.engine import mps_pause
@@ -14,6 +15,7 @@ from rackready.model.finding_kinds import KINDS, FindingKind, Kinds
 
 FOUND_WITHOUT_GATES: Kinds = (
     *(*switch_findings.FINDINGS, *cabling_findings.FINDINGS, *ib_findings.FINDINGS),
+    *ib_fabric_findings.FINDINGS,
     *(*mps_pause.FINDINGS, DAMAGED, DAMAGED_FAIL, OUTPUT_LOST),
 )
 """Kinds that no gate finds: they are named here so that the reference has them."""

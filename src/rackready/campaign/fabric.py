@@ -16,6 +16,8 @@ from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
 from rackready.design.switches import switch_config
 from rackready.drivers.ansible import run_playbook
+from rackready.drivers.ib_fabric.guids import port_guids
+from rackready.drivers.ib_fabric.verify import verify_infiniband
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.configure import PORTS, run_switches
@@ -28,8 +30,9 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "fabric.yml"
+PLAYBOOK, INFINIBAND = "fabric.yml", "fabric-infiniband.yml"
 NICS, RAILS = "nics", "rails"
-"""Tags of its plays."""
+"""Tags of the plays of ``PLAYBOOK``."""
 
 
 def run_fabric(
@@ -70,6 +73,8 @@ def _hosts(ctx: PhaseContext, site: Site, nodes: list[str], others: Results) -> 
     the same run, and wrong cables explain what it shows.
     """
     bad = {name for name, result in others.items() if result.outcome not in CONTINUES}
+    if site.fabric.kind == "infiniband":  # ibnetdiscover tells after the subnet manager: see _agreement
+        return _play(ctx, site, nodes, bad)
     out = _play(ctx, site, nodes, bad, [] if ctx.check else [NICS])
     todo = [name for name, result in (others | out).items() if ctx.check or result.outcome in CONTINUES]
     out |= {name: beside(result, (others | out)[name]) for name, result in wrong_cables(ctx, todo).items()}
@@ -86,10 +91,20 @@ def _play(
 ) -> Results:
     """Configure the nodes' NICs. Their peers are all other nodes of the site that are up, except ``bad`` ones."""
     peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
+    if site.fabric.kind == "infiniband":
+        return run_playbook(ctx, INFINIBAND, nodes, {"opensm_port_guids": port_guids(ctx, site, [*nodes, *peers])})
     return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers}, tags)
 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:
+    site = site_of(ctx)
+    if done and site.fabric.kind == "infiniband":
+        others = known_up(ctx, [node.name for node in site.nodes()], list(done))
+        verified = verify_infiniband(ctx, list(done), others)
+        measured = {name: found.data.get("unmeasured", []) for name, found in verified.items()}
+        return {
+            name: proven(replace(found, changed=done[name].changed), measured[name]) for name, found in verified.items()
+        }
     verified = verify_fabric(ctx, list(done)) if done else {}
     return {
         name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", []))
@@ -98,7 +113,12 @@ def _agreement(ctx: PhaseContext, done: Results) -> Results:
 
 
 def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return node -> the switches that carry its traffic, sorted: its leafs and all above them."""
+    """Return node -> the switches that carry its traffic, sorted: its leafs and all above them.
+
+    InfiniBand's need no configuration: there are none.
+    """
+    if site.fabric.kind == "infiniband":
+        return {name: [] for name in nodes}
     leafs = {name: frozenset(nic.switch for nic in node_facts(site, name).nics if nic.switch) for name in nodes}
     above = {switches: with_uppers(site, switches) for switches in set(leafs.values())}
     return {name: above[switches] for name, switches in leafs.items()}

@@ -12,10 +12,13 @@ import yaml
 from rackready.drivers.switch.apply import OPERATION
 from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.phase import PhaseContext
+from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 PHASES = ("install", "fabric", "optimize", "handover")
 """Phases that configure nodes with a playbook of the same name, in the order of a deploy."""
+INFINIBAND = "fabric-infiniband"
+"""Name of the playbook of the fabric phase on an InfiniBand site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Applied:
 def applied(ledger: Ledger, node: str) -> Applied:
     """Return what was applied to a node since it was declared or repaired."""
     epoch = ledger.epoch(node)
-    wanted = {f"install:{phase}.yml": phase for phase in PHASES}
+    wanted = {f"install:{phase}.yml": phase for phase in PHASES} | {f"install:{INFINIBAND}.yml": "fabric"}
     done = [
         entry
         for entry in ledger.entries(node)
@@ -49,6 +52,11 @@ def tuned(ctx: PhaseContext, nodes: Sequence[str]) -> list[str]:
     """Return those of the nodes that were optimized: install puts their settings back before gates judge them."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         return [node for node in nodes if "optimize" in applied(ledger, node).phases]
+
+
+def playbook_of(site: Site, phase: str) -> str:
+    """Return the name of a phase's playbook on this site."""
+    return INFINIBAND if phase == "fabric" and site.fabric.kind == "infiniband" else phase
 
 
 def roles_of(root: Path, phase: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rackready.campaign.drift.applied import Applied, roles_of
+from rackready.campaign.drift.applied import Applied, playbook_of, roles_of
 from rackready.campaign.drift.found import DriftReading
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ansible_items import CHECK, check_of
@@ -23,7 +23,7 @@ def compare_roles(
     ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
 ) -> None:
     """Add what the roles of the applied phases would change on each node. One run serves all nodes."""
-    wanted = {node: _roles(ctx, item) for node, item in applied.items()}
+    wanted = {node: _roles(ctx, site, item) for node, item in applied.items()}
     variables = {
         "rackready_drift_roles": {node: list(roles) for node, roles in wanted.items()},
         **join_vars(site.handover),
@@ -32,9 +32,9 @@ def compare_roles(
         _add(found[node], result, wanted[node])
 
 
-def _roles(ctx: PhaseContext, applied: Applied) -> dict[str, str]:
+def _roles(ctx: PhaseContext, site: Site, applied: Applied) -> dict[str, str]:
     """Return role -> its phase, in the order of a deploy."""
-    return {role: phase for phase in applied.phases for role in roles_of(ctx.root, phase)}
+    return {role: phase for phase in applied.phases for role in roles_of(ctx.root, playbook_of(site, phase))}
 
 
 def _add(found: DriftReading, result: NodeResult, phases: Mapping[str, str]) -> None:

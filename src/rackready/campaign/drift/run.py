@@ -160,7 +160,7 @@ class _Asking:
         """Return switch -> those of the nodes that are cabled to it."""
         out: dict[str, list[str]] = {}
         for node in nodes:
-            for switch in sorted({nic.switch for nic in node_facts(self.site, node).nics if nic.switch}):
+            for switch in sorted({nic.switch for nic in node_facts(self.site, node).nics if nic.switch_os}):
                 out.setdefault(switch, []).append(node)
         return out
 

@@ -1,0 +1,38 @@
+"""Port GUIDs of the site's nodes, kept beside the ledger: partitions name those of nodes that are off now, too."""
+
+from __future__ import annotations
+
+import json
+
+from rackready.design.infiniband import infiniband_vars
+from rackready.drivers.ib_fabric.reading import Reader
+from rackready.model.phase import PhaseContext
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+_FILE = "port-guids.json"
+
+
+def port_guids(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, list[str]]:
+    """Return node -> GUIDs of its ports, 16 hex digits each: of these nodes as read now, of others as read before.
+
+    Empty where the site has no partitions. A dry run keeps nothing.
+    """
+    if not infiniband_vars(site).get("opensm_partitions"):
+        return {}
+    paths = EnvPaths(ctx.root, ctx.env)
+    file = paths.state / _FILE
+    known: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    reader = Reader(site, paths, nodes)
+    try:
+        found = reader.ports(nodes)
+    finally:
+        reader.close()
+    for node, reading in found.items():
+        guids = sorted(str(port["port_guid"]) for port in reading.ports.values() if port.get("port_guid"))
+        if guids:
+            known[node] = guids
+    known = {node.name: known[node.name] for node in site.nodes() if node.name in known}
+    if not ctx.check:
+        file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return known

@@ -1,0 +1,134 @@
+"""Readings of an InfiniBand fabric over SSH: ports of each node, and each subnet from one of its ports."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.design.facts import NicFacts, node_facts
+from rackready.drivers.ib.discover import IbFabric, read_ibnetdiscover
+from rackready.drivers.ib.text import IbTextError
+from rackready.drivers.process import check_stop
+from rackready.drivers.remote import Answer, Remote
+from rackready.drivers.ssh.target import node_target
+from rackready.model.site import Site
+from rackready.ondevice.ib_ports import FORMAT
+from rackready.paths import EnvPaths
+
+_SCRIPT = ("python3", "/usr/local/lib/rackready/ib_ports.py")
+_TIMEOUT_S = 240.0
+_AT_ONCE = 16
+_SETTLE_S = 60.0
+"""Longest wait for ports with a link to become Active. Judgement: opensm sweeps every 10 s (opensm(8), -s)."""
+_POLL_S = 2.0
+Ports = Mapping[str, Mapping[str, Any]]
+"""RDMA device to its port, as ib_ports.py prints it."""
+
+
+@dataclass(slots=True)
+class SubnetReading:
+    """One subnet as seen from one port; ``trouble``: why it could not be read."""
+
+    switches: tuple[str, ...]
+    fabric: IbFabric | None = None
+    has_master: bool = False
+    said: str = ""
+    trouble: str = ""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class NodeReading:
+    """One node's ports; ``trouble``: why they could not be read. ``missed``: peers that did not answer."""
+
+    ports: Ports = field(default_factory=dict)
+    trouble: str = ""
+    missed: list[dict[str, str]] = field(default_factory=list)
+
+
+class Reader:
+    """Reads nodes of one site."""
+
+    def __init__(self, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> None:
+        self._site = site
+        self._remote = Remote({node: node_target(site, node, paths.known_hosts) for node in nodes})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._remote.close()
+
+    def ports(self, nodes: Sequence[str]) -> dict[str, NodeReading]:
+        """Return the ports of nodes; those with a link get time to become Active."""
+        deadline = time.monotonic() + _SETTLE_S
+        found = self._each(nodes)
+        while late := [node for node, reading in found.items() if _settling(reading)]:
+            check_stop()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+            found |= self._each(late)
+        return found
+
+    def _each(self, nodes: Sequence[str]) -> dict[str, NodeReading]:
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            return dict(zip(nodes, pool.map(self._read, nodes), strict=True))
+
+    def _read(self, node: str) -> NodeReading:
+        devices = [nic.rdma_device for nic in node_facts(self._site, node).nics]
+        answer = self._remote.run(node, (*_SCRIPT, "read", *devices), timeout_s=_TIMEOUT_S)
+        document, said = _document(answer)
+        return NodeReading(document["ports"]) if document else NodeReading(trouble=said)
+
+    def reach(self, node: str, request: Sequence[Mapping[str, object]]) -> NodeReading:
+        """Return the peers that a node's ports do not reach by their LIDs."""
+        answer = self._remote.run(node, (*_SCRIPT, "reach"), stdin=json.dumps(list(request)), timeout_s=_TIMEOUT_S)
+        document, said = _document(answer)
+        if not document or document.get("asked") != len(request):
+            return NodeReading(trouble=said or "an incomplete answer")
+        return NodeReading(missed=document["missed"])
+
+    def subnet(self, node: str, nic: NicFacts, switches: tuple[str, ...]) -> SubnetReading:
+        """Return a subnet as one port sees it, and whether its manager answers."""
+        out = SubnetReading(switches, source=f"{node} {nic.rdma_device}")
+        port = ("-C", nic.rdma_device, "-P", "1")
+        answer = self._remote.run(node, ("ibnetdiscover", *port), timeout_s=_TIMEOUT_S)
+        if answer.exit_code != 0:
+            out.trouble = _said(answer)
+            return out
+        try:
+            out.fabric = read_ibnetdiscover(answer.stdout)
+        except IbTextError as error:
+            out.trouble = str(error)
+        manager = self._remote.run(node, ("sminfo", *port), timeout_s=_TIMEOUT_S)
+        out.has_master = manager.exit_code == 0 and "SMINFO_MASTER" in manager.stdout
+        out.said = _said(manager)
+        return out
+
+
+def _settling(reading: NodeReading) -> bool:
+    """Return whether a port has its link and is not Active yet."""
+    return any(
+        str(port.get("phys_state", "")).endswith("LinkUp") and not str(port.get("state", "")).endswith("ACTIVE")
+        for port in reading.ports.values()
+    )
+
+
+def _document(answer: Answer) -> tuple[dict[str, Any], str]:
+    """Return what ib_ports.py printed, or why there is no whole document."""
+    try:
+        found = json.loads(answer.stdout)
+    except ValueError:
+        found = {}
+    if found.get("format") != FORMAT or found.get("complete") is not True:
+        return {}, _said(answer)
+    return found, ""
+
+
+def _said(answer: Answer) -> str:
+    late = f"no answer within {_TIMEOUT_S:.0f} s" if answer.timed_out else ""
+    text = " ".join(answer.stderr.split())[-200:] or " ".join(answer.stdout.split())[-200:]
+    return late or answer.failure or text or f"exit {answer.exit_code}"

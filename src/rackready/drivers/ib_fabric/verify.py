@@ -1,0 +1,216 @@
+"""The fabric of an InfiniBand site against its plan: subnet managers, cables, ports, then the ways of each rail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rackready.design.facts import NicFacts, node_facts
+from rackready.design.infiniband import ManagedSubnet, subnets, wanted_keys
+from rackready.design.pinned import site_of
+from rackready.design.plan import lay
+from rackready.drivers.cabling_check.types import End
+from rackready.drivers.ib import findings as ib_kinds
+from rackready.drivers.ib.cabling import check_cabling
+from rackready.drivers.ib.discover import IbFabric
+from rackready.drivers.ib.planned import planned_cables
+from rackready.drivers.ib_fabric import findings as kinds
+from rackready.drivers.ib_fabric.reading import NodeReading, Reader, SubnetReading
+from rackready.model.finding_kinds import KINDS
+from rackready.model.outcome import Finding, Outcome
+from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
+from rackready.model.place import Place
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+UNMEASURED = "unmeasured"
+"""In a result's data: rails on which no peer could be asked."""
+_PEERS = 8
+"""Peers that a port asks on its rail, as role host_roce pings them."""
+_TRIES = 3
+"""Ports from which a subnet is tried to be read."""
+
+
+def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) -> dict[str, NodeResult]:
+    """Return, per node, whether its ports, cables and ways are as planned. ``others``: nodes that are up, too.
+
+    Cables come before ways: a wrong cable explains peers that do not answer.
+    """
+    site = site_of(ctx)
+    reader = Reader(site, EnvPaths(ctx.root, ctx.env), [*nodes, *others])
+    try:
+        ports = reader.ports([*nodes, *others])
+        known = {name: reading for name, reading in ports.items() if not reading.trouble}
+        seen = [_subnet(reader, site, subnet, known) for subnet in subnets(site)]
+        found = judge_fabric(site, nodes, ports, seen)
+        good = [node for node in nodes if not found[node]]
+        missed, unmeasured = _ways(reader, site, good, known)
+    finally:
+        reader.close()
+    return {node: result(node, [*found[node], *missed.get(node, [])], unmeasured.get(node, [])) for node in nodes}
+
+
+def result(node: str, findings: Sequence[Finding], unmeasured: Sequence[str] = ()) -> NodeResult:
+    """Return a node's result: fail where something measured differs, else error, else pass."""
+    if not findings:
+        text = f"{node}: every cable is as planned, and every port Active"
+        return NodeResult(Outcome.PASS, text, data={UNMEASURED: list(unmeasured)} if unmeasured else {})
+    fails = any(KINDS[finding.code].outcome is Outcome.FAIL for finding in findings)
+    words = "; ".join(str(finding) for finding in findings)
+    return NodeResult(Outcome.FAIL if fails else Outcome.ERROR, words, data={FINDINGS: finding_documents(findings)})
+
+
+def _subnet(reader: Reader, site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading]) -> SubnetReading:
+    """Return a subnet as the first of some ports with a link sees it."""
+    out = SubnetReading(subnet.switches, trouble="no port of a node that is up has a link in it")
+    for node, nic in list(_attached(site, subnet, known))[:_TRIES]:
+        out = reader.subnet(node, nic, subnet.switches)
+        if out.fabric is not None:
+            break
+    return out
+
+
+def _attached(site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading]) -> Iterator[tuple[str, NicFacts]]:
+    """Return ports that the plan has in a subnet, and that have a link: Active ones first, of other nodes first."""
+    ports = []
+    for node, reading in known.items():
+        own = [nic for nic in node_facts(site, node).nics if nic.switch in subnet.switches]
+        for place, nic in enumerate(own):
+            port = reading.ports.get(nic.rdma_device, {})
+            if str(port.get("phys_state", "")).endswith("LinkUp"):
+                ports.append((str(port.get("state", "")).endswith("ACTIVE"), place, node, nic))
+    for _, _, node, nic in sorted(ports, key=lambda item: (not item[0], item[1])):
+        yield node, nic
+
+
+def judge_fabric(
+    site: Site, nodes: Sequence[str], ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]
+) -> dict[str, list[Finding]]:
+    """Return the findings of each node from what was read: pure."""
+    out: dict[str, list[Finding]] = {node: [] for node in nodes}
+    for node in nodes:
+        if ports[node].trouble:
+            out[node].append(kinds.PORTS_UNREAD.found(node, "a whole document of ib_ports.py", ports[node].trouble))
+    cabling = _cabling(site, ports, seen)
+    for node in nodes:
+        out[node] += [finding for finding in cabling if node in {finding.node, *finding.nodes}]
+        out[node] += _subnets_of(site, node, seen)
+        if not ports[node].trouble:
+            out[node] += _ports(site, node, ports[node], out[node])
+    return out
+
+
+def _cabling(site: Site, ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]) -> list[Finding]:
+    read = [reading.fabric for reading in seen if reading.fabric is not None]
+    if not read:
+        return []
+    whole = IbFabric({guid: node for fabric in read for guid, node in fabric.nodes.items()})
+    return check_cabling(planned_cables(lay(site)), whole, _guids(ports))
+
+
+def _guids(ports: Mapping[str, NodeReading]) -> dict[int, End]:
+    """Return port GUID -> node and HCA, as the nodes themselves say: a description may be old."""
+    return {
+        int(str(port["port_guid"]), 16): End(node, device)
+        for node, reading in ports.items()
+        for device, port in reading.ports.items()
+        if port.get("port_guid")
+    }
+
+
+def _subnets_of(site: Site, node: str, seen: Sequence[SubnetReading]) -> list[Finding]:
+    own = {nic.switch for nic in node_facts(site, node).nics}
+    out = []
+    for reading in seen:
+        if not own & set(reading.switches):
+            continue
+        where = Place(node, "", f"(subnet of {', '.join(reading.switches)})")
+        if reading.fabric is None:
+            out.append(kinds.SUBNET_UNREAD.found(where, "the subnet's switches and ports", reading.trouble))
+        elif not reading.has_master:
+            out.append(kinds.NO_MANAGER.found(where, "a master subnet manager", reading.said))
+    return out
+
+
+def _ports(site: Site, node: str, reading: NodeReading, before: Sequence[Finding]) -> list[Finding]:
+    """Return findings of a node's own ports. A port whose cable is wrong is reported by its cable."""
+    told = {finding.part for finding in before if finding.node == node}
+    wanted = wanted_keys(site, node)
+    out: list[Finding] = []
+    for nic in node_facts(site, node).nics:
+        port = reading.ports.get(nic.rdma_device, {})
+        where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
+        state = str(port.get("state") or "not there").split(":")[-1].strip()
+        if state != "ACTIVE":
+            if nic.rdma_device not in told and str(port.get("phys_state", "")).endswith("LinkUp"):
+                out.append(kinds.PORT_STATE.found(where, f"Active at {nic.switch} {nic.port}", state))
+            continue
+        out += _keys(where, port, wanted)
+    return out
+
+
+def _keys(where: Place, port: Mapping[str, Any], wanted: frozenset[int]) -> list[Finding]:
+    keys = port.get("keys") or []
+    if port.get("problem") or not keys:
+        return [ib_kinds.PKEYS_UNREAD.found(where, "its partition keys", port.get("problem") or "none")]
+    found = {int(key, 16) for key in keys}
+    if found != wanted:
+        return [ib_kinds.PKEYS.found(where, _words(wanted), _words(found))]
+    return []
+
+
+def _words(keys: frozenset[int] | set[int]) -> str:
+    return ", ".join(f"0x{key:04x}" for key in sorted(keys))
+
+
+def _ways(
+    reader: Reader, site: Site, nodes: Sequence[str], known: Mapping[str, NodeReading]
+) -> tuple[dict[str, list[Finding]], dict[str, list[str]]]:
+    """Return the findings about ways, and the rails that had no peer to ask, per node."""
+    requests = {node: way_request(site, node, known) for node in nodes}
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        answers = dict(zip(nodes, pool.map(lambda node: reader.reach(node, requests[node][0]), nodes), strict=True))
+    found = {node: list(_missed(site, node, answers[node], requests[node][0])) for node in nodes}
+    return found, {node: requests[node][1] for node in nodes}
+
+
+def way_request(site: Site, node: str, known: Mapping[str, NodeReading]) -> tuple[list[dict[str, object]], list[str]]:
+    """Return what a node's ports ask, and, in words, each rail without a peer: no problem there proves nothing."""
+    request: list[dict[str, object]] = []
+    unmeasured = []
+    for nic in node_facts(site, node).nics:
+        peers = list(_peers(site, node, nic, known))[:_PEERS]
+        request += peers
+        if not peers:
+            unmeasured.append(f"rail {nic.rail}: no other node in this run to reach")
+    return request, unmeasured
+
+
+def _peers(site: Site, node: str, nic: NicFacts, known: Mapping[str, NodeReading]) -> Iterator[dict[str, object]]:
+    """Return the Active ports of a rail at other nodes, those after this node first, so that all are asked."""
+    names = sorted(known)
+    at = names.index(node) if node in names else 0
+    for peer in [*names[at + 1 :], *names[:at]]:
+        for theirs in node_facts(site, peer).nics:
+            port = known[peer].ports.get(theirs.rdma_device, {})
+            lid = int(str(port.get("lid") or "0x0"), 16)
+            if theirs.rail == nic.rail and theirs.switch == nic.switch and lid:
+                yield {
+                    "peer": f"{peer} {theirs.rdma_device}",
+                    "device": nic.rdma_device,
+                    "lid": lid,
+                    "port_guid": str(port["port_guid"]),
+                }
+
+
+def _missed(site: Site, node: str, answer: NodeReading, request: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+    if answer.trouble:
+        yield kinds.PORTS_UNREAD.found(node, f"answers of {len(request)} peers", answer.trouble)
+    for nic in node_facts(site, node).nics:
+        missed = [item for item in answer.missed if item["device"] == nic.rdma_device]
+        if missed:
+            asked = sum(1 for item in request if item["device"] == nic.rdma_device)
+            said = "; ".join(f"{item['peer']}: {item['said']}" for item in missed)
+            where = Place(node, nic.rdma_device, f"(rail {nic.rail}, {nic.switch} {nic.port})")
+            yield kinds.PEER_UNREACHED.found(where, f"answers of {asked} peers", said, count=len(missed))

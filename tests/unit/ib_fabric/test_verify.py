@@ -1,0 +1,201 @@
+"""An InfiniBand fabric as its nodes report it, compared with the site: every finding, and its negative twin."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.facts import node_facts
+from rackready.design.infiniband import opensm_instances, subnets, wanted_keys
+from rackready.design.site import load_site
+from rackready.drivers.ib.discover import FarPort, IbFabric, IbNode, IbPort
+from rackready.drivers.ib_fabric import findings as kinds
+from rackready.drivers.ib_fabric.reading import NodeReading, SubnetReading
+from rackready.drivers.ib_fabric.verify import _missed, judge_fabric, result, way_request
+from rackready.model.outcome import Outcome
+from rackready.model.site import Site
+
+ROOT = Path(__file__).resolve().parents[3]
+LEAFS = {"leaf01": 0xB83FD20300F00001, "leaf02": 0xB83FD20300F00002}
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    return load_site("no-overlay", site_file=ROOT / "inventories/sim-ib/site.yml", root=ROOT)
+
+
+def guid(node: str, rail: int) -> int:
+    return 0xB83FD20300000000 + int(node[-2:]) * 0x1000 + rail * 16
+
+
+Cables = dict[tuple[str, int], tuple[str, int]]
+
+
+def planned(site: Site) -> Cables:
+    return {
+        (node.name, nic.rail): (nic.switch, int(nic.port))
+        for node in site.nodes()
+        for nic in node_facts(site, node.name).nics
+    }
+
+
+def fabric(site: Site, cables: Cables) -> IbFabric:
+    """Return what ibnetdiscover tells of these cables, as its reader returns it."""
+    names = {(n.name, nic.rail): nic.rdma_device for n in site.nodes() for nic in node_facts(site, n.name).nics}
+    nodes = {number: IbNode("switch", number, f"MF0;{name}:MQM8700/U1", 40, 1) for name, number in LEAFS.items()}
+    for lid, ((node, rail), (leaf, port)) in enumerate(cables.items(), 10):
+        own = guid(node, rail)
+        hca = IbPort(1, FarPort(LEAFS[leaf], port), 4, "HDR", own + 1, lid)
+        nodes[own] = IbNode("ca", own, f"{node} {names[node, rail]}", 1, 0, {1: hca})
+        nodes[LEAFS[leaf]].ports[port] = IbPort(port, FarPort(own, 1), 4, "HDR")
+    return IbFabric(nodes)
+
+
+def ports(site: Site, node: str) -> dict[str, dict[str, Any]]:
+    return {
+        nic.rdma_device: {
+            "link_layer": "InfiniBand",
+            "state": "4: ACTIVE",
+            "phys_state": "5: LinkUp",
+            "lid": hex(10 * int(node[-2:]) + nic.rail),
+            "port_guid": f"{guid(node, nic.rail) + 1:016x}",
+            "keys": ["0xffff"],
+            "problem": "",
+        }
+        for nic in node_facts(site, node).nics
+    }
+
+
+def readings(site: Site) -> dict[str, NodeReading]:
+    return {node.name: NodeReading(ports(site, node.name)) for node in site.nodes()}
+
+
+def seen(site: Site, cables: Cables) -> list[SubnetReading]:
+    return [SubnetReading((leaf,), fabric(site, cables), has_master=True) for leaf in LEAFS]
+
+
+def judged(
+    site: Site, cables: Cables, known: dict[str, NodeReading] | None = None, subnet: list[SubnetReading] | None = None
+) -> dict[str, list[str]]:
+    nodes = [node.name for node in site.nodes()]
+    found = judge_fabric(site, nodes, known or readings(site), seen(site, cables) if subnet is None else subnet)
+    return {node: [f"{item.code} {item.where}" for item in findings] for node, findings in found.items() if findings}
+
+
+def test_a_fabric_as_planned_has_no_finding(site: Site) -> None:
+    assert judged(site, planned(site)) == {}
+    assert result("node01", []).outcome is Outcome.PASS
+
+
+def test_a_pulled_cable_names_both_ends_on_its_node_alone(site: Site) -> None:
+    cables = planned(site)
+    del cables["node02", 3]
+    found = judge_fabric(site, ["node01", "node02"], readings(site), seen(site, cables))
+    assert found["node01"] == []
+    [finding] = found["node02"]
+    assert (finding.code, finding.node) == ("cable-missing", "node02")
+    assert finding.where.startswith("node02 mlx5_4 (")
+    assert (finding.expected.split(" (")[0], finding.actual) == ("a link to leaf01 7", "none at either end")
+    assert result("node02", [finding]).outcome is Outcome.FAIL
+
+
+def test_cables_that_are_swapped_are_one_finding_with_all_ends(site: Site) -> None:
+    cables = planned(site)
+    cables["node01", 1], cables["node01", 2] = cables["node01", 2], cables["node01", 1]
+    found = judge_fabric(site, ["node01", "node02"], readings(site), seen(site, cables))
+    [finding] = found["node01"]
+    assert (finding.code, found["node02"]) == ("cable-swapped", [])
+    assert "mlx5_0" in finding.expected
+    assert "leaf01 1" in finding.expected
+    assert "leaf01 2" in finding.actual
+
+
+def test_ports_and_subnets_that_are_not_read_are_errors(site: Site) -> None:
+    known = readings(site) | {"node01": NodeReading(trouble="exit 1")}
+    assert judged(site, planned(site), known) == {"node01": ["ib-ports-unread node01"]}
+    blind = [SubnetReading(("leaf01",), trouble="no port"), seen(site, planned(site))[1]]
+    found = judge_fabric(site, ["node01"], readings(site), blind)["node01"]
+    assert "ib-subnet-unread" in {item.code for item in found}
+    unread = [kinds.SUBNET_UNREAD.found("node01", "a", "b"), kinds.PORTS_UNREAD.found("node01", "a", "b")]
+    assert result("node01", unread).outcome is Outcome.ERROR
+
+
+def test_a_subnet_without_a_master_is_a_finding_of_its_nodes(site: Site) -> None:
+    read = seen(site, planned(site))
+    read[1].has_master, read[1].said = False, "sminfo: iberror: query failed"
+    found = judge_fabric(site, ["node01"], readings(site), read)["node01"]
+    assert [(item.code, item.where, item.actual) for item in found] == [
+        ("ib-no-subnet-manager", "node01 (subnet of leaf02)", "sminfo: iberror: query failed")
+    ]
+
+
+def test_a_port_with_a_link_must_be_active(site: Site) -> None:
+    known = readings(site)
+    port = deepcopy(known["node01"].ports["mlx5_0"])
+    known["node01"] = NodeReading({**known["node01"].ports, "mlx5_0": {**port, "state": "2: INIT"}})
+    assert judged(site, planned(site), known) == {"node01": ["ib-port-state node01 mlx5_0 (rail 1)"]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem", "code"),
+    [
+        (["0x7fff"], "", "ib-port-pkeys"),
+        (["0xffff", "0x8012"], "", "ib-port-pkeys"),
+        ([], "", "ib-port-pkeys-unread"),
+        ([], "smpquery pkeys exit 1", "ib-port-pkeys-unread"),
+    ],
+)
+def test_a_port_holds_the_keys_of_its_tenant_and_no_others(
+    site: Site, keys: list[str], problem: str, code: str
+) -> None:
+    known = readings(site)
+    port = {**known["node01"].ports["mlx5_0"], "keys": keys, "problem": problem}
+    known["node01"] = NodeReading({**known["node01"].ports, "mlx5_0": port})
+    assert judged(site, planned(site), known) == {"node01": [f"{code} node01 mlx5_0 (rail 1)"]}
+
+
+def test_every_port_asks_the_peers_of_its_rail(site: Site) -> None:
+    request, unmeasured = way_request(site, "node01", readings(site))
+    assert (len(request), unmeasured) == (8 * 3, [])
+    assert request[0] == {
+        "peer": "node02 mlx5_0",
+        "device": "mlx5_0",
+        "lid": 21,
+        "port_guid": f"{guid('node02', 1) + 1:016x}",
+    }
+    alone = {"node01": readings(site)["node01"]}
+    assert way_request(site, "node01", alone) == (
+        [],
+        [f"rail {rail}: no other node in this run to reach" for rail in range(1, 9)],
+    )
+
+
+def test_peers_that_do_not_answer_are_findings(site: Site) -> None:
+    request, _ = way_request(site, "node01", readings(site))
+    answer = NodeReading(missed=[{"peer": "node02 mlx5_0", "device": "mlx5_0", "said": "no output"}])
+    [finding] = _missed(site, "node01", answer, request)
+    assert (finding.code, finding.where, finding.expected, finding.actual) == (
+        "ib-peer-unreached",
+        "node01 mlx5_0 (rail 1, leaf01 1)",
+        "answers of 3 peers",
+        "node02 mlx5_0: no output",
+    )
+    assert list(_missed(site, "node01", NodeReading(), request)) == []
+    [unread] = _missed(site, "node01", NodeReading(trouble="exit 1"), request)
+    assert unread.code == "ib-ports-unread"
+
+
+def test_leafs_that_no_cable_joins_are_subnets_with_managers_of_their_own(site: Site) -> None:
+    assert [(item.name, [name for name, _ in item.managers]) for item in subnets(site)] == [
+        ("leaf01", ["node01", "node02"]),
+        ("leaf02", ["node01", "node02"]),
+    ]
+    assert [(item["name"], item["rdma_device"], item["priority"]) for item in opensm_instances(site, "node02")] == [
+        ("leaf01", "mlx5_0", 14),
+        ("leaf02", "mlx5_6", 14),
+    ]
+    assert opensm_instances(site, "node03") == []
+    assert wanted_keys(site, "node01") == frozenset({0xFFFF})
