@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Said, Told, tells
-from tests.gates.test_incast import client, judged, nic, received
+from tests.gates.test_incast import GATE, client, judged, nic, received, site
 
 FROM03 = "node03 mlx5_0 -> node02 mlx5_0 (rail 1)"
 MUCH = nic(interface={"tx_prio3_bytes": 400_000_000_000})
@@ -108,3 +111,15 @@ def test_bytes_that_are_just_those_that_were_written_are_enough() -> None:
     assert judged(**exact, after_node02=received(rx_prio3_bytes=7 + 2 * wrote)).outcome is Outcome.PASS
     verdict = judged(**exact, after_node02=received(rx_prio3_bytes=6 + 2 * wrote))
     assert [finding.what for finding in verdict.findings] == ["bytes received by the port"]
+
+
+def test_on_infiniband_there_is_nothing_to_judge() -> None:
+    """Credits lose nothing: the gate, which judges RoCE's congestion control, starts nothing there."""
+    known = site()
+    known = dataclasses.replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
+    found = gate(GATE)
+    [run] = found.plan(known, list(known.nodes))
+    assert (run.commands, set(run.nodes)) == ((), set(known.nodes))
+    verdict = found.evaluate(known, run, {})
+    assert (verdict.outcome, verdict.findings) == (Outcome.PASS, [])
+    assert found.plan(site(), list(known.nodes))[0].commands

@@ -43,6 +43,9 @@ _CLOCK = 0.1
 exact. Judgement."""
 
 
+_ON_INFINIBAND = "the gate judges RoCE's congestion control; InfiniBand's credits lose nothing: nothing to judge"
+
+
 @dataclass(frozen=True, slots=True)
 class _Wrote:
     """A sender's report: Gb/s, and the bytes of the iterations that it counted.
@@ -87,6 +90,8 @@ class Incast(Gate):
         senders down at the port where they enter. A node is in one run at a time, so its memory feeds one rail only;
         runs without a common node run side by side.
         """
+        if facts.fabric.kind == "infiniband":
+            return [Run(id="InfiniBand", target="nodes on InfiniBand", nodes=tuple(nodes), commands=())]
         able, bare = nodes_without_nics.split_nodes(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
         on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
@@ -148,6 +153,10 @@ class Incast(Gate):
         """Judge that the port was filled, that nothing was lost, and that classes were kept apart."""
         if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
+        if facts.fabric.kind == "infiniband":
+            gathered = Judge()
+            gathered.nothing(_ON_INFINIBAND)
+            return gathered.verdict(run.target)
         gathered = Judge()
         rail, receiver = int(run.about["rail"]), run.about["receiver"]
         wrote = self._filled(gathered, facts, run, outputs, rail)
