@@ -48,7 +48,7 @@ def build_state(site: Site, node_name: str) -> State:
         "chassis": _chassis(facts),
         "gpus": [_gpu(facts, index) for index in range(facts.platform.gpus)],
         "nvswitches": _nvswitches(facts),
-        "nics": [_nic(facts, nic) for nic in facts.nics],
+        "nics": [_nic(facts, nic, site.fabric.kind) for nic in facts.nics],
         "fabric_manager": {"stuck": False, "multicast": True},
         "gpudirect": True,
         "nccl": {},
@@ -111,6 +111,12 @@ def port_identity(node_index: int, rail: int) -> tuple[str, str]:
     digits = mac.replace(":", "")
     guid = f"{digits[:6]}0300{digits[6:]}"
     return mac, ":".join(guid[at : at + 4] for at in range(0, 16, 4))
+
+
+def hca_guid(node_index: int, rail: int) -> str:
+    """Return the node GUID of an HCA; ibsim gives its port the next GUID, so the next HCA's is further away."""
+    digits = f"{_OUI.replace(':', '')}030{node_index:04x}{rail * 16:03x}"
+    return ":".join(digits[at : at + 4] for at in range(0, 16, 4))
 
 
 def _chassis(facts: NodeFacts) -> State:
@@ -232,8 +238,9 @@ def _nvswitches(facts: NodeFacts) -> list[State]:
     ]
 
 
-def _nic(facts: NodeFacts, nic: NicFacts) -> State:
+def _nic(facts: NodeFacts, nic: NicFacts, layer: str) -> State:
     mac, guid = port_identity(facts.index, nic.rail)
+    guid = guid if layer == "roce" else hca_guid(facts.index, nic.rail)
     return {
         "rail": nic.rail,
         "rdma_device": nic.rdma_device,
@@ -245,7 +252,8 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "mac": mac,
         "guid": guid,
         "fw": _NIC_FIRMWARE,
-        "nv": {"LINK_TYPE_P1": 2},
+        "nv": {"LINK_TYPE_P1": 2 if layer == "roce" else 1},
+        **({"fabric": layer} if layer == "infiniband" else {}),
         "board": _NIC_BOARD,
         "rate_gbps": nic.rate,
         "link": "up",

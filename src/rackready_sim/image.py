@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackready.paths import private_dir
-from rackready_sim import apt_sources, rhel
+from rackready_sim import apt_sources, ib_image, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
 from rackready_sim.podman import LIMITS, create, images, mounted, podman, remove, untag
@@ -68,9 +68,11 @@ DEBIAN = Variant("sim")
 SWITCH = Variant("switch", ("frr", "frr-pythontools"))
 """Switches of a routed fabric: Cumulus Linux runs FRR. Its reload script has a package of its own."""
 RHEL = Variant("rhel", rhel.PACKAGES, rhel.finish)
+INFINIBAND = Variant("ib", ib_image.PACKAGES, ib_image.finish)
+"""Nodes at InfiniBand switches, and the machine that stands for these switches."""
 _BASES = "localhost/rackready-base-"
 """Images with Debian's packages alone; a checkout's name follows."""
-_VARIANTS = (DEBIAN, SWITCH, RHEL)
+_VARIANTS = (DEBIAN, SWITCH, RHEL, INFINIBAND)
 
 _BOOT_ID = """[Unit]
 Description=Boot identity of this machine (a container shows the host's otherwise)
@@ -289,6 +291,7 @@ def _text(path: Path, text: str) -> None:
 def _file_digests(variant: Variant) -> Iterable[str]:
     paths = [path for folder in _INPUTS for path in sorted((_HERE / folder).rglob("*"))]
     paths += [_HERE / "rhel.py", _HERE / "packages" / "rpm.py"] if variant is RHEL else []
+    paths += [_HERE / "ib_image.py"] if variant is INFINIBAND else []
     for path in paths:
         if path.is_file() and "__pycache__" not in path.parts:
             yield (

@@ -17,7 +17,7 @@ from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems, trun
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN
-from rackready_sim.plan import MIRROR_PORT, Cable, Machine, RackPlan, Role
+from rackready_sim.plan import FABRIC, MIRROR_PORT, Cable, Machine, RackPlan, Role
 from rackready_sim.programs.build import install_switch
 from rackready_sim.store import Store
 
@@ -258,9 +258,18 @@ class Machines:
             return
         volume = (
             ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro")
-            if machine.role in ("node", "switch")
+            if machine.role in ("node", "switch", "fabric")
             else ()
         )
+        if machine.role == "fabric":
+            podman.create(
+                machine.container,
+                self._own_images.get("node") or self._image,
+                self.plan.clone,
+                options=volume,
+                command=("/usr/lib/hw/ib-fabric",),
+            )
+            return
         resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
         podman.create(
             machine.container,
@@ -276,9 +285,10 @@ class Machines:
             raise
 
     def _image_of(self, machine: Machine) -> str:
-        """Return the image of a machine: a node's system may need another one than Debian's, a router has FRR."""
+        """Return the image of a machine: some nodes' systems need another one than Debian's, a router has FRR."""
         needs_own = machine.role == "switch" or (
-            machine.role == "node" and self._node_login(machine.name).system.image is not DEBIAN
+            machine.role == "node"
+            and (FABRIC in self.plan.machines or self._node_login(machine.name).system.image is not DEBIAN)
         )
         return (self._own_images.get(machine.role) if needs_own else "") or self._image
 

@@ -23,8 +23,10 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
         "racks": [
             {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
         ],
-        "switches": [_switch(item, plan, store) for item in site.switches],
     }
+    with_login = [_switch(item, plan, store) for item in site.switches if item.name in plan.machines]
+    if with_login:
+        document["switches"] = with_login
     if isinstance(site.handover, SlurmHandover):
         login = {
             "controller": plan.machines["slurmctl"].address,

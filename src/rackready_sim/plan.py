@@ -14,14 +14,17 @@ from rackready_sim.built import machine_facts
 from rackready_sim.errors import describe
 from rackready_sim.hardware import port_identity
 
-Role = Literal["node", "switch", "mirror", "controller"]
+Role = Literal["node", "switch", "mirror", "controller", "fabric"]
 
 _POOL = IPv4Network("10.64.0.0/10")
-_MIRROR, _CONTROLLER, _SWITCH, _BMC = 2, 5, 20, 100
+_MIRROR, _FABRIC, _CONTROLLER, _SWITCH, _BMC = 2, 4, 5, 20, 100
 _FIRST_NODES = 10
 _MAX_NODES, _MAX_SWITCHES = 120, 10
 BMC_PORT = 8443
 MIRROR_PORT = 8080
+FABRIC = "ibfabric"
+FABRIC_PORT = 7060
+"""Machine with the InfiniBand switches, and the port at which nodes tell it of theirs (programs/hwsim/ib)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,9 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
     machines = {"mirror": _machine(clone, subnet, "mirror", "mirror", _MIRROR)}
     if site.handover.kind == "slurm":
         machines["slurmctl"] = _machine(clone, subnet, "slurmctl", "controller", _CONTROLLER)
-    for index, switch in enumerate(switches, 1):
+    if site.fabric.kind == "infiniband":  # one machine stands for all InfiniBand switches
+        machines[FABRIC] = _machine(clone, subnet, FABRIC, "fabric", _FABRIC)
+    for index, switch in enumerate(() if site.fabric.kind == "infiniband" else switches, 1):
         machines[switch.name] = _machine(clone, subnet, switch.name, "switch", _SWITCH + index)
     for index, node in enumerate(nodes, 1):
         machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
@@ -158,6 +163,8 @@ def _trunks(site: Site) -> tuple[Trunk, ...]:
 
 
 def _cables(site: Site, node: str) -> tuple[Cable, ...]:
+    if site.fabric.kind == "infiniband":  # no interface of the kernel is at its end
+        return ()
     facts = machine_facts(site, node)
     return tuple(
         Cable(node, nic.rail, nic.netdev, port_identity(facts.index, nic.rail)[0], nic.switch, nic.port)

@@ -14,7 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from rackready.paths import EnvPaths, private_dir
-from rackready_sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, systems, tls
+from rackready_sim import (
+    emulator,
+    faults,
+    hardware,
+    hostnet,
+    ib_hardware,
+    mirror,
+    overlay,
+    podman,
+    ready,
+    slurm,
+    systems,
+    tls,
+)
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import raise_inotify_limit, require_host, require_root
@@ -92,7 +105,7 @@ class Rack:
         self.store.ensure_secrets(list(defined.plan.bmcs), [machine.name for machine in defined.plan.of("switch")])
         tls.ensure_certificates(self.store.tls, defined.plan.bmcs)
         for machine in defined.plan.machines.values():
-            if machine.role in ("node", "switch"):
+            if machine.role in ("node", "switch", "fabric"):
                 self._hardware(defined, machine.name)
         self.store.save(defined.record)
 
@@ -115,6 +128,8 @@ class Rack:
     @staticmethod
     def _healthy(defined: Definition, name: str) -> dict[str, Any]:
         role = defined.plan.machines[name].role
+        if role == "fabric":
+            return ib_hardware.build_state(defined.site)
         return (
             hardware.build_state(defined.site, name)
             if role == "node"
@@ -125,6 +140,8 @@ class Rack:
         work = self.store.base / "build"
         image = ensure_image(self.clone, work, self._say)
         variants = {systems.of_node(defined.site, node).image for node in defined.plan.bmcs} - {DEBIAN}
+        if defined.site.fabric.kind == "infiniband":
+            variants = ib_hardware.variants(variants)
         others = [ensure_image(self.clone, work, self._say, variant) for variant in variants]
         node_image = next(iter(others), image)
         switch_image = ensure_image(self.clone, work, self._say, SWITCH) if defined.plan.trunks else image

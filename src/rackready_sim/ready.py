@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from rackready_sim.errors import describe
-from rackready_sim.plan import MIRROR_PORT, Machine, RackPlan
+from rackready_sim.plan import FABRIC_PORT, MIRROR_PORT, Machine, RackPlan
 
 _PERIOD_S = 0.2
 _CONNECT_S = 1.0
@@ -28,7 +28,7 @@ def wait(plan: RackPlan, seconds: float = 90.0, probe: Callable[[str, int], bool
 
 
 def _port(machine: Machine) -> int:
-    return MIRROR_PORT if machine.role == "mirror" else SSH_PORT
+    return {"mirror": MIRROR_PORT, "fabric": FABRIC_PORT}.get(machine.role, SSH_PORT)
 
 
 def _answers(address: str, port: int) -> bool:

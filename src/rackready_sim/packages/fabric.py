@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rackready_sim.ib_image import PROGRAMS
 from rackready_sim.nvml.build import collective
 from rackready_sim.packages.deb import Deb
 from rackready_sim.packages.kernel import RHEL_VERSION
@@ -46,6 +47,24 @@ ABORT_CUDA_JOBS_ON_FM_EXIT=1
 """
 _RDMA = "44.0-2"
 """Version of rdma-core in Debian 12."""
+_OPENSM = "3.3.23-2+b1"
+"""Version of opensm in Debian 12."""
+_OPENSM_UNIT = """[Unit]
+Description=Starts the OpenSM InfiniBand fabric Subnet Managers
+Documentation=man:opensm(8)
+Before=network.target remote-fs-pre.target
+ConditionPathExists=/sys/class/infiniband_mad/abi_version
+
+[Service]
+Type=oneshot
+EnvironmentFile=/etc/default/opensm
+ExecStart=/bin/sh -c 'test "$PORTS" = NONE || echo "Starting opensm on following ports: $PORTS"'
+RemainAfterExit=on
+
+[Install]
+WantedBy=network-online.target
+"""
+"""Debian's unit; its instances opensm@GUID are left out."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
 
 
@@ -108,12 +127,37 @@ def rdma_packages(*, rpm: bool) -> list[Deb]:
         return [
             Deb(name, RHEL_VERSION, "RDMA core userspace", {}, _readme(name)) for name in ("rdma-core", "libibverbs")
         ]
-    return [
+    libraries = [
         Deb(name, _RDMA, summary, {}, _readme(name))
         for name, summary in (
             ("rdma-core", "RDMA core userspace infrastructure and documentation"),
             ("ibverbs-providers", "User space provider drivers for libibverbs"),
         )
+    ]
+    return [*libraries, *_infiniband()]
+
+
+def _infiniband() -> list[Deb]:
+    """Return Debian 12's tools of InfiniBand and its subnet manager: launchers of Debian's own programs."""
+    tools: dict[str, bytes | str] = {
+        f"/usr/sbin/{name}": launcher("ib.tools", "main", f'"{name}", sys.argv[1:]') for name in PROGRAMS
+    }
+    manager: dict[str, bytes | str] = {
+        "/usr/sbin/opensm": launcher("ib.tools", "opensm"),
+        "/usr/lib/systemd/system/opensm.service": _OPENSM_UNIT,
+        "/etc/default/opensm": "PORTS=ALL\n",
+    }
+    return [
+        Deb("infiniband-diags", _RDMA, "InfiniBand diagnostic programs", {}, tools),
+        Deb(
+            "opensm",
+            _OPENSM,
+            "InfiniBand subnet manager",
+            {},
+            manager,
+            conffiles=("/etc/default/opensm",),
+            scripts=service("opensm.service", enabled=True),
+        ),
     ]
 
 

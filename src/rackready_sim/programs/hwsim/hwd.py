@@ -6,11 +6,13 @@ import time
 
 from . import ctk, firmware, kmsg, machine, paths, pcitree, rdmatree, store
 from .host import tree as hosttree
+from .ib import node as ib
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
-Port = tuple[bool, "str | None"]
-"""Whether the link is up, and the interface's IPv4 address: inputs of an RDMA device's files."""
+Port = tuple[bool, "str | None", str]
+"""Whether the link is up, the interface's IPv4 address, and the report of InfiniBand's switches: inputs of an RDMA
+device's files."""
 
 
 def main(_argv: list[str]) -> int:
@@ -31,6 +33,7 @@ class Devices:
         self._state = store.hardware()
         self._reported = len(self._state["xids"])
         self._ports: dict[str, Port] = {}
+        self._switches = ib.Link()
         hosttree.services(self._state)
         hosttree.foreign(self._state)
 
@@ -40,8 +43,11 @@ class Devices:
         if file != self._file:
             self._file = file
             self._changed(store.hardware())
-        for nic in (nic for nic in self._state["nics"] if machine.present(nic, self._state)):
-            port = (machine.carrier(nic), rdmatree.ipv4(nic["netdev"]))
+        present = [nic for nic in self._state["nics"] if machine.present(nic, self._state)]
+        self._switches.step(present)
+        for nic in present:
+            seen = str(sorted(ib.port(nic).items())) if ib.is_cabled(nic) else ""
+            port = (machine.carrier(nic), rdmatree.ipv4(nic["netdev"]), seen)
             if self._ports.get(nic["rdma_device"]) != port:
                 self._ports[nic["rdma_device"]] = port
                 _follow(nic)

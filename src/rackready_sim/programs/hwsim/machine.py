@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import paths, store
+from .ib import node as ib
 from .nic import nv
 
 State = dict[str, Any]
@@ -229,6 +230,8 @@ def nics() -> list[State]:
 
 def carrier(nic: State) -> bool:
     """Return whether the NIC's link is up: the cable is plugged in, and both ends are up."""
+    if ib.is_cabled(nic):
+        return ib.active(nic)
     if nic["link"] != "up" or nv.is_infiniband(nic):  # the switches are Ethernet
         return False
     path = paths.at(f"/sys/class/net/{nic['netdev']}/carrier")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import kmod, machine, paths, store
+from .ib import node as ib
 from .nic import nv
 
 _SPEEDS = {10: "1X QDR", 25: "1X EDR", 50: "2X EDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR", 800: "8X NDR"}
@@ -32,6 +33,15 @@ _CC_PARAMS = {
     "rp_min_dec_fac": 50, "rp_min_rate": 1, "rp_rate_reduce_monitor_period": 4, "rp_rate_to_set_on_first_cnp": 0,
     "rp_threshold": 1, "rp_time_reset": 300,
 }  # fmt: skip
+_ACTIVE = "4: ACTIVE"
+_IB_STATES = {"Init": "2: INIT", "Armed": "3: ARMED", "Active": _ACTIVE}
+_IB_RATES = {
+    ("4x", "10.0G"): "40 Gb/sec (4X QDR)",
+    ("4x", "14G"): "56 Gb/sec (4X FDR)",
+    ("4x", "25G"): "100 Gb/sec (4X EDR)",
+    ("4x", "50G"): "200 Gb/sec (4X HDR)",
+}
+"""Width and speed as ibsim's console prints them, to the rate as the kernel does."""
 _NO_GID = ":".join(["0000"] * 8)
 """Entry of an unused GID; it has neither a type nor an interface."""
 _SIOCGIFADDR = 0x8915
@@ -82,6 +92,8 @@ def write(nic: dict[str, Any]) -> None:
 def refresh(nic: dict[str, Any]) -> bool:
     """Update link state, rate and GIDs; return whether the link changed."""
     port = folder(nic) / "ports/1"
+    if ib.is_cabled(nic):
+        return _refresh_ib(nic, port)
     up = machine.carrier(nic)
     state = "4: ACTIVE" if up else "1: DOWN"
     changed = not (port / "state").exists() or (port / "state").read_text().strip() != state
@@ -98,8 +110,29 @@ def refresh(nic: dict[str, Any]) -> bool:
     return changed
 
 
+def _refresh_ib(nic: dict[str, Any], port: Path) -> bool:
+    """Update a port from what the InfiniBand switches report (the kernel's words: drivers/infiniband/core/sysfs.c)."""
+    seen = ib.port(nic)
+    state = _IB_STATES.get(seen["state"], "1: DOWN")
+    before = (port / "state").read_text().strip() if (port / "state").exists() else ""
+    _put(
+        port,
+        state=state,
+        phys_state="5: LinkUp" if seen["phys"] == "LinkUp" else "2: Polling",
+        link_layer="InfiniBand" if nv.is_infiniband(nic) else "Ethernet",
+        rate=_IB_RATES.get((seen["width"], seen["speed"]), "10 Gb/sec (4X SDR)"),
+        lid=f"0x{int(seen['lid']):x}",
+        sm_lid=f"0x{int(seen['smlid']):x}",
+    )
+    _put(port / "gids", **{"0": gids(nic)[0][0]})
+    _put(port / "gid_attrs/types", **{"0": "IB/RoCE v1"})
+    return before != "" and (before == _ACTIVE) != (state == _ACTIVE)
+
+
 def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (GID, type) by index: link-local first, then IPv4 in both RoCE versions."""
+    if ib.is_cabled(nic):  # the subnet's prefix and the port's GUID
+        return [(_quads(f"fe80000000000000{int(ib.guid(nic), 16) + 1:016x}"), "IB/RoCE v1")]
     mac = bytes.fromhex(nic["mac"].replace(":", ""))
     local = bytes.fromhex("fe80000000000000") + bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
     found = [local]

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 from .. import machine, paths, rdmatree, store
+from ..ib import node as ib
 from ..nic.tools import settings, traffic_class
 
 Facts = dict[str, Any]
@@ -63,9 +64,23 @@ def nic_facts() -> list[Facts]:
                 "unseen": nic.get("unseen", False),
                 "latency_us": nic.get("latency_us", 0.0),
                 "lossless": values["trust"] == "dscp" and bool(values["pfc"][_ROCE_PRIORITY]),
+                **(_infiniband(nic) if ib.is_cabled(nic) else {}),
             }
         )
     return found
+
+
+def _infiniband(nic: Facts) -> Facts:
+    """Return what differs at InfiniBand: data go by LIDs, and the link itself loses none (credits)."""
+    seen = ib.port(nic)
+    return {
+        "ib": {"state": seen["state"], "subnet": seen["subnet"]},
+        "lid": int(seen["lid"]),
+        "address": f"lid {seen['lid']}",
+        "mtu": nic.get("path_mtu", 4096),
+        "lossless": True,
+        "crossed": False,
+    }
 
 
 def priority(nic: Facts, tclass: int) -> int:

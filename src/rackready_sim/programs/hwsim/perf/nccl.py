@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..ib import node as ib
 from . import model, nccl_log, nccl_report
 from .nccl_log import Rank
 from .nccl_options import CUDA_ERROR, FAILURE, GIB, MIB, NCCL_ERROR, Options, RunError, parse
@@ -135,7 +136,7 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
     found = []
     for one, other in zip(mine["nics"], peer["nics"], strict=False):
         size = min(one["mtu"], other["mtu"])
-        if one["crossed"] or other["crossed"] or not reach(one["netdev"], other["address"], max(64, size)):
+        if one["crossed"] or other["crossed"] or not _reach(one, other, max(64, size), reach):
             found.append(
                 {
                     "host": mine["hostname"],
@@ -146,6 +147,12 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
                 }
             )
     return found
+
+
+def _reach(one: Facts, other: Facts, size: int, reach: Reach) -> bool:
+    if "ib" in one and "ib" in other:
+        return ib.reachable(one["ib"], other["ib"])
+    return reach(one["netdev"], other["address"], size)
 
 
 def next_peer(lines: list[Facts], host: str) -> Facts | None:

@@ -63,7 +63,9 @@ def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str],
     ]
     out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
     if network == "IB":
-        devices = " ".join(f"[{at}]{nic['device']}:1/RoCE" for at, nic in enumerate(node["nics"]))
+        devices = " ".join(
+            f"[{at}]{nic['device']}:1/{'IB' if 'ib' in nic else 'RoCE'}" for at, nic in enumerate(node["nics"])
+        )
         out += [
             f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>",
             "Initialized NET plugin IB",

@@ -14,6 +14,7 @@ import time
 from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
+from ..ib import node as ib
 from ..nic.tools import traffic_class
 from ..smi.topology import distance
 from . import facts, model, perftest_report, ports, probe, wire
@@ -61,7 +62,8 @@ def _open(options: Options) -> Facts:
         )
     raw = next(item for item in machine.nics() if item["rdma_device"] == nic["device"])
     gids = rdmatree.gids(raw)
-    index = int(options.values.get("gid", 3 if len(gids) > 3 else 1))  # noqa: PLR2004
+    usual = 0 if ib.is_cabled(raw) else 3 if len(gids) > 3 else 1  # noqa: PLR2004
+    index = int(options.values.get("gid", usual))
     if index >= len(gids):
         raise TestError(" Failed to create QP.\n Unable to set up the GID\n Couldn't create IB resources")
     end: Facts = {
@@ -152,7 +154,7 @@ def _serve(options: Options, end: Facts) -> int:
         )
         other = _hear(stream)["end"]
         perftest_report.head(options, end, other)
-        _say(stream, {"reach": probe.reachable(end["netdev"], _address(other), _payload(end, other))})
+        _say(stream, {"reach": _reach(end, other, _payload(end, other))})
         result = _hear(stream)
         if "error" in result:
             raise TestError(result["error"])
@@ -191,10 +193,10 @@ def _client(options: Options, end: Facts) -> int:
         if problem:
             _say(stream, {"error": problem})
             raise TestError(problem)
-        end["wire"] = wire.talk(end["netdev"], _address(hello["end"]), {"ask": True}).get("factor", 1.0)
+        end["wire"] = _talk(end, hello["end"], {"ask": True}).get("factor", 1.0)
         result = _measure(options, end, hello["end"], int(hello["flows"]))
         told = {"bytes": result["bytes"], "priority": end["priority"], "flows": result["flows"]}
-        result["fate"] = wire.talk(end["netdev"], _address(hello["end"]), told)
+        result["fate"] = _talk(end, hello["end"], told)
         result["priority"] = end["priority"]
         result["cnp_off"] = hello["end"]["cnp_off"]
         _say(stream, result)
@@ -209,14 +211,25 @@ def _client(options: Options, end: Facts) -> int:
 
 
 def _unreachable(end: Facts, other: Facts, back: object) -> str:
-    if not probe.reachable(end["netdev"], _address(other), 64):
+    if not _reach(end, other, 64):
         return "Failed to modify QP 1 to RTR\n Unable to Connect the HCA's through the link"
-    if not probe.reachable(end["netdev"], _address(other), _payload(end, other)) or not back:
+    if not _reach(end, other, _payload(end, other)) or not back:
         return (
             " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n Failed "
             "to complete run_iter_bw function successfully"
         )
     return ""
+
+
+def _reach(end: Facts, other: Facts, size: int) -> bool:
+    if "ib" in end and "ib" in other:
+        return ib.reachable(end["ib"], other["ib"])
+    return probe.reachable(end["netdev"], _address(other), size)
+
+
+def _talk(end: Facts, other: Facts, told: Facts) -> Facts:
+    """Ask the switch; InfiniBand's switches forward all of it."""
+    return {} if "ib" in end else wire.talk(end["netdev"], _address(other), told)
 
 
 def _payload(end: Facts, other: Facts) -> int:

@@ -33,8 +33,8 @@ def head(options: Options, end: Facts, other: Facts) -> None:
         f" TX depth        : {options.values.get('depth', '1' if options.latency else '128')}",
         f" CQ Moderation   : {options.values.get('cq', '1')}",
         f" Mtu             : {min(end['mtu'], other['mtu'])}[B]",
-        " Link type       : Ethernet",
-        f" GID index       : {end['gid_index']}",
+        f" Link type       : {'IB' if 'ib' in end else 'Ethernet'}",
+        *([] if "ib" in end else [f" GID index       : {end['gid_index']}"]),
         f" Max inline data : {220 if options.latency else 0}[B]",
         f" rdma_cm QPs\t : {'ON' if options.flags & {'-R', '--rdma_cm'} else 'OFF'}",
         f" Data ex. method : {'rdma_cm' if options.flags & {'-R', '--rdma_cm'} else 'Ethernet'}",
@@ -50,13 +50,15 @@ def head(options: Options, end: Facts, other: Facts) -> None:
 
 def _address_lines(which: str, end: Facts) -> list[str]:
     raw = bytes.fromhex(end["gid"].replace(":", ""))
-    return [
+    lid = f"0x{end['lid']:02x}" if "ib" in end else "0000"
+    lines = [
         (
-            f" {which} address: LID 0000 QPN 0x{end['qpn']:04x} PSN 0x{end['psn']:x} RKey 0x{end['rkey']:06x} VAddr "
+            f" {which} address: LID {lid} QPN 0x{end['qpn']:04x} PSN 0x{end['psn']:x} RKey 0x{end['rkey']:06x} VAddr "
             f"0x007f{end['vaddr']:010x}"
         ),
         f" GID: {':'.join(f'{byte:02d}' for byte in raw)}",
     ]
+    return lines[:1] if "ib" in end else lines
 
 
 def _columns(options: Options) -> str:

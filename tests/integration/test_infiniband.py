@@ -1,0 +1,77 @@
+"""An InfiniBand rack: opensm and the cables as rackready leaves and finds them. Tests run in order on one rack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.project import Project, standing_rack
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+NODES = ("node01", "node02", "node03")
+LIMIT = ("--limit", ",".join(NODES))
+_SWEEP_S = 12.0
+"""opensm sweeps every 10 s, and the nodes tell the switches of their ports every second."""
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Project]:
+    """The rack of `inventories/sim-ib` with three installed nodes."""
+    del image
+    with standing_rack(tmp_path_factory.mktemp("ib") / "clone", "sim-ib") as made:
+        for phase in ("provision", "install"):
+            code, text = made.run(phase, *LIMIT)
+            assert code == 0, text + made.progress()[-4000:]
+        yield made
+
+
+def test_the_fabric_comes_up_with_a_manager_for_each_leaf(rack: Project) -> None:
+    code, document = rack.json("fabric", *LIMIT)
+    assert code == 0, rack.progress()[-4000:]
+    assert _outcomes(document) == dict.fromkeys(NODES, "pass")
+    for device in ("mlx5_0", "mlx5_6"):
+        assert "SMINFO_MASTER" in rack.ssh("node03", f"sminfo -C {device} -P 1")
+    assert "Entering STANDBY state" in rack.ssh("node02", "cat /var/log/rackready-opensm-leaf01.log")
+
+
+def test_a_second_run_changes_nothing(rack: Project) -> None:
+    code, document = rack.json("fabric", *LIMIT)
+    assert code == 0, rack.progress()[-4000:]
+    assert document["changed"] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "ends"),
+    [
+        (("nic-down", "--nic", "3"), "cable-missing", ("node02 mlx5_4", "leaf01 7")),
+        (("cables-swapped", "--nic", "1", "--other", "2"), "cable-swapped", ("node02 mlx5_0", "leaf01 5", "leaf01 6")),
+    ],
+)
+def test_a_wrong_cable_is_found_with_both_of_its_ends(
+    rack: Project, fault: tuple[str, ...], code: str, ends: tuple[str, ...]
+) -> None:
+    rack.run("sim", "inject", "node02", *fault)
+    time.sleep(_SWEEP_S)
+    status, document = rack.json("fabric", *LIMIT)
+    assert status == 1
+    assert _outcomes(document) == {"node01": "pass", "node02": "fail", "node03": "pass"}
+    [finding] = next(node["findings"] for node in document["nodes"] if node["name"] == "node02")
+    assert finding["code"] == code
+    text = " ".join((finding["where"], finding["expected"], finding["actual"]))
+    assert [end for end in ends if end not in text] == []
+    rack.run("sim", "clear", "node02")
+    time.sleep(_SWEEP_S)
+
+
+def test_repaired_cables_pass_again(rack: Project) -> None:
+    code, document = rack.json("fabric", *LIMIT)
+    assert code == 0, rack.progress()[-4000:]
+    assert _outcomes(document) == dict.fromkeys(NODES, "pass")
+
+
+def _outcomes(document: dict[str, Any]) -> dict[str, str]:
+    return {node["name"]: node["outcome"] for node in document["nodes"]}
