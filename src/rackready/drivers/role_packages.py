@@ -24,7 +24,8 @@ SYSTEMS = {
 }
 """System of a version set to the facts that the roles read: distribution, major version, family."""
 
-_PLAYBOOKS = ("install", "fabric", "fabric-infiniband", "handover")
+_FABRIC = {"roce": "fabric", "infiniband": "fabric-infiniband"}
+"""Playbook of the fabric phase by the kind of fabric."""
 _DRIVER, _BUILD, _FAMILY = "nvidia_driver", "__nvidia_driver_build", "__nvidia_driver_family"
 _KERNEL = "KERNEL"
 """Stands for the release of the node's kernel in the names of packages (roles/nvidia_driver/vars)."""
@@ -69,6 +70,7 @@ class _Reader:
         from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415 - slow to import
 
         self._root = root
+        self._playbooks = ("install", _FABRIC[site.fabric.kind], "handover")
         self._loader = DataLoader()
         system = loader.software(site.software.set).os
         if system not in SYSTEMS:
@@ -107,7 +109,7 @@ class _Reader:
         )
 
     def _roles(self) -> list[str]:
-        plays = (play for name in _PLAYBOOKS for play in self._yaml(self._root / f"playbooks/{name}.yml") or [])
+        plays = (play for name in self._playbooks for play in self._yaml(self._root / f"playbooks/{name}.yml") or [])
         return [role["role"] for play in plays for role in play.get("roles", [])]
 
     def _of_role(self, role: str) -> dict[str, str]:

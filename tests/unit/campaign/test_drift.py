@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rackready.campaign.drift import keys, roles, run, since, switches
-from rackready.campaign.drift.applied import PHASES, Applied, applied, roles_of, tuned
+from rackready.campaign.drift.applied import INFINIBAND, PHASES, Applied, applied, roles_of, tuned
 from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.run import drift_run
 from rackready.design.facts import desired_digest
@@ -73,7 +73,7 @@ def test_the_roles_come_from_the_playbooks_of_the_phases() -> None:
     assert roles_of(ROOT, "optimize") == ["mig", "gpu_tuning", "mps"]
     assert "gpu_tuning" not in roles_of(ROOT, "install"), "there it has a condition: it is the other phase's"
     every = {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}
-    assert {role for phase in PHASES for role in roles_of(ROOT, phase)} == every, "each role is compared"
+    assert {role for phase in (*PHASES, INFINIBAND) for role in roles_of(ROOT, phase)} == every, "each role is compared"
 
 
 def test_only_what_was_applied_in_the_nodes_present_epoch_counts(ledger: Ledger, site: Site, paths: EnvPaths) -> None:
@@ -82,6 +82,8 @@ def test_only_what_was_applied_in_the_nodes_present_epoch_counts(ledger: Ledger,
     ledger.failed(ledger.begin("node01", "install:fabric.yml", "x", {}).token, "no answer")
     assert applied(ledger, "node01") == Applied(("install", "optimize"), desired_digest(site, "node01"))
     assert tuned(ctx(paths), NODES) == ["node01"]
+    apply(ledger, site, "node01", INFINIBAND)
+    assert applied(ledger, "node01").phases == ("install", "fabric", "optimize")
     ledger.raise_epoch("node01", "repaired")
     assert applied(ledger, "node01").phases == ()
     assert tuned(ctx(paths), NODES) == []
