@@ -15,6 +15,9 @@ from rackready.drivers.switch.sonic_owned import OWN
 from rackready.drivers.switch.sonic_text import Config
 
 _DSCPS, _CLASSES = 64, 8
+_PER_CLASS = 8
+"""DSCPs of one class selector (RFC 2474): hosts, too, map eight DSCPs to each priority unless told otherwise, and both
+ends must agree."""
 _CABLE = "40m"
 """Longest link that headroom is kept for, where the switch has no length: a row of racks.
 
@@ -87,7 +90,7 @@ def _port(port: PortConfig) -> dict[str, str]:
 def _maps(config: SwitchConfig, nvidia: bool) -> Config:  # noqa: FBT001 - one fact of the switch
     qos, same = config.qos, {str(one): str(one) for one in range(_CLASSES)}
     lossless = [str(priority) for priority, on in enumerate(qos.pfc) if on]
-    classes = {str(dscp): str(qos.dscp_to_priority.get(dscp, 0)) for dscp in range(_DSCPS)}
+    classes = {str(dscp): str(qos.dscp_to_priority.get(dscp, dscp // _PER_CLASS)) for dscp in range(_DSCPS)}
     groups = {one: one if one in lossless else "0" for one in same}
     ports = {"dscp_to_tc_map": OWN, "tc_to_pg_map": OWN, "tc_to_queue_map": OWN, "pfc_to_queue_map": OWN}
     out: Config = {
