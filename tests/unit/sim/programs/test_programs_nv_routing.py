@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -211,15 +209,6 @@ def test_what_frr_is_told(switch: Switch) -> None:
     assert frrconf.text(switch.real, "leaf") == _CONF
     assert "bfdd=yes" in frrconf.daemons(switch.real)
     assert "bfdd=no" in frrconf.daemons(switch.real - {("router", "bfd", "state", "enabled")})
-
-
-@pytest.mark.skipif(shutil.which("vtysh") is None, reason="FRR is not installed here")
-def test_frr_takes_the_text(tmp_path: Path) -> None:
-    (tmp_path / "frr.conf").write_text(_CONF)
-    done = subprocess.run(
-        ["vtysh", "-C", "-f", str(tmp_path / "frr.conf")], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
