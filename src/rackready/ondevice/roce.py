@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,16 @@ class Roce:
     def _routes(self) -> list[str]:
         """Set the routes of a routed fabric: a table of the rail's own, and a rule that sends its source address there.
 
-        Without the rule, every rail would leave by the first one, and switches would drop or misplace it.
+        Without the rule, every rail would leave by the first one, and switches would drop or misplace it. Without the
+        rail's own subnet in the table, neighbours on the same leaf would be reached through its gateway.
         """
         if not self._gateway():
             return []
         gateway, table = self._gateway(), str(self.config["table"])
         via = ("via", gateway, "dev", self.netdev)
-        out = self._do("ip", "route", "replace", "default", *via, "table", table)
+        subnet = str(ip_interface(str(self.config["address"])).network)
+        out = self._do("ip", "route", "replace", subnet, "dev", self.netdev, "scope", "link", "table", table)
+        out += self._do("ip", "route", "replace", "default", *via, "table", table)
         for prefix in self.config["routes"]:
             out += self._do("ip", "route", "replace", str(prefix), *via, "metric", table)
         if self._rule_table() != table:
