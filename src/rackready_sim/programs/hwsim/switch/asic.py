@@ -176,11 +176,6 @@ def _add(counters: Facts, group: str, amounts: Facts) -> None:
         found[name] = found.get(name, 0) + int(amount)
 
 
-def count(port: str, group: str, name: str) -> int:
-    """Return one counter of a port."""
-    return int(store.runtime()["counters"].get(port, {}).get(group, {}).get(name, 0))
-
-
 def qos(port: str) -> Facts:
     """Return the output of `nv show interface PORT counters qos`."""
     have: Facts = store.runtime()["counters"].get(port, {})

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import store
-from .. import apply, asic
+from .. import apply
 from . import db
 
 Hashes = dict[str, dict[str, str]]
+Counted = dict[str, dict[str, dict[str, Any]]]
 _NUMBERS = range(8)
+_GROUP_DROPS = "SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS"
 
 
 def config_db() -> Hashes:
@@ -52,20 +54,26 @@ def state_db() -> Hashes:
 
 def counters_db() -> Hashes:
     """Return the counters of ports, queues and priority groups, and the maps to them."""
-    ports = list(db.read().get("PORT", {}))
+    ports, every = list(db.read().get("PORT", {})), counters()
     out: Hashes = {f"COUNTERS_{kind}_NAME_MAP": {} for kind in ("PORT", "QUEUE", "PG")}
     for place, port in enumerate(ports):
-        _add(out, "PORT", port, f"oid:0x1000000{place:06x}", port_counters(port))
+        _add(out, "PORT", port, f"oid:0x1000000{place:06x}", port_counters(port, every))
         for number in _NUMBERS:
             name, oid = f"{port}:{number}", f"{place:06x}{number:02x}"
-            _add(out, "QUEUE", name, f"oid:0x15{oid}", _queue(port, number))
-            drops = {
-                "SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS": asic.count(
-                    port, f"in-{number}", "rx-buffer-discards"
-                )
-            }
-            _add(out, "PG", name, f"oid:0x1a{oid}", drops)
+            _add(out, "QUEUE", name, f"oid:0x15{oid}", _queue(every, port, number))
+            drops = _count(every, port, f"in-{number}", "rx-buffer-discards")
+            _add(out, "PG", name, f"oid:0x1a{oid}", {_GROUP_DROPS: drops})
     return out
+
+
+def counters() -> Counted:
+    """Return what the switch counted since power-on, by port and group."""
+    found: Counted = store.runtime()["counters"]
+    return found
+
+
+def _count(every: Counted, port: str, group: str, name: str) -> int:
+    return int(every.get(port, {}).get(group, {}).get(name, 0))
 
 
 def _add(out: Hashes, kind: str, name: str, oid: str, counters: dict[str, Any]) -> None:
@@ -73,27 +81,28 @@ def _add(out: Hashes, kind: str, name: str, oid: str, counters: dict[str, Any]) 
     out[f"COUNTERS:{oid}"] = {key: str(value) for key, value in counters.items()}
 
 
-def port_counters(port: str) -> dict[str, Any]:
-    """Return a port's own counters."""
+def port_counters(port: str, counted: Counted | None = None) -> dict[str, Any]:
+    """Return a port's own counters; ``counted``: those of all ports, where the caller has them already."""
+    every = counters() if counted is None else counted
     own = {
-        f"SAI_PORT_STAT_IF_{way}_{what}": asic.count(port, "stats", f"{way.lower()}-{name}")
+        f"SAI_PORT_STAT_IF_{way}_{what}": _count(every, port, "stats", f"{way.lower()}-{name}")
         for way in ("IN", "OUT")
         for what, name in (("ERRORS", "errors"), ("DISCARDS", "drops"))
     }
     for number in _NUMBERS:
         for way in ("rx", "tx"):
             name = f"SAI_PORT_STAT_PFC_{number}_{way.upper()}_PKTS"
-            own[name] = asic.count(port, f"pfc-{number}", f"{way}-pause-frames")
+            own[name] = _count(every, port, f"pfc-{number}", f"{way}-pause-frames")
     return own
 
 
-def _queue(port: str, number: int) -> dict[str, Any]:
+def _queue(every: Counted, port: str, number: int) -> dict[str, Any]:
     group = f"out-{number}"
     return {
-        "SAI_QUEUE_STAT_BYTES": asic.count(port, group, "tx-bytes"),
-        "SAI_QUEUE_STAT_DROPPED_PACKETS": asic.count(port, group, "wred-discards"),
-        "SAI_QUEUE_STAT_PACKETS": asic.count(port, group, "tx-frames"),
-        "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS": asic.count(port, group, "ecn-marked-frames"),
+        "SAI_QUEUE_STAT_BYTES": _count(every, port, group, "tx-bytes"),
+        "SAI_QUEUE_STAT_DROPPED_PACKETS": _count(every, port, group, "wred-discards"),
+        "SAI_QUEUE_STAT_PACKETS": _count(every, port, group, "tx-frames"),
+        "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS": _count(every, port, group, "ecn-marked-frames"),
     }
 
 
