@@ -15,6 +15,7 @@ from rackready.drivers.switch.apply import ApplyResult, apply_config, difference
 from rackready.drivers.switch.base import RevisionState, SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.sonic import Sonic
+from rackready.format_error import FormatError
 from rackready.ledger.store import Ledger
 from tests.unit.fabric.sonic_switch import SonicSwitch
 
@@ -270,3 +271,11 @@ def test_nobody_adds_what_sonic_never_removes(switch: SonicSwitch) -> None:
     with pytest.raises(SwitchError, match=r"/PFC_WD/GLOBAL would be added - .*SONiC never removes it"):
         Sonic("leaf01", switch).load(["set PFC_WD|GLOBAL POLL_INTERVAL 200"])
     assert "GLOBAL" not in json.dumps(switch.config())
+
+
+def test_counters_of_a_switch_are_read_as_its_programs_print_them(switch: SonicSwitch) -> None:
+    code, text = switch.run(Sonic.counters_command(["Ethernet0", "Ethernet8"]))
+    assert set(Sonic.parse_counters(text, code)) == {"Ethernet0", "Ethernet8"}
+    code, text = switch.run(Sonic.counters_command(["Ethernet512"]))
+    with pytest.raises(FormatError, match=r"Ethernet512:0 PG: .* is 'none' instead of a number"):
+        Sonic.parse_counters(text, code)
