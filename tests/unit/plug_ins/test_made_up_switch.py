@@ -156,4 +156,4 @@ def test_no_part_but_a_driver_names_a_switch_system() -> None:
         if any(word in path.read_text(encoding="utf-8").lower() for word in ("nvue", "cumulus"))
         and not path.relative_to(product).as_posix().startswith(allowed)
     )
-    assert found == ["model/network.py", "model/site.py"], "the source of defaults, and an example"
+    assert found == ["model/network.py", "model/switch.py"], "the source of defaults, and an example"
