@@ -107,8 +107,8 @@ REFUSED = [
         "racks[0].nodes[1].unit: units 2-9 are partly occupied by node01. Move node02 to 8 U of free space.",
     ),
     (
-        change("switches.0.os", "sonic"),
-        "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it.",
+        change("switches.0.os", "arista_eos"),
+        "switches[0].os: sn5600 does not run 'arista_eos' - Expected: one of cumulus_nvue, sonic. Correct it.",
     ),
     (change("links.0.rails", "1-3"), "links[0]: 3 rails, but 4 ports. List as many ports as rails."),
     (change("links.0.rails", "6-9"), "links[0].rails: node01 has no rail 9 - Expected: 1 to 8. Correct the rail."),

@@ -94,7 +94,7 @@ def test_two_repositories_are_signed_by_two_keys_that_the_overlay_declares(
             assert (done.returncode == 0) is good, (name, owner)
     plan = build_plan(smaller, clone="ab12cd", subnet=IPv4Network("10.64.7.0/24"), loopback="127.9.8")
     monkeypatch.setattr(overlay, "_node", lambda name, *_: {"name": name})
-    monkeypatch.setattr(overlay, "_switch", lambda name, *_: {"name": name})
+    monkeypatch.setattr(overlay, "_switch", lambda switch, *_: {"name": switch.name})
     written = yaml.safe_load(yaml.safe_dump(overlay.build(smaller, plan, store)))
     merged = merge(read_yaml(ROOT / "inventories/sim-mixed/site.yml"), {"software": written["software"]})
     declared = {item.name: item for item in parse_site(merged, source="test", base=ROOT).software.repositories}
