@@ -174,3 +174,28 @@ def test_the_file_of_nccl_becomes_roots_only_for_settings_of_the_site(settings: 
     templar = Templar(loader=DataLoader(), variables={"host_roce_nccl": settings, "omit": "left alone"})
     given = [templar.template(trust_as_template(block[name])) for name in ("owner", "group", "mode")]
     assert given == (["root", "root", "0644"] if settings else ["left alone"] * 3)
+
+
+def test_in_a_routed_fabric_peers_of_other_subnets_are_an_entry_of_their_own() -> None:
+    routed = {
+        name: {
+            "host_roce_interfaces": [
+                {"rail": 1, "netdev": "e1", "address": f"192.168.{subnet}.{k}/24", "gateway": f"192.168.{subnet}.1"}
+            ]
+        }
+        for k, (name, subnet) in enumerate(zip("abcd", (1, 1, 9, 9), strict=True), 11)
+    }
+    mine, all_up, alone_up = (
+        routed["a"]["host_roce_interfaces"],
+        {"hosts": list("abcd"), "known": []},
+        {"hosts": ["a"], "known": ["c"]},
+    )
+    made = filters.rail_request(mine, "a", all_up, routed, 9000, 8)
+    near, far = made["rails"]
+    assert [peer["node"] for peer in near["peers"]] == ["b"]
+    assert [peer["node"] for peer in far["peers"]] == ["c", "d"]
+    assert (far["far"], "far" in near) == (True, False)
+    alone = filters.rail_request(mine, "a", alone_up, routed, 9000, 8)
+    assert [(entry.get("far"), [peer["node"] for peer in entry["peers"]]) for entry in alone["rails"]] == [
+        (True, ["c"])
+    ]
