@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +239,14 @@ class Project:
         )
         assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
         return done.stdout
+
+
+def within(seconds: float, check: Callable[[], bool]) -> bool:
+    """Whether something becomes true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with suppress(Exception):  # not yet: that is what is waited for
+            if check():
+                return True
+        time.sleep(0.2)
+    return False

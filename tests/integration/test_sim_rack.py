@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,11 @@ from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
 from rackready.drivers.redfish_errors import BmcLoginError, BmcTlsError
 from rackready.model.site import Site
 from rackready_sim.plan import clone_id
-from tests.integration.project import Project, cannot_run
+from tests.integration.project import Project, cannot_run, within
 
 pytestmark = pytest.mark.integration
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-
-
-def within(seconds: float, check: Callable[[], bool]) -> bool:
-    """Whether something becomes true in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(Exception):  # not yet: that is what is waited for
-            if check():
-                return True
-        time.sleep(0.2)
-    return False
 
 
 def site_of(project: Project) -> Site:
