@@ -287,9 +287,10 @@ def test_crossed_cables_are_seen_by_lldp_at_both_ends_and_named_with_the_move(pr
         assert "Swap the cables at leaf01 swp1 (rail 1) and swp2 (rail 2)." in result.message
     finally:
         assert project.run("sim", "clear", "node01")[0] == 0
+    assert within(120, lambda: not checked().findings)
     assert project.run("sim", "inject", "node02", "cable-wrong-port", "--nic", "3", "--spare", "swp15")[0] == 0
     try:
-        assert within(90, lambda: bool(checked().findings))
+        assert within(120, lambda: set(checked().findings) == {"node02"})
         found = checked()
         assert {node: [one.code for one in items] for node, items in found.findings.items()} == {
             "node02": ["cable-wrong-port"]
