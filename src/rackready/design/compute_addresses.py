@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Network
 from typing import NamedTuple
 
 from rackready.design.assign import FIRST_HOST, dotted
@@ -102,11 +101,3 @@ def _by_rail(site: Site, node: Node) -> tuple[NicAddress, ...]:
         NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1))
         for rail, (first, prefix, vlan) in known
     )
-
-
-def subnet(network: ComputeNetwork, unit: int, plane: int, rail: int) -> IPv4Network:
-    """Return the subnet of one rail and plane of a unit."""
-    first = int(network.pool.network_address) + subnet_number(network, unit, plane, rail) * (
-        1 << (32 - network.per_unit)
-    )
-    return IPv4Network((first, network.per_unit))

@@ -156,7 +156,7 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         tuple(ports),
         qos,
         lines.breakouts({port.name for port in ports}),
-        _gateways(site, name),
+        _gateways(site, facts),
         _routing(site, name),
     )
 
@@ -247,13 +247,14 @@ def _written_lines(facts: SwitchFacts) -> _PortLines:
     return _PortLines(tuple(own_ports(switch)), settings, tuple(split))
 
 
-def _gateways(site: Site, name: str) -> tuple[Gateway, ...]:
+def _gateways(site: Site, facts: SwitchFacts) -> tuple[Gateway, ...]:
     """Return the gateways of a leaf's rails; none where no tier above connects the leafs."""
+    name = facts.switch.name
     if not trunk_ends(site).get(name):
         return ()
     found: dict[int, str] = {}
-    for node in site.nodes():
-        for nic in node_facts(site, node.name).nics:
+    for node in dict.fromkeys(port.node for port in facts.ports):
+        for nic in node_facts(site, node).nics:
             if nic.switch == name and nic.gateway:
                 found[nic.vlan] = f"{nic.gateway}/{nic.prefix}"
     return tuple(Gateway(vlan, address) for vlan, address in sorted(found.items()))
