@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rackready.paths import Database, EnvPaths
 from tests.gates.outcomes import EveryOutcome
@@ -43,6 +44,11 @@ LONGEST_FIRST = (
     "tests/gates/power/test_bmc_mains.py",
 )
 """Files that take long, the longest first: a worker takes a whole file, and one that began last would run alone."""
+
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+"""A busy machine is no defect: no test of this project fails for its time."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -33,9 +33,11 @@ SIMULATED_RACK = {
 
 TESTS = {
     "chromium": "opens reports and plans",
+    "frr": "routes the Ethernet fabric that `rackready sim fabric` rehearses; its service is masked",
     "dnf": "mirrors the packages of the RHEL family",
     "ibsim-utils": "ibsim: the InfiniBand fabric that `rackready sim fabric` rehearses",
     "ibutils": "ibdmchk: judges its routes and credit loops",
+    "iputils-ping": "pings through it",
     "infiniband-diags": "ibnetdiscover and smpquery: read it",
     "opensm": "routes it; its service is masked",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
@@ -115,16 +117,18 @@ def _no_cluster() -> Iterator[None]:
         words.unlink()
 
 
-_SUBNET_MANAGER = Path("/etc/systemd/system/opensm.service")
-"""Debian's package enables and starts opensm: on a machine with InfiniBand it would take part in a real fabric."""
+_UNITS = Path("/etc/systemd/system")
+_MASKED = ("opensm", "frr")
+"""Debian's packages enable and start these services: they would take part in the fabric or routing of this machine."""
 
 
-def _mask_subnet_manager() -> None:
-    """Mask opensm's service before its package is installed. It stays masked: tests call the program alone."""
-    if not _SUBNET_MANAGER.exists() and not _SUBNET_MANAGER.is_symlink():
-        _SUBNET_MANAGER.parent.mkdir(parents=True, exist_ok=True)
-        _SUBNET_MANAGER.symlink_to("/dev/null")
-        say("masked opensm.service: tests need its program, and no subnet manager may start here")
+def _mask(service: str) -> None:
+    """Mask a service before its package is installed. It stays masked: tests call the programs alone."""
+    unit = _UNITS / f"{service}.service"
+    if not unit.exists() and not unit.is_symlink():
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.symlink_to("/dev/null")
+        say(f"masked {unit.name}: tests need its programs alone, and no service of it may start here")
 
 
 def simulated_rack() -> None:
@@ -134,8 +138,9 @@ def simulated_rack() -> None:
 
 def of_tests() -> None:
     """Install what tests need of the host beside it."""
-    if os.geteuid() == 0 and missing(["opensm"]):
-        _mask_subnet_manager()
+    if os.geteuid() == 0:
+        for service in missing([*_MASKED]):
+            _mask(service)
     with _no_cluster() if os.geteuid() == 0 and missing(["postgresql"]) else nullcontext():
         _named(TESTS, "tests")
 

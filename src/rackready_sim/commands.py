@@ -12,12 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+import rackready_sim.ethtwin.report as ethernet
+import rackready_sim.ibtwin.report as infiniband
 from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.design.site import load_site
 from rackready.model.problems import RackreadyError
 from rackready_sim.faults import FAULTS
-from rackready_sim.ibtwin.report import UPLINKS, rehearse
 from rackready_sim.rack import Rack
 
 app = typer.Typer(
@@ -41,10 +42,11 @@ SiteFile = Annotated[
     ),
 ]
 Engine = Annotated[
-    str, typer.Option("--engine", help="Routing engine of opensm: updn, ftree, minhop, ... (opensm(8), -R).")
+    str,
+    typer.Option("--engine", help="InfiniBand: routing engine of opensm (its -R): updn, ftree, minhop, ..."),
 ]
 Uplinks = Annotated[
-    int, typer.Option("--uplinks", min=0, help="Number of uplinks whose loss is tried; each is one sweep of opensm.")
+    int, typer.Option("--uplinks", min=0, help="Number of uplinks whose loss is tried, one after the other.")
 ]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
@@ -162,14 +164,19 @@ def fabric(
     env: Env = "sim",
     site: SiteFile = None,
     engine: Engine = "updn",
-    uplinks: Uplinks = UPLINKS,
+    uplinks: Uplinks = infiniband.UPLINKS,
     output: Output = Format.TEXT,
 ) -> None:
-    """Rehearse the planned InfiniBand fabric in ibsim under the real opensm: routes, credit loops, balance, losses.
+    """Rehearse the planned fabric: InfiniBand in ibsim under the real opensm, RoCE in namespaces under the real FRR.
 
-    Nothing of the site is touched. Exit code 1 if something is wrong without any loss.
+    It tests routes, balance and losses; for InfiniBand also credit loops and partitions. Nothing of the site is
+    touched. RoCE needs root, for network namespaces. Exit code 1 if something is wrong without any loss.
     """
-    found = rehearse(load_site(env, site_file=site, root=env_paths(env).root), engine, uplinks, progress.print)
+    loaded = load_site(env, site_file=site, root=env_paths(env).root)
+    if loaded.fabric.kind == "infiniband":
+        found: infiniband.Rehearsal | ethernet.Rehearsal = infiniband.rehearse(loaded, engine, uplinks, progress.print)
+    else:
+        found = ethernet.rehearse(loaded, uplinks, progress.print)
     if output is Format.JSON:
         print_json(found.document())
     else:

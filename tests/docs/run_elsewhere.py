@@ -48,6 +48,7 @@ ELSEWHERE = {
     "sim clear": _REPAIR,
     "sim down": _RACK + "test_sim_rack.py::test_another_clone_comes_up_killed_or_not_and_goes_down_alone",
     "sim fabric --site": "tests/unit/infiniband/test_rehearsal.py::test_a_small_fabric_passes_as_text_and_json",
+    "sim fabric --site --uplinks": "tests/unit/ethtwin/test_ethernet_twin.py::test_the_only_spine_is_missed",
     "sim inject --gpu": _RACK + "test_main_job.py::test_one_bad_node_is_quarantined_and_three_become_ready",
     "sim inject --nic": _RACK + "test_sim_rack.py::test_a_cable_that_is_pulled_is_missed_at_both_ends_until_it_is_back",
     "sim status": _RACK + "test_sim_rack.py::test_what_died_is_repaired_and_what_lives_is_left_alone",

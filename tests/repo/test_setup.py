@@ -204,13 +204,14 @@ def test_database_server_of_tests_is_installed_without_one_that_runs(
     assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
 
 
-def test_no_subnet_manager_starts_where_tests_need_its_program(
-    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("service", ["opensm", "frr"])
+def test_no_subnet_manager_or_router_starts_where_tests_need_its_programs(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: str
 ) -> None:
-    apt, unit = scripts["apt"], tmp_path / "system/opensm.service"
+    apt, unit = scripts["apt"], tmp_path / f"system/{service}.service"
     masked: list[bool] = []
-    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "opensm"])
-    monkeypatch.setattr(apt, "_SUBNET_MANAGER", unit)
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == service])
+    monkeypatch.setattr(apt, "_UNITS", unit.parent)
     monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
     monkeypatch.setattr(apt, "install", lambda _names, _why: masked.append(unit.resolve() == Path("/dev/null")))
     apt.of_tests()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
@@ -156,8 +157,8 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         tuple(ports),
         qos,
         lines.breakouts({port.name for port in ports}),
-        _gateways(site, facts),
-        _routing(site, name),
+        gateways_of(site, name, dict.fromkeys(port.node for port in facts.ports)),
+        routing_of(site, name),
     )
 
 
@@ -187,7 +188,7 @@ def _trunk(site: Site, end: TrunkEnd, mtu: int, lines: _PortLines) -> PortConfig
         fec,
         end.peer,
         end.peer_port,
-        _asns(site).get(end.peer, 0),
+        as_numbers(site).get(end.peer, 0),
         end.address,
         end.peer_address,
     )
@@ -247,20 +248,20 @@ def _written_lines(facts: SwitchFacts) -> _PortLines:
     return _PortLines(tuple(own_ports(switch)), settings, tuple(split))
 
 
-def _gateways(site: Site, facts: SwitchFacts) -> tuple[Gateway, ...]:
-    """Return the gateways of a leaf's rails; none where no tier above connects the leafs."""
-    name = facts.switch.name
+def gateways_of(site: Site, name: str, nodes: Iterable[str]) -> tuple[Gateway, ...]:
+    """Return the gateways of a leaf's rails; none where no tier above connects the leafs. ``nodes``: its nodes."""
     if not trunk_ends(site).get(name):
         return ()
     found: dict[int, str] = {}
-    for node in dict.fromkeys(port.node for port in facts.ports):
+    for node in nodes:
         for nic in node_facts(site, node).nics:
             if nic.switch == name and nic.gateway:
                 found[nic.vlan] = f"{nic.gateway}/{nic.prefix}"
     return tuple(Gateway(vlan, address) for vlan, address in sorted(found.items()))
 
 
-def _asns(site: Site) -> dict[str, int]:
+def as_numbers(site: Site) -> dict[str, int]:
+    """Return switch -> its AS number, of all switches of the plan."""
     return {own.name: own.asn for own in _addresses(site)}
 
 
@@ -268,7 +269,8 @@ def _addresses(site: Site) -> tuple[SwitchAddresses, ...]:
     return site.remember("switch addresses", lambda: switch_addresses(site, topology_fabric(site))[0])
 
 
-def _routing(site: Site, name: str) -> Routing | None:
+def routing_of(site: Site, name: str) -> Routing | None:
+    """Return the routing of a switch of the plan; None where nothing connects it with other switches."""
     if not trunk_ends(site).get(name):
         return None
     own = next(item for item in _addresses(site) if item.name == name)

@@ -10,6 +10,7 @@ from rackready.drivers.ib.opensm_log import OpensmState, read_opensm_log
 from rackready_sim.ibtwin.ibsim import Ibsim
 from rackready_sim.ibtwin.routes import lost_pairs, read_lfts, uplinks
 from rackready_sim.ibtwin.topology import Twin, TwinLink
+from rackready_sim.sampling import evenly
 
 _LISTED = 5
 
@@ -44,15 +45,8 @@ def losses(sim: Ibsim, twin: Twin, engine: str, most_uplinks: int) -> Iterator[L
     for node in sorted({link.b.node for link in uplinks(twin)} - leafs):
         own = [link for link in twin.links if node in {link.a.node, link.b.node}]
         yield _lose(sim, twin, engine, twin.names[node].split(";")[-1].split(":")[0], own)
-    for link in sample(uplinks(twin), most_uplinks):
+    for link in evenly(uplinks(twin), most_uplinks):
         yield _lose(sim, twin, engine, words(twin, link), [link])
-
-
-def sample(links: Sequence[TwinLink], most: int) -> list[TwinLink]:
-    """Return all links, or ``most`` of them in even steps."""
-    if len(links) <= most:
-        return list(links)
-    return [links[place * len(links) // most] for place in range(most)]
 
 
 def words(twin: Twin, link: TwinLink) -> str:

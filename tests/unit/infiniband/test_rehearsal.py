@@ -14,10 +14,11 @@ from rackready.model.outcome import Finding
 from rackready.model.problems import RackreadyError
 from rackready_sim.errors import SimError
 from rackready_sim.ibtwin import ibsim, report
-from rackready_sim.ibtwin.losses import sample, sweep
+from rackready_sim.ibtwin.losses import sweep
 from rackready_sim.ibtwin.report import rehearse
 from rackready_sim.ibtwin.routes import RouteCheck, lost_pairs, read_ibdmchk, read_lfts, uplinks
 from rackready_sim.ibtwin.topology import twin_of
+from rackready_sim.sampling import evenly
 from tests.unit.infiniband.fabrics import plan_of, site_of, site_text
 from tests.unit.infiniband.twins import LACKING, REASON
 
@@ -117,6 +118,6 @@ def test_a_result_passes_only_when_all_of_it_was_checked() -> None:
 
 def test_a_sample_of_uplinks_is_spread_evenly(tmp_path: Path) -> None:
     links = uplinks(twin_of(plan_of(tmp_path, 8, 4)[1]))
-    assert sample(links, len(links)) == links
-    assert len({id(link) for link in sample(links, 5)}) == 5
-    assert sample(links, 0) == []
+    assert evenly(links, len(links)) == links
+    assert len({id(link) for link in evenly(links, 5)}) == 5
+    assert evenly(links, 0) == []
