@@ -9,9 +9,13 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch.agreement import _below, _End, judge
 from rackready.drivers.switch.base import PortState, RoceState, SwitchState
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
+from rackready.drivers.switch.findings import TRUNK_DOWN
 from rackready.drivers.switch.trunks import trunk_ports, verify_trunks
+from rackready.model.phase import FINDINGS
+from rackready.model.place import Place
 from tests.unit.fabric.fake_nvue import FakeNvue
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,3 +96,19 @@ def test_sessions_are_read_from_nvue(said: str, sessions: dict[str, str]) -> Non
     switch = _Bgp()
     switch.said = said
     assert CumulusNvue("leaf01", switch).sessions() == sessions
+
+
+@pytest.mark.parametrize(("below", "told"), [("leaf-su001-01", True), ("leaf-su002-01", False)])
+@pytest.mark.parametrize("seen_at", ["spine-001", "leaf-su001-01"])
+def test_a_cable_between_switches_is_a_finding_of_the_nodes_below_it_alone(
+    state: SwitchState, seen_at: str, below: str, *, told: bool
+) -> None:
+    site = load_site("no-overlay", site_file=ROOT / "tests/golden/sites/two_tier.yml", root=ROOT)
+    configs = {name: switch_config(site, name) for name in ("spine-001", "leaf-su001-01", "leaf-su002-01")}
+    port = next(port for port in configs[seen_at].ports if {seen_at, port.peer} == {"spine-001", "leaf-su001-01"})
+    finding = TRUNK_DOWN.found(Place(seen_at, port.name), "up", "down", end=port.far_end)
+    ends = [_End(config, state) for config in configs.values() if config.name != seen_at]
+    ends.append(_End(configs[seen_at], state, "", ((finding, _below(site, configs[seen_at], finding)),)))
+    node = next(port.node for port in configs[below].ports if port.node)
+    found = judge(node, ends, {}, {}).data.get(FINDINGS, [])
+    assert (finding.code in {item["code"] for item in found}) is told

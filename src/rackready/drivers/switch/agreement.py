@@ -44,13 +44,14 @@ _SESSIONS_S = 30.0
 class _End:
     """One switch as declared and as it is; ``trouble`` is why it could not be read.
 
-    ``trunks``: what is wrong with its cables to other switches. ``leafs``: those whose traffic passes it.
+    ``trunks``: what is wrong with its cables to other switches, each with the leafs below that cable: their nodes lose
+    paths. ``leafs``: those whose traffic passes the switch.
     """
 
     config: SwitchConfig
     state: SwitchState | None
     trouble: str = ""
-    trunks: tuple[Finding, ...] = ()
+    trunks: tuple[tuple[Finding, frozenset[str]], ...] = ()
     leafs: frozenset[str] = frozenset()
 
 
@@ -89,9 +90,17 @@ def _read_end(site: Site, driver: SwitchDriver, config: SwitchConfig) -> _End:
         state = driver.read_back()
         trunks = verify_trunks(config, state, driver.sessions() if config.routing is not None else {})
         if not trunks or time.monotonic() > deadline:
-            return _End(config, state, "", tuple(trunks), frozenset(lower_leafs(site, config.name)))
+            below = tuple((finding, _below(site, config, finding)) for finding in trunks)
+            return _End(config, state, "", below, frozenset(lower_leafs(site, config.name)))
         check_stop()
         time.sleep(2.0)
+
+
+def _below(site: Site, config: SwitchConfig, finding: Finding) -> frozenset[str]:
+    """Return the leafs below a cable between switches: those of its lower end."""
+    peer = next(port.peer for port in config.ports if port.name == finding.part)
+    ours, theirs = lower_leafs(site, config.name), lower_leafs(site, peer)
+    return frozenset(ours if len(ours) <= len(theirs) else theirs)
 
 
 def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | Finding:
@@ -155,7 +164,7 @@ def judge(
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
     own = {end.config.name for end, ports in mine if ports}
     troubles = [end.trouble for end, ports in mine if (ports or own & end.leafs) and end.state is None]
-    findings = [finding for end, _ in mine if own & end.leafs for finding in end.trunks]
+    findings = [finding for end in ends for finding, leafs in end.trunks if own & leafs]
     unknown: list[str] = []
     for end, ports in mine:
         if end.state is not None:
