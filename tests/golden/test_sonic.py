@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rackready.design.ecn import EcnThresholds
 from rackready.design.site import load_site
 from rackready.design.switches import Breakout, Gateway, PortConfig, Routing, SwitchConfig, switch_config
 from rackready.drivers.switch.base import SwitchError
@@ -112,6 +113,16 @@ def test_thresholds_follow_the_rate(speed: int, low: int, high: int) -> None:
     lines = render_config(config, have()).splitlines()
     assert f"set WRED_PROFILE|rackready_{speed}g green_min_threshold {low}" in lines
     assert f"set WRED_PROFILE|rackready_{speed}g green_max_threshold {high}" in lines
+
+
+def test_thresholds_of_the_site_replace_those_of_their_speed_only() -> None:
+    leaf = _leaf()
+    qos = replace(leaf.qos, ecn=(EcnThresholds(500_000, 2_000_000, 400),))
+    ports = (replace(leaf.ports[0], speed=400), replace(leaf.ports[1], speed=800))
+    lines = render_config(replace(leaf, qos=qos, ports=ports), have()).splitlines()
+    assert "set WRED_PROFILE|rackready_400g green_min_threshold 500000" in lines
+    assert "set WRED_PROFILE|rackready_400g red_max_threshold 2000000" in lines
+    assert "set WRED_PROFILE|rackready_800g green_min_threshold 2097152" in lines
 
 
 def _device(**fields: str) -> Config:

@@ -36,6 +36,31 @@ def test_switch_text_is_as_reviewed(site: Site, name: str) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
+def with_options(site: Site) -> Site:
+    """The site with ECN thresholds of its own and adaptive routing."""
+    assert site.networks is not None
+    qos = Qos.model_validate({"ecn": [{"speed": 400, "low": 500_000, "high": 2_000_000}]})
+    underlay = site.networks.underlay.model_copy(update={"adaptive_routing": True})
+    return site.model_copy(
+        update={
+            "fabric": site.fabric.model_copy(update={"qos": qos}),
+            "networks": site.networks.model_copy(update={"underlay": underlay}),
+        }
+    )
+
+
+@pytest.mark.parametrize("syntax", [True, False], ids=["since-5.15", "before-5.15"])
+def test_adaptive_routing_and_ecn_by_speed_are_as_reviewed(two_tier: Site, syntax: bool) -> None:  # noqa: FBT001 - a case
+    plain = set(render_config(switch_config(two_tier, "leaf-su001-01"), roce_state_syntax=syntax).splitlines())
+    text = render_config(switch_config(with_options(two_tier), "leaf-su001-01"), roce_state_syntax=syntax)
+    more = "".join(f"{line}\n" for line in text.splitlines() if line not in plain)
+    assert plain <= set(text.splitlines())
+    golden = HERE / "cumulus_nvue" / f"leaf-su001-01-options{'' if syntax else '-before-5.15'}.txt"
+    if os.environ.get("GOLDENS") == "rewrite":
+        golden.write_text(more, encoding="utf-8")
+    assert more == golden.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def two_tier() -> Site:
     return load_site("no-overlay", site_file=HERE / "sites/two_tier.yml", root=ROOT)

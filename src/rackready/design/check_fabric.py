@@ -271,7 +271,7 @@ def _qos(site: Site) -> list[Flaw]:
                 reads=tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
-    systems = [system_of(os) for os in sorted({switch.os for switch in site.switches if switch.os})]
+    systems = [(os, system_of(os)) for os in sorted({switch.os for switch in site.switches if switch.os})]
     return out + [
         Flaw.of(
             ("fabric", "qos", problem.key),
@@ -280,7 +280,7 @@ def _qos(site: Site) -> list[Flaw]:
             expected=problem.expected,
             actual=problem.actual,
         )
-        for system in systems
+        for os, system in systems
         if system is not None
-        for problem in system.qos_problems(qos_facts(qos))
+        for problem in system.problems(os, qos_facts(qos))
     ]

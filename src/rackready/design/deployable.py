@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rackready.design.adaptive_routing import adaptive_problems
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set
 from rackready.design.infiniband import manager_nodes, subnets
@@ -88,6 +89,7 @@ def _topology(site: Site, topology: Topology) -> list[Message]:
     )
     if topology.link == "roce":
         out += [Message(key, "none", expected="a pool", next_step=step) for key, value, step in needed if value is None]
+    out += adaptive_problems(site)
     isolated = [tenant.name for tenant in site.tenants if tenant.vlan or tenant.vrf or tenant.vni]
     if isolated and topology.link == "roce":
         step = "rackready does not configure EVPN yet. Leave out vlan, vrf and vni, and isolate the tenants by hand."

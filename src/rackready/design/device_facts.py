@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from rackready.design.addresses import NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses, trunk_problem
 from rackready.design.collector import without_gc
-from rackready.design.facts import driver_version
+from rackready.design.facts import absent_fields, driver_version
 from rackready.design.nic_use import nic_plan
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
@@ -164,8 +164,8 @@ def _profiles(platform: str) -> str:
 
 
 def fabric_text(site: Site) -> str:
-    """Return the fabric's settings as text; those of InfiniBand only where the site has some."""
-    return site.fabric.model_dump_json(exclude={"infiniband"} if site.fabric.infiniband is None else None)
+    """Return the fabric's settings as text; those of InfiniBand and ECN thresholds only where the site has some."""
+    return site.fabric.model_dump_json(exclude=absent_fields(site))
 
 
 def _digest_of(text: str) -> str:

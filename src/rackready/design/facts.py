@@ -227,8 +227,14 @@ and BIOS come from the facts of the node, which prefer the values of the site.)
 
 
 def fabric_document(site: Site) -> dict[str, Any]:
-    """Return the fabric as data. A RoCE fabric's document has no field of InfiniBand, as evidence of old has none."""
-    return site.fabric.model_dump(mode="json", exclude={"infiniband"} if site.fabric.infiniband is None else None)
+    """Return the fabric as data."""
+    return site.fabric.model_dump(mode="json", exclude=absent_fields(site))
+
+
+def absent_fields(site: Site) -> dict[str, Any]:
+    """Return the fields of the fabric that it does not use and that came later: evidence of old has none of them."""
+    infiniband = {} if site.fabric.infiniband is not None else {"infiniband": True}
+    return infiniband | ({} if site.fabric.qos.ecn else {"qos": {"ecn"}})
 
 
 def desired_digest(site: Site, name: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from rackready.design.ecn import EcnThresholds
 from rackready.design.qos import PRIORITIES, QosFacts, QosProblem
 
+ECN = EcnThresholds(150_000, 1_500_000)
+"""Its ECN thresholds, at every speed: Cumulus Linux 5.15, "Quality of Service" (bytes of the default profile) and "RDMA
+over Converged Ethernet" (146.48 KB and 1.43 MB)."""
 _DSCP = {priority: range(8 * priority, 8 * priority + 8) for priority in range(PRIORITIES)}
 """The preset maps eight consecutive DSCPs to each priority."""
 _PRIORITY = 3

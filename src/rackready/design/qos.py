@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackready.design.ecn import EcnThresholds, of_site
 from rackready.model.site import Qos
 
 PRIORITIES = 8
@@ -21,6 +22,8 @@ class QosFacts:
     cnp_priority: int
     tos: int
     pfc: tuple[bool, ...]
+    ecn: tuple[EcnThresholds, ...] = ()
+    """The site's ECN thresholds by speed."""
 
     @property
     def dscp_to_priority(self) -> dict[int, int]:
@@ -31,7 +34,9 @@ class QosFacts:
 def qos_facts(qos: Qos) -> QosFacts:
     """Return the settings that hosts and switches must agree on."""
     pfc = tuple(priority == qos.priority for priority in range(PRIORITIES))
-    return QosFacts(qos.dscp, qos.priority, qos.cnp_dscp, qos.cnp_priority, qos.dscp << 2 | _ECT0, pfc)
+    return QosFacts(
+        qos.dscp, qos.priority, qos.cnp_dscp, qos.cnp_priority, qos.dscp << 2 | _ECT0, pfc, of_site(qos.ecn)
+    )
 
 
 @dataclass(frozen=True, slots=True)

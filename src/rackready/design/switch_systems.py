@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackready.design import eos_limits, nvue_preset, nxos_limits
+from rackready.design.ecn import EcnThresholds
 from rackready.design.qos import QosFacts, QosProblem
 from rackready.entry_points import SWITCHES, named, names
 
@@ -28,6 +29,9 @@ class SwitchSystem:
     the same lane in its cage, from 1. ``qos_problems``: the values of ``fabric.qos`` that its driver cannot apply.
     ``routes``: whether the driver configures routing, breakout, speed and FEC. ``most_mtu``: largest MTU of a port,
     bytes. ``underlay``: the kinds of links between switches over which its driver routes (``networks.underlay.links``).
+    ``adaptive``: the switch chips and speeds of links (Gb/s) between which its driver sets adaptive routing.
+    ``sets_ecn``: whether its driver sets the thresholds of ``fabric.qos.ecn``. ``own_ecn``: the thresholds that the
+    system has by itself at every speed, to compare with what it reports; None: not known, or by speed.
     """
 
     driver: str
@@ -38,6 +42,18 @@ class SwitchSystem:
     routes: bool = False
     most_mtu: int = 9216
     underlay: frozenset[str] = frozenset({"unnumbered", "numbered"})
+    adaptive: frozenset[tuple[str, int]] = frozenset()
+    sets_ecn: bool = False
+    own_ecn: EcnThresholds | None = None
+
+    def problems(self, os: str, qos: QosFacts) -> list[QosProblem]:
+        """Return the values of ``fabric.qos`` that its driver cannot apply. ``os``: its name."""
+        found = self.qos_problems(qos)
+        if qos.ecn and not self.sets_ecn:
+            what = f"rackready gives all ports of {os} the same ECN thresholds"
+            speeds = f"those of {', '.join(str(one.speed) for one in qos.ecn)} Gb/s"
+            found = [*found, QosProblem("ecn", what, "none in the site", speeds, "Leave it out.")]
+        return found
 
 
 SYSTEMS: dict[str, SwitchSystem] = {
@@ -48,6 +64,10 @@ SYSTEMS: dict[str, SwitchSystem] = {
         "{port}s{sub}",
         nvue_preset.problems,
         routes=True,
+        # Cumulus Linux 5.15, "Equal Cost Multipath Load Sharing", Adaptive Routing: Spectrum-4 at 400G and 200G.
+        adaptive=frozenset({("Spectrum-4", 200), ("Spectrum-4", 400)}),
+        sets_ecn=True,
+        own_ecn=nvue_preset.ECN,
     ),
     # Ports by their first electrical lane: sonic-buildimage @086b03bd70 device/mellanox/*/platform.json.
     "sonic": SwitchSystem(
@@ -56,6 +76,7 @@ SYSTEMS: dict[str, SwitchSystem] = {
         "Ethernet{lane}",
         port="Ethernet{lane}",
         routes=True,
+        sets_ecn=True,
     ),
     # Lanes of a cage are ports: Ethernet1/1 and Ethernet1/5 when split in two (Arista, transceiver TOI). MTU: EOS user
     # manual, `mtu` takes 68 to 9214.

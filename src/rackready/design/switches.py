@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Interface
 
+from rackready.design.adaptive_routing import adaptive_problems, wants_adaptive
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses
+from rackready.design.ecn import EcnThresholds, at_speed
 from rackready.design.facts import SwitchFacts, node_facts, switch_facts
 from rackready.design.qos import QosFacts, qos_facts
 from rackready.design.switch_systems import system_of
@@ -54,6 +56,8 @@ class PortConfig:
     peer_asn: int = 0
     address: str = ""
     peer_address: str = ""
+    ecn: EcnThresholds | None = None
+    """ECN thresholds of its RoCE queue: the site's for its speed, else those of the switch system; None: not known."""
 
     @property
     def far_end(self) -> str:
@@ -110,6 +114,14 @@ class SwitchConfig:
     breakouts: tuple[Breakout, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     routing: Routing | None = None
+    adaptive_routing: bool = False
+    """Whether the ports to other switches choose the path of each packet by their load."""
+
+    @property
+    def ecn_profiles(self) -> tuple[EcnThresholds, ...]:
+        """Return the site's ECN thresholds that a port of the switch has, by speed."""
+        used = {port.ecn for port in self.ports}
+        return tuple(one for one in self.qos.ecn if one in used)
 
     @property
     def announced(self) -> tuple[str, ...]:
@@ -126,7 +138,7 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
     system = system_of(facts.switch.os)
-    problems = system.qos_problems(qos) if system is not None else []
+    problems = system.problems(facts.switch.os, qos) if system is not None else []
     if problems:
         raise QosUnsupportedError.of(
             Problem.of(f"fabric.qos.{one.key}", one.what, one.hint, expected=one.expected, actual=one.actual)
@@ -134,6 +146,9 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         )
     if system is not None and trunk_ends(site).get(name):
         _check_underlay(site, facts.switch.os, system.underlay)
+    refused = adaptive_problems(site, frozenset({name}))
+    if refused:
+        raise UnderlayUnsupportedError.of(refused)
     lines = _port_lines(site, facts)
     order = {port: place for place, port in enumerate(lines.order)}
     ports = [
@@ -149,7 +164,7 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         )
         for port in facts.ports
     ] + [_trunk(site, end, facts.mtu, lines) for end in trunk_ends(site).get(name, [])]
-    ports.sort(key=lambda port: order[port.name])
+    ports = sorted((_with_ecn(site, facts, qos, port) for port in ports), key=lambda port: order[port.name])
     return SwitchConfig(
         name,
         facts.switch.os,
@@ -159,7 +174,17 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         lines.breakouts({port.name for port in ports}),
         gateways_of(site, name, dict.fromkeys(port.node for port in facts.ports)),
         routing_of(site, name),
+        adaptive_routing=wants_adaptive(site) and bool(trunk_ends(site).get(name)),
     )
+
+
+def _with_ecn(site: Site, facts: SwitchFacts, qos: QosFacts, port: PortConfig) -> PortConfig:
+    """Return a port with its ECN thresholds. One whose speed is negotiated has that of its NIC, if it can."""
+    system = system_of(facts.switch.os)
+    nics = node_facts(site, port.node).nics if port.node and port.speed is None and qos.ecn else ()
+    rate = next((min(nic.rate, facts.profile.rate) for nic in nics if nic.netdev == port.netdev), port.speed or 0)
+    own = system.own_ecn if system is not None else None
+    return replace(port, ecn=at_speed(rate, qos.ecn) or own)
 
 
 def _check_underlay(site: Site, os: str, supported: frozenset[str]) -> None:

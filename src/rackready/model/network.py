@@ -34,6 +34,25 @@ class Rail(Model):
     )
 
 
+PortSpeed = Literal[10, 25, 40, 50, 100, 200, 400, 800]
+"""Gb/s per direction."""
+
+
+class EcnThresholds(Model):
+    """Depth of the queue of RoCE data at which a port marks packets (ECN, RFC 3168)."""
+
+    speed: PortSpeed = Field(description="ports of this speed, Gb/s")
+    low: int = Field(ge=1, le=100_000_000, description="bytes in the queue from which a share of packets is marked")
+    high: int = Field(ge=1, le=100_000_000, description="bytes in the queue from which every packet is marked")
+
+    @model_validator(mode="after")
+    def _rising(self) -> EcnThresholds:
+        if self.low > self.high:
+            message = f"low ({self.low}) must not be above high ({self.high})"
+            raise ValueError(message)
+        return self
+
+
 class Qos(Model):
     """Settings of lossless RoCE, for hosts and switches. Defaults: NVUE's (Cumulus Linux RoCE guide)."""
 
@@ -41,6 +60,18 @@ class Qos(Model):
     priority: int = Field(3, ge=0, le=7, description="switch priority and PFC priority of RoCE data")
     cnp_dscp: int = Field(48, ge=0, le=63, description="DSCP of congestion notification packets")
     cnp_priority: int = Field(6, ge=0, le=7, description="switch priority of congestion notification packets")
+    ecn: list[EcnThresholds] = Field(
+        default_factory=list,
+        description="thresholds of switch ports by their speed; ports of another speed keep those of the switch system",
+    )
+
+    @model_validator(mode="after")
+    def _each_speed_once(self) -> Qos:
+        speeds = [one.speed for one in self.ecn]
+        if twice := sorted({speed for speed in speeds if speeds.count(speed) > 1}):
+            message = f"ecn has speed {twice[0]} twice"
+            raise ValueError(message)
+        return self
 
 
 class Fabric(Model):
@@ -111,6 +142,11 @@ class Underlay(Model):
     pool: IPv4Network | None = Field(None, description="addresses of numbered links")
     asn_first: int = Field(
         4_200_000_000, ge=1, le=4_294_967_294, description="first AS number (private 4-byte range of RFC 6996)"
+    )
+
+    adaptive_routing: bool = Field(
+        default=False,
+        description="whether switches choose the path packet by packet; changing it interrupts all ports of a switch",
     )
 
     @model_validator(mode="after")
@@ -202,8 +238,6 @@ class NicPlan(Model):
     )
 
 
-PortSpeed = Literal[10, 25, 40, 50, 100, 200, 400, 800]
-"""Gb/s per direction."""
 Fec = Literal["rs", "fc", "off"]
 """rs: Reed-Solomon (IEEE 802.3 clause 91 and 119); fc: FireCode (clause 74), of 10G to 50G NRZ links."""
 

@@ -316,6 +316,7 @@ class SwitchProfile(Model):
     rate: Literal[1, 100, 200, 400, 800] = Field(description="Gb/s per direction of one of `ports`")
     source: str
     layer: Literal["ethernet", "infiniband"] = "ethernet"
+    asic: str | None = Field(None, description="its switch chip, e.g. Spectrum-4; null: not published")
     cage: Cage | None = Field(None, description="connector of `ports`; null: not published")
     ports_per_cage: int = Field(1, ge=1, le=2, description="ports that share one cage (twin-port OSFP: 2)")
     breakout: list[int] = Field(

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.design import adaptive_routing
 from rackready.design.deployable import NotDeployableError, require
 from rackready.design.own_profiles import read_own
 from rackready.design.site import load_site, parse_site
 from rackready.design.switch_systems import SYSTEMS
+from rackready.design.switches import UnderlayUnsupportedError, switch_config
 from rackready.design.yaml import read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 from rackready.stacks.args import rack_args
 from tests.unit.design.written import example, parse
 
@@ -125,6 +128,49 @@ def test_what_a_topology_lacks_is_refused(change: Callable[[dict[str, Any]], obj
     document = two_tier()
     change(document)
     assert said in reasons(parse(document), [], "fabric")
+
+
+_ECMP = "Set it to false: the switches then choose a path for each flow (ECMP)."
+
+
+def _adaptive(os: str, model: str) -> Site:
+    document = two_tier()
+    document["networks"]["underlay"] = {"links": "numbered", "pool": "10.31.0.0/22", "adaptive_routing": True}
+    for tier in ("leaf", "spine"):
+        document["topology"][tier]["model"] = model
+    for switch in document["switches"]:
+        switch.update(os=os, model=model)
+    return parse(document)
+
+
+def test_adaptive_routing_between_split_ports_of_spectrum_4_is_deployable() -> None:
+    require(_adaptive("cumulus_nvue", "sn5600"), ["node01"], "fabric")
+
+
+def test_adaptive_routing_is_refused_on_another_system() -> None:
+    site = _adaptive("sonic", "sn5600")
+    said = f"networks.underlay.adaptive_routing: rackready does not configure it on sonic. {_ECMP}"
+    assert reasons(site, [], "fabric") == [said]
+    with pytest.raises(UnderlayUnsupportedError, match="does not configure it on sonic"):
+        switch_config(site, "spine-001")
+
+
+def test_adaptive_routing_is_refused_on_another_chip_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = _adaptive("cumulus_nvue", "sn5600")
+    monkeypatch.setattr(adaptive_routing, "compute_rate", lambda _site: 800)
+    said = (
+        "networks.underlay.adaptive_routing: Spectrum-4 does not route adaptively over links of this speed - "
+        "Expected: 200 or 400 Gb/s Actual: 800 Gb/s. "
+        "Split the ports between switches to 200 or 400 Gb/s, or set it to false."
+    )
+    assert reasons(site, [], "fabric") == [said]
+    other = loader.switch("sn5600").model_copy(update={"asic": None})
+    monkeypatch.setattr(adaptive_routing.loader, "switch", lambda _name: other)
+    said = (
+        "networks.underlay.adaptive_routing: sn5600 cannot route adaptively - "
+        f"Expected: a switch with Spectrum-4 Actual: the profile names no chip. {_ECMP}"
+    )
+    assert reasons(site, [], "fabric") == [said]
 
 
 def test_split_ports_are_deployable_where_the_switch_system_splits_them() -> None:

@@ -244,6 +244,31 @@ def test_a_mapping_within_the_preset_and_one_of_another_system_are_not_refused(r
     assert [text for text in refusals(raw) if text.startswith("fabric.qos")] == []
 
 
+def test_thresholds_by_speed_are_refused_where_the_driver_does_not_set_them(raw: dict[str, Any]) -> None:
+    raw["fabric"]["qos"] = {"ecn": [{"speed": 400, "low": 150_000, "high": 1_500_000}]}
+    parse(raw)
+    raw["switches"][0]["os"] = "arista_eos"
+    assert [text for text in refusals(raw) if text.startswith("fabric.qos")] == [
+        (
+            "fabric.qos.ecn: rackready gives all ports of arista_eos the same ECN thresholds - "
+            "Expected: none in the site Actual: those of 400 Gb/s. Leave it out."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ecn", "said"),
+    [
+        ([{"speed": 400, "low": 2, "high": 1}], "low (2) must not be above high (1)"),
+        ([{"speed": 400, "low": 1, "high": 2}] * 2, "ecn has speed 400 twice"),
+        ([{"speed": 500, "low": 1, "high": 2}], "fabric.qos.ecn[0].speed"),
+    ],
+)
+def test_thresholds_that_cannot_be_are_refused(raw: dict[str, Any], ecn: list[dict[str, int]], said: str) -> None:
+    raw["fabric"]["qos"] = {"ecn": ecn}
+    assert said in " ".join(refusals(raw))
+
+
 @pytest.mark.parametrize("section", ["fabric", "racks", "software", "gates", "schema", "access", "handover"])
 def test_missing_section_is_reported(raw: dict[str, Any], section: str) -> None:
     del raw[section]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design.ecn import EcnThresholds
 from rackready.design.site import load_site
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
 from rackready.drivers.switch.agreement import compare, intents
@@ -176,6 +177,7 @@ MUTATIONS = [
         "400 Gb/s at both ends",
         "host 400 Gb/s, switch 100 Gb/s; wrong: switch",
     ),
+    ("port", {"watchdog": False}, "switch-watchdog-off", "PFC watchdog", "on", "switch off; wrong: switch"),
     ("host", {"fec": "off"}, "cable-fec-differs", "FEC", "rs at both ends", "host off, switch rs; wrong: host"),
     ("port", {"fec": "fc"}, "cable-fec-differs", "FEC", "rs at both ends", "host rs, switch fc; wrong: switch"),
     ("host", {"global_pause": True}, "cable-global-pause", "global pause", "off", "host on; wrong: host"),
@@ -211,6 +213,39 @@ def test_one_wrong_setting_is_one_finding_of_that_cable(
     told = [(found.code, found.where, found.what, found.expected, found.actual) for found in findings]
     assert told == [(code, CABLE, what, expected, actual)]
     assert unknown == []
+
+
+def test_a_watchdog_that_is_on_or_not_reported_is_no_finding() -> None:
+    for told in (True, None):
+        assert Link().port(watchdog=told).compared() == ([], [])
+
+
+def test_thresholds_that_somebody_changed_are_one_finding_of_the_switch() -> None:
+    link = Link()
+    link.state = replace(link.state, roce=replace(ROCE, thresholds=(40_000, 1_499_463)))
+    (found,), unknown = link.compared()
+    assert (found.code, str(found.where), found.expected, found.actual, unknown) == (
+        "switch-ecn-thresholds",
+        "leaf01 and its 4 cables to node01",
+        "150000 to 1500000 bytes",
+        "switch 40000 to 1499463 bytes; wrong: switch",
+        [],
+    )
+
+
+@pytest.mark.parametrize("reported", [(149_996, 1_499_463), (159_744, 1_499_463), None], ids=["NVUE", "chip", "none"])
+def test_thresholds_of_the_preset_are_no_finding(reported: tuple[int, int] | None) -> None:
+    link = Link()
+    link.state = replace(link.state, roce=replace(ROCE, thresholds=reported))
+    assert link.compared() == ([], [])
+
+
+def test_thresholds_that_the_site_sets_are_not_those_of_the_preset() -> None:
+    link = Link()
+    link.state = replace(link.state, roce=replace(ROCE, thresholds=(40_000, 1_499_463)))
+    own = EcnThresholds(40_000, 1_500_000, 400)
+    cables: list[tuple[PortConfig, HostQos | None]] = [(replace(port, ecn=own), HOST) for port in PORTS]
+    assert compare("node01", CONFIG, link.state, cables, INTENTS) == ([], [])
 
 
 UNKNOWN = [

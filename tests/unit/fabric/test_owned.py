@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design.ecn import EcnThresholds
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.switch.apply import OPERATION, ApplyResult, apply_config
@@ -108,12 +109,13 @@ def test_a_second_run_changes_nothing(fake: FakeNvue, smaller: SwitchConfig, led
 def test_a_foreign_setting_on_a_port_of_ours_stays_and_the_rest_goes(
     fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger
 ) -> None:
-    by_hand(fake, "nv set interface swp13 qos pfc-watchdog state enable")
+    by_hand(fake, "nv set interface swp13 link auto-negotiate on")
     apply(fake, smaller, ledger)
     assert [line for line in lines(fake).splitlines() if " swp13 " in line] == [
-        "nv set interface swp13 qos pfc-watchdog state enable"
+        "nv set interface swp13 link auto-negotiate on"
     ]
-    assert "nv unset interface swp13 link" in unsets(fake)
+    assert "nv unset interface swp13 link mtu" in unsets(fake)
+    assert "nv unset interface swp13 qos" in unsets(fake)
 
 
 def test_a_value_that_somebody_changed_is_theirs(fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger) -> None:
@@ -235,3 +237,25 @@ def test_unsets_are_expanded() -> None:
         ("nv", "set", "interface", "swp3", "link"),
         ("nv", "set", "qos", "roce"),
     }
+
+
+def test_adaptive_routing_and_thresholds_that_the_site_drops_are_taken_back(
+    config: SwitchConfig, ledger: Ledger
+) -> None:
+    own = EcnThresholds(500_000, 2_000_000, 400)
+    ports = tuple(replace(port, ecn=own, peer="spine" if port.name == "swp1" else "") for port in config.ports)
+    fake = FakeNvue(release="5.15.0")
+    apply(fake, replace(config, ports=ports, qos=replace(config.qos, ecn=(own,)), adaptive_routing=True), ledger)
+    assert "nv set qos congestion-control rackready_400g traffic-class 3 min-threshold 500000" in lines(fake)
+    assert "nv set interface swp1 router adaptive-routing state enabled" in lines(fake)
+    apply(fake, config, ledger)
+    left = lines(fake)
+    assert "congestion-control" not in left
+    assert "adaptive-routing" not in left
+    assert "nv set interface swp1 qos pfc-watchdog state enable" in left
+
+
+def test_adaptive_routing_on_one_port_is_about_all_ports() -> None:
+    driver, ports = CumulusNvue("leaf01", FakeNvue()), {"swp1", "swp2"}
+    assert driver.touched(["nv set interface swp1 router adaptive-routing state enabled"], ports) == ports
+    assert driver.touched(["nv set interface swp1 qos pfc-watchdog state enable"], ports) == {"swp1"}

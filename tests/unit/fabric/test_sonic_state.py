@@ -66,6 +66,28 @@ def test_ports_that_differ_are_named() -> None:
     assert (roce.trusts_dscp, roce.dscp_priority) == (False, {})
 
 
+@pytest.mark.parametrize(
+    ("watchdog", "maps", "on"),
+    [
+        ({"Ethernet8": {"action": "drop"}}, {"pfcwd_sw_enable": "3"}, True),
+        ({"Ethernet8": {"action": "drop"}}, {"pfcwd_sw_enable": "4"}, False),
+        ({"Ethernet8": {"action": "drop"}}, {}, False),
+        ({"Ethernet0": {"action": "drop"}}, {"pfcwd_sw_enable": "3"}, False),
+    ],
+    ids=["on", "another priority", "no priority", "another port"],
+)
+def test_the_watchdog_guards_a_port_with_all_its_lossless_priorities(
+    watchdog: dict[str, dict[str, str]],
+    maps: dict[str, str],
+    on: bool,  # noqa: FBT001 - a case
+) -> None:
+    config = _config(PFC_WD=watchdog)
+    config["PORT_QOS_MAP"]["Ethernet8"] |= maps
+    state = state_of(config, _hashes())
+    assert state.ports["Ethernet8"].watchdog is on
+    assert state.ports["Ethernet16"].watchdog is False
+
+
 def test_a_switch_without_our_ports_has_no_roce() -> None:
     assert state_of(_config(PORT={"Ethernet0": {}}), _hashes()).roce.mode == "off"
     assert state_of(_config(PORT_QOS_MAP={}), _hashes()).roce.mode == "off"

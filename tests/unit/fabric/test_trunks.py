@@ -57,6 +57,19 @@ def test_a_port_that_the_switch_does_not_list_is_no_link(spine: SwitchConfig, st
     assert [(item.code, item.actual) for item in found] == [("switch-trunk-down", "not listed")]
 
 
+def test_a_trunk_without_the_adaptive_routing_that_the_site_wants_is_named(
+    spine: SwitchConfig, state: SwitchState
+) -> None:
+    wanted, every = replace(spine, adaptive_routing=True), frozenset(port.name for port in trunk_ports(spine))
+    assert verify_trunks(wanted, replace(state, adaptive=every), established(spine)) == []
+    found = verify_trunks(wanted, replace(state, adaptive=every - {"swp2s0"}), established(spine))
+    assert [(item.code, str(item.where), item.expected, item.actual) for item in found] == [
+        ("switch-adaptive-routing-off", "spine-001 swp2s0", "on", "off")
+    ]
+    assert verify_trunks(spine, replace(state, adaptive=frozenset()), established(spine)) == []
+    assert verify_trunks(wanted, replace(state, adaptive=None), established(spine)) == []
+
+
 @pytest.mark.parametrize("actual", ["idle", "active"])
 def test_a_session_that_is_not_established_is_a_finding(spine: SwitchConfig, state: SwitchState, actual: str) -> None:
     sessions = established(spine) | {"swp4s0": actual}

@@ -310,7 +310,10 @@ def test_revisions_and_differences() -> None:
 
 
 def test_ports_and_roce_of_both_releases() -> None:
-    applied = expand_commands("nv set interface swp1-2 bridge domain br_default access 901")
+    applied = expand_commands(
+        "nv set interface swp1-2 bridge domain br_default access 901\n"
+        "nv set interface swp1 qos pfc-watchdog state enable"
+    )
     ports = parse_ports(
         {
             "swp1": {"link": {"state": {"up": {}}, "mtu": 9216, "speed": "400G", "fec": "rs"}},
@@ -320,9 +323,9 @@ def test_ports_and_roce_of_both_releases() -> None:
         applied,
     )
     assert ports == {
-        "swp1": linked(9216, 901),
-        "swp2": port_state(9216, 901, link=False),
-        "eth0": port_state(0, None, admin=False, link=False),
+        "swp1": replace(linked(9216, 901), watchdog=True),
+        "swp2": replace(port_state(9216, 901, link=False), watchdog=False),
+        "eth0": replace(port_state(0, None, admin=False, link=False), watchdog=False),
     }
     rows = {"3": {"dscp": "24,25,26", "switch-prio": 3}}
     pfc = {"pfc-priority": 3, "rx-enabled": "enabled", "tx-enabled": "enabled"}

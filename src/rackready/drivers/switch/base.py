@@ -77,6 +77,8 @@ class PortState:
     """Rate of the link, Gb/s; None: not reported, as of a port that is down."""
     fec: str | None = None
     """FEC in use: rs, fc or off; None: not reported."""
+    watchdog: bool | None = None
+    """Whether the PFC watchdog guards the port's lossless queues; None: not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class RoceState:
     dscp_priority: dict[int, int] = field(default_factory=dict)
     ecn: frozenset[int] | None = None
     """Priorities whose packets the switch marks in congestion; None: not reported."""
+    thresholds: tuple[int, int] | None = None
+    """ECN thresholds in bytes, as far as the switch tells: they may be rounded. None: not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ class SwitchState:
     roce: RoceState
     port_roce: dict[str, RoceState] = field(default_factory=dict)
     """RoCE of ports on which it is not the switch's."""
+    adaptive: frozenset[str] | None = None
+    """Ports with adaptive routing; None: not reported."""
 
     def roce_at(self, port: str) -> RoceState:
         """Return the RoCE state of one port."""

@@ -33,6 +33,7 @@ from rackready.drivers.switch.nvue_text import (
     document,
     expand_commands,
     is_no_difference,
+    parse_adaptive,
     parse_ports,
     parse_revisions,
     parse_roce,
@@ -223,8 +224,10 @@ class CumulusNvue(SwitchDriver):
 
     def read_back(self) -> SwitchState:
         """Return ports and RoCE as the switch has them now."""
-        ports = parse_ports(self._json("nv show interface -o json"), self._settings(None))
-        return SwitchState(ports, parse_roce(self._json("nv show qos roce -o json")))
+        applied = self._settings(None)
+        ports = parse_ports(self._json("nv show interface -o json"), applied)
+        roce = parse_roce(self._json("nv show qos roce -o json"))
+        return SwitchState(ports, roce, adaptive=parse_adaptive(applied))
 
     def sessions(self) -> dict[str, str]:
         """Return BGP neighbour -> state in the default VRF.

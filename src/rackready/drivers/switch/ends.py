@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rackready.design.ecn import EcnThresholds
 from rackready.design.qos import QosFacts
 from rackready.design.switches import PortConfig
 from rackready.drivers.switch import findings as kinds
-from rackready.drivers.switch.base import SwitchState
+from rackready.drivers.switch.base import PortState, RoceState, SwitchState
 from rackready.model.finding_kinds import FindingKind
 from rackready.model.outcome import Finding
 from rackready.model.place import Place
@@ -102,7 +103,7 @@ class Setting:
         return self.kind.found(where, expected, f"{actual}; wrong: {' and '.join(wrong)}", dscp=self.dscp)
 
 
-_SWITCH_WIDE = (kinds.ENDS_PFC, kinds.ENDS_TRUST, kinds.ENDS_DSCP, kinds.ENDS_ECN)
+_SWITCH_WIDE = (kinds.ENDS_PFC, kinds.ENDS_TRUST, kinds.ENDS_DSCP, kinds.ENDS_ECN, kinds.WATCHDOG, kinds.ECN_THRESHOLDS)
 ABSENT = "-"
 """An end that has no such setting: a switch has no GID."""
 
@@ -125,6 +126,7 @@ def settings(state: SwitchState, port: PortConfig, host: HostQos, intent: Intent
     yield Setting(kinds.ENDS_MTU, "MTU", mtu, str(host.mtu), None if seen is None else str(seen.mtu))
     marks = None if roce.ecn is None else _on(qos.priority in roce.ecn)
     yield Setting(kinds.ENDS_ECN, "ECN", _both("on"), None if host.ecn is None else _on(host.ecn), marks)
+    yield from _switch_only(port, seen, roce)
     speeds = (_rate(host.speed), None if seen is None else _rate(seen.speed))
     yield Setting(kinds.ENDS_SPEED, "speed", _both(_rate(intent.speed) or ""), *speeds)
     yield Setting(kinds.ENDS_FEC, "FEC", _both(port.fec or ""), host.fec, None if seen is None else seen.fec)
@@ -140,6 +142,16 @@ def _dscp(host: dict[int, int], switch: dict[int, int], qos: QosFacts, lossless:
         ours, theirs = host[dscp], switch[dscp]
         if ours != theirs and {ours, theirs} & lossless:
             yield Setting(kinds.ENDS_DSCP, f"DSCP {dscp}", ("", ""), str(ours), str(theirs), dscp)
+
+
+def _switch_only(port: PortConfig, seen: PortState | None, roce: RoceState) -> Iterator[Setting]:
+    """Yield what only the switch sets. What a system does not report is compared as configuration alone."""
+    if seen is not None and seen.watchdog is not None:
+        yield Setting(kinds.WATCHDOG, "PFC watchdog", ("", "on"), ABSENT, _on(seen.watchdog))
+    if port.ecn is not None and port.ecn.speed is None and roce.thresholds is not None:
+        low, high = roce.thresholds
+        actual = port.ecn if port.ecn.covers(low, high) else EcnThresholds(low, high)
+        yield Setting(kinds.ECN_THRESHOLDS, "ECN thresholds", ("", str(port.ecn)), ABSENT, str(actual))
 
 
 def _host_only(host: HostQos, intent: Intent) -> Iterator[Setting]:

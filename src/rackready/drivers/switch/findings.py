@@ -148,6 +148,31 @@ ENDS_ECN = FailKind(
     runbook=_RUNBOOK,
     by=_BY,
 )
+WATCHDOG = FailKind(
+    "switch-watchdog-off",
+    "PFC watchdog",
+    meaning="Nothing ends a pause storm on the port: one broken NIC can stop the whole fabric.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ECN_THRESHOLDS = FailKind(
+    "switch-ecn-thresholds",
+    "ECN thresholds",
+    meaning="The switch marks packets at another depth of its queues than its system does by itself, and the site sets "
+    "no other: somebody changed it by hand.",
+    next_step="Remove the change on the switch, or declare it in fabric.qos.ecn.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+ADAPTIVE_OFF = FailKind(
+    "switch-adaptive-routing-off",
+    "adaptive routing",
+    meaning="The port does not route adaptively: every next hop of a route must, or packets take unexpected paths.",
+    next_step=_PLAN,
+    runbook=_RUNBOOK,
+    by=_BY,
+)
 ENDS_SPEED = FailKind(
     "cable-speed-differs",
     "rate",
@@ -216,7 +241,7 @@ NO_CABLE = ErrorKind(
 
 FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
-    *(TRUNK_DOWN, SESSION_DOWN),
+    *(TRUNK_DOWN, SESSION_DOWN, WATCHDOG, ECN_THRESHOLDS, ADAPTIVE_OFF),
     *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, ENDS_ECN, ENDS_SPEED, ENDS_FEC, ENDS_TOS, ENDS_GID),
     *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, NO_CABLE),
 )

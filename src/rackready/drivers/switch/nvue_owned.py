@@ -17,6 +17,8 @@ _PORT = frozenset(
     {
         *(("type",), ("description",), ("bridge", "domain", "*", "access")),
         *(("link", "state"), ("link", "mtu"), ("link", "speed"), ("link", "fec")),
+        *(("qos", "pfc-watchdog", "state"), ("qos", "congestion-control", "profile")),
+        *(("router", "adaptive-routing", "state"), ("router", "adaptive-routing", "enable")),
     }
 )
 """Settings that interfaces.j2 writes for a port, without values."""

@@ -50,18 +50,20 @@ def expand_commands(text: str) -> set[Tokens]:
 def touched(command: str, ports: frozenset[str]) -> frozenset[str]:
     """Return the site's ports on which an `nv set` or `nv unset` changes something."""
     tokens = tuple(shlex.split(command, comments=True))
-    if tokens[2:3] != ("interface",):
+    if tokens[2:3] != ("interface",) or "adaptive-routing" in tokens:  # setting it on one port reloads switchd
         return ports
     named = frozenset(expand_names(tokens[3])) & ports if len(tokens) > 3 else ports  # noqa: PLR2004 - nv VERB interface NAMES
     return named or (frozenset() if tokens[1] == "unset" else ports)
 
 
 def list_position(tokens: Tokens) -> int | None:
-    """Return where a command names interfaces or VLANs, which may be a list; None when it names none."""
+    """Return where a command names interfaces, VLANs or traffic classes, which may be a list; None otherwise."""
     if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES
         return 3
     bridge = tokens[2:4] == ("bridge", "domain")
     if len(tokens) > 6 and bridge and tokens[5] == "vlan":  # noqa: PLR2004 - nv set bridge domain D vlan IDS
+        return 6
+    if len(tokens) > 6 and tokens[2:4] == ("qos", "congestion-control") and tokens[5] == "traffic-class":  # noqa: PLR2004 - nv set qos congestion-control PROFILE traffic-class IDS
         return 6
     return None
 
@@ -93,9 +95,10 @@ def _joined(head: Tokens, tail: Tokens, names: list[str]) -> Iterator[str]:
 
 _VALUES = frozenset(
     {
-        *("access", "action", "aspath-ignore", "autonomous-system", "description", "detect-multiplier", "enable"),
-        *("fec", "ip-prefix-list", "min-rx-interval", "min-tx-interval", "mode", "mtu", "peer-group", "profile"),
-        *("remote-as", "route-map", "router-id", "speed", "state", "type"),
+        *("access", "action", "aspath-ignore", "autonomous-system", "description", "detect-multiplier", "ecn"),
+        *("enable", "fec", "ip-prefix-list", "max-threshold", "min-rx-interval", "min-threshold", "min-tx-interval"),
+        *("mode", "mtu", "peer-group", "probability", "profile", "remote-as", "route-map", "router-id", "speed"),
+        *("state", "type"),
     }
 )
 """Leaves with one value, of those that templates/switches/cumulus_nvue writes: another value replaces it."""
@@ -174,11 +177,19 @@ def is_no_difference(text: str) -> bool:
 
 
 def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, PortState]:
-    """Return the switch ports of `nv show interface -o json`; access VLANs are taken from the applied settings."""
+    """Return the switch ports of `nv show interface -o json`.
+
+    Access VLANs and the watchdog are taken from the applied settings: NVUE shows the watchdog port by port only.
+    """
     vlans = {
         tokens[3]: int(tokens[-1])
         for tokens in applied
         if tokens[2:3] == ("interface",) and tokens[-2:-1] == ("access",) and tokens[-1].isdigit()
+    }
+    watched = {
+        tokens[3]
+        for tokens in applied
+        if tokens[2:3] == ("interface",) and tokens[4:-1] == ("qos", "pfc-watchdog", "state") and tokens[-1] in _YES
     }
     out = {}
     for name, value in document.items():
@@ -193,12 +204,21 @@ def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, Por
             vlans.get(name),
             _speed(str(link.get("speed", ""))),
             _FEC.get(str(link.get("fec", ""))),
+            watchdog=name in watched,
         )
     return out
 
 
 _FEC = {"rs": "rs", "baser": "fc", "off": "off"}
 """NVUE's word to ours. It reports `auto` or nothing for a port without a link."""
+
+
+def parse_adaptive(applied: set[Tokens]) -> frozenset[str]:
+    """Return the ports with adaptive routing, from the applied settings: NVUE shows no operational state of it."""
+    on = [tokens for tokens in applied if tokens[-3] == "adaptive-routing" and tokens[-1] in _YES]
+    if not any(tokens[2] == "router" for tokens in on):
+        return frozenset()
+    return frozenset(tokens[3] for tokens in on if tokens[2] == "interface")
 
 
 def _speed(text: str) -> int | None:
@@ -229,8 +249,28 @@ def parse_roce(document: dict[str, Any]) -> RoceState:
         mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}
     trust = str((document.get("trust") or {}).get("trust-mode", ""))
     return RoceState(
-        str(document.get("mode", "")) if enabled else "off", priorities, "dscp" in trust, mapping, _marked(document)
+        str(document.get("mode", "")) if enabled else "off",
+        priorities,
+        "dscp" in trust,
+        mapping,
+        _marked(document),
+        _thresholds(document.get("congestion-control") or {}),
     )
 
 
-_YES = frozenset({"enabled", "yes", "on", True})
+_BYTES = {"B": 1, "KB": 1024, "MB": 1024**2}
+"""NVUE's units: 150,000 bytes are its 146.48 KB, 1,500,000 its 1.43 MB (RoCE and QoS guides)."""
+
+
+def _thresholds(control: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the ECN thresholds in bytes; None where one is absent, or in another form."""
+    found = []
+    for key in ("min-threshold", "max-threshold"):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) (B|KB|MB)", str(control.get(key, "")))
+        if match is None:
+            return None
+        found.append(round(float(match[1]) * _BYTES[match[2]]))
+    return found[0], found[1]
+
+
+_YES = frozenset({"enabled", "enable", "yes", "on", True})

@@ -9,6 +9,7 @@ our mark agree on.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rackready.design.switches import MARK
 from rackready.drivers.switch.base import PortState, RoceState, SwitchState
@@ -24,7 +25,7 @@ def state_of(config: Config, found: Hashes) -> SwitchState:
     """Return the switch's state from CONFIG_DB and APPL_DB. Raises FormatError for a port without its fields."""
     vlans = _vlans(found)
     ports = {
-        name: _port(name, fields, vlans.get(name))
+        name: replace(_port(name, fields, vlans.get(name)), watchdog=_watched(config, name))
         for key, fields in found.items()
         for table, _, name in [key.partition(":")]
         if table == "PORT_TABLE"
@@ -39,6 +40,16 @@ def _port(name: str, fields: Mapping[str, str], vlan: int | None) -> PortState:
     if not mtu.isdigit() or admin not in {"up", "down"} or oper not in {"up", "down", ""}:
         raise FormatError(f"PORT_TABLE:{name}: mtu {mtu!r}, admin_status {admin!r}, oper_status {oper!r}")
     return PortState(admin == "up", oper == "up", int(mtu), vlan)
+
+
+def _watched(config: Config, name: str) -> bool:
+    """Whether the PFC watchdog is set for every lossless priority of a port.
+
+    pfcwdorch follows `pfcwd_sw_enable`, not `pfc_enable` (sonic-swss @e6b0c5b5d orchagent/pfcwdorch.cpp).
+    """
+    maps = config.get("PORT_QOS_MAP", {}).get(name, {})
+    lossless = _priorities(maps)
+    return name in config.get("PFC_WD", {}) and bool(lossless) and lossless <= _priorities(maps, "pfcwd_sw_enable")
 
 
 def _vlans(found: Hashes) -> dict[str, int]:
@@ -73,8 +84,8 @@ def _roce(config: Config, found: Hashes, ports: Mapping[str, PortState]) -> Roce
     return RoceState(mode, everywhere, trusts_dscp=all(mappings), dscp_priority=dict(same))
 
 
-def _priorities(fields: Mapping[str, object]) -> frozenset[int]:
-    return frozenset(int(one) for one in str(fields.get("pfc_enable", "")).split(",") if one.isdigit())
+def _priorities(fields: Mapping[str, object], field: str = "pfc_enable") -> frozenset[int]:
+    return frozenset(int(one) for one in str(fields.get(field, "")).split(",") if one.isdigit())
 
 
 def _headroom(port: str, lossless: Mapping[str, frozenset[int]], found: Hashes) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rackready.design import ecn
+from rackready.design.ecn import EcnThresholds
 from rackready.design.switches import PortConfig, Routing, SwitchConfig
 from rackready.drivers.switch.sonic_owned import OWN
 from rackready.drivers.switch.sonic_text import Config
@@ -22,13 +24,6 @@ _CABLE = "40m"
 """Longest link that headroom is kept for, where the switch has no length: a row of racks.
 
 NVIDIA's pg_profile_lookup.ini of SN5600 (sonic-buildimage @086b03bd70) has 5m, 40m and 300m for every rate.
-"""
-_WRED_400G = (1_048_576, 2_097_152)
-"""Thresholds at 400 Gb/s in bytes: SONiC's own (qos_config.j2, AZURE_LOSSLESS). Other rates have them in proportion.
-
-A queue's delay is its depth divided by the rate: Huawei sizes the upper threshold as two to three times the
-bandwidth-delay product at 20 us (EDOC1100155250, "Configuring Static ECN": 500 to 750 KB at 100 Gb/s); these are 2.1
-times, 512 KiB at 100 Gb/s.
 """
 _WRED_PROBABILITY = "5"
 """Per cent: SONiC's own (qos_config.j2, AZURE_LOSSLESS)."""
@@ -114,7 +109,7 @@ def _queues(config: SwitchConfig, have: Config) -> Config:
     for port in config.ports:
         rate = _rate(port, have)
         profile = f"{OWN}_{rate}g"
-        profiles[profile] = _wred(rate)
+        profiles[profile] = _wred(ecn.sonic(rate, qos.ecn))
         queues[f"{port.name}|0"] = {"scheduler": _REST}
         queues[f"{port.name}|{qos.priority}"] = {"scheduler": _DATA, "wred_profile": profile}
         queues[f"{port.name}|{qos.cnp_priority}"] = {"scheduler": _STRICT}
@@ -131,8 +126,8 @@ def _rate(port: PortConfig, have: Config) -> int:
     return port.speed or int(have["PORT"][port.name]["speed"]) // _TO_MBPS
 
 
-def _wred(rate: int) -> dict[str, Any]:
-    low, high = (str(size * rate // 400) for size in _WRED_400G)
+def _wred(thresholds: EcnThresholds) -> dict[str, Any]:
+    low, high = str(thresholds.low), str(thresholds.high)
     out = {"ecn": "ecn_all"}
     for colour in ("green", "yellow", "red"):
         out |= {

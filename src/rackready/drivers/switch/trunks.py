@@ -15,7 +15,7 @@ def trunk_ports(config: SwitchConfig) -> list[PortConfig]:
 
 
 def verify_trunks(config: SwitchConfig, state: SwitchState, sessions: dict[str, str]) -> list[Finding]:
-    """Return findings for trunks without a link or without an established session, one per cable.
+    """Return findings for trunks without a link, an established session, or the adaptive routing that the site wants.
 
     ``sessions``: BGP neighbour (a port, or the address at the far end) -> its state. Sessions are counted per cable:
     of several unnumbered links between two switches, only one may come up (sonic-buildimage#12042).
@@ -23,6 +23,8 @@ def verify_trunks(config: SwitchConfig, state: SwitchState, sessions: dict[str, 
     out = []
     for port in trunk_ports(config):
         where, seen = Place(config.name, port.name), state.ports.get(port.name)
+        if config.adaptive_routing and state.adaptive is not None and port.name not in state.adaptive:
+            out.append(kinds.ADAPTIVE_OFF.found(where, "on", "off"))
         if seen is None or not seen.link_up:
             out.append(kinds.TRUNK_DOWN.found(where, "up", "down" if seen else "not listed", end=port.far_end))
             continue

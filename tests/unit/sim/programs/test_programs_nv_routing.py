@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers.switch.nvue_text import parse_roce
 from rackready_sim.hardware import build_switch_state
 from rackready_sim.programs.hwsim import paths
 from rackready_sim.programs.hwsim.switch import apply, frrconf, grammar, nv, ports, routing, schema
@@ -290,6 +291,38 @@ def test_sessions_are_shown_in_nvues_words(switch: Switch, monkeypatch: pytest.M
     }
     one = json.loads(switch.nv("show vrf default router bgp neighbor swp9s0 -o json"))
     assert one["remote-router-id"] == "10.30.0.129"
+
+
+def test_thresholds_watchdog_and_adaptive_routing(switch: Switch) -> None:
+    switch.nv(
+        "set interface swp9 qos pfc-watchdog state enable",
+        "set interface swp9 router adaptive-routing state enabled",
+        "set router adaptive-routing state enabled",
+        "set qos congestion-control own traffic-class 0,3 ecn enable",
+        "set qos congestion-control own traffic-class 0,3 min-threshold 40000",
+        "set interface swp9 qos congestion-control profile own",
+        "set qos roce state enabled",
+        "config apply -y",
+    )
+    assert ("qos", "congestion-control", "own", "traffic-class", "3", "min-threshold", "40000") in switch.real
+    control = json.loads(switch.nv("show qos roce -o json"))["congestion-control"]
+    assert (control["min-threshold"], control["max-threshold"]) == ("146.48 KB", "1.43 MB")
+    switch.nv("set qos congestion-control default-global traffic-class 3 min-threshold 40960", "config apply -y")
+    control = json.loads(switch.nv("show qos roce -o json"))["congestion-control"]
+    assert parse_roce({"congestion-control": control}).thresholds == (40_960, 1_499_464)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "set qos congestion-control own traffic-class 8 ecn enable",
+        "set qos congestion-control own traffic-class 3 probability 101",
+        "set interface swp9 qos pfc-watchdog state on",
+        "set interface swp9 router adaptive-routing enable on",
+    ],
+)
+def test_words_of_queues_that_5_15_does_not_take(switch: Switch, line: str) -> None:
+    assert switch.refused(line).startswith("Error: ")
 
 
 def test_releases() -> None:

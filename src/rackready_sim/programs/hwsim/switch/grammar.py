@@ -134,7 +134,7 @@ def _interface(toggle: Tree, yes: Value, *, states: bool) -> Tree:
         **addresses,
         "qos": {
             "pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")},
-            "mapping": {"profile": _ANY},
+            "mapping": {"profile": _ANY}, "congestion-control": {"profile": _ANY},
         },
         "router": {"adaptive-routing": toggle},
     }  # fmt: skip
@@ -147,10 +147,20 @@ def _domain() -> Tree:
     }  # fmt: skip
 
 
+_TOGGLE = _choice("enable", "enabled", "disable", "disabled")
+_CONGESTION: Tree = {
+    "ecn": _TOGGLE, "red": _TOGGLE, "min-threshold": _integer(0, 4_294_967_295),
+    "max-threshold": _integer(0, 4_294_967_295), "probability": _integer(0, 100),
+}  # fmt: skip
+"""NVUE reference, "QoS": thresholds in bytes, probability in percent; traffic classes 0 to 7, a list or a range."""
+
+
 def _qos(toggle: Tree) -> Tree:
     return {
         "roce": {**toggle, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"),
             "cable-length": _integer(1, 100000)},
+        "congestion-control": {"*": {"traffic-class": {"*": _CONGESTION}}},
+        "pfc-watchdog": {"polling-interval": _ANY, "robustness": _ANY},
         "traffic-pool": {"*": {"memory-percent": _integer(1, 100), "switch-priority": {"*": {}}}},
     }  # fmt: skip
 
@@ -209,6 +219,8 @@ def name_flaw(words: tuple[str, ...], at: int) -> str:
         return "one of 1x, 2x, 4x, 8x, disabled, loopback"
     if words[0] == "interface" and before == "address" and not ADDRESS.check(name):
         return ADDRESS.expects
+    if before == "traffic-class" and name not in {*"01234567"}:
+        return "an integer between 0 and 7"
     if before == "match" and not PREFIX.check(name):
         return PREFIX.expects
     return ""

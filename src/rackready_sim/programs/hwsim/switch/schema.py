@@ -69,10 +69,10 @@ def single_valued(words: Setting) -> bool:
 
 
 def expand(words: Setting) -> list[Setting]:
-    """Return the single settings of a line whose interface or VLAN is a list or a range: swp1-4,swp7 or 901-904."""
+    """Return the single settings of a line whose interface, VLAN or traffic class is a list or a range: swp1-4,swp7."""
     found: list[Setting] = [()]
     for at, word in enumerate(words):
-        listed = (at == 1 and words[0] == "interface") or (at > 0 and words[at - 1] == "vlan")
+        listed = (at == 1 and words[0] == "interface") or (at > 0 and words[at - 1] in {"vlan", "traffic-class"})
         names = _names(word) if listed else [word]
         found = [(*head, name) for head in found for name in names]
     return found

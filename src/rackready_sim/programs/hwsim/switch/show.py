@@ -197,8 +197,8 @@ def roce(settings: set[Setting]) -> Tree:
         "congestion-control": {
             "congestion-mode": "ECN",
             "enabled-tc": "0,3",
-            "max-threshold": "1.43 MB",
-            "min-threshold": "146.48 KB",
+            "max-threshold": _threshold(settings, "max-threshold", 1_500_000),
+            "min-threshold": _threshold(settings, "min-threshold", 150_000),
             "probability": 100,
         },
         "lldp-app-tlv": {"priority": 3, "protocol-id": 4791, "selector": "UDP"},
@@ -227,6 +227,13 @@ def roce(settings: set[Setting]) -> Tree:
         },
         "pool-map": pools,
     }
+
+
+def _threshold(settings: set[Setting], name: str, preset: int) -> str:
+    """Return an ECN threshold of the default profile in NVUE's units: 150,000 bytes are 146.48 KB (RoCE guide)."""
+    head = ("qos", "congestion-control", "default-global", "traffic-class", str(_ROCE), name)
+    size = next((int(words[-1]) for words in settings if words[:-1] == head), preset)
+    return f"{size / 1024**2:.2f} MB" if size >= 1024**2 else f"{size / 1024:.2f} KB"
 
 
 def _table(node: object) -> str:
