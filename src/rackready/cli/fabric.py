@@ -19,24 +19,36 @@ Show = Annotated[
         help="Print the configuration of this switch as the site wants it, and what of it is missing there; stop.",
     ),
 ]
+Day0 = Annotated[
+    str,
+    typer.Option(
+        "--day0",
+        metavar="SWITCH",
+        help="Print the file that this switch fetches at its first boot: name, management address, key; stop.",
+    ),
+]
 _MARKS = {"applied": " ", "missing": "+", "removes": "-"}
 
 
-def fabric(
+def fabric(  # noqa: PLR0913, PLR0917 - each is an option of the command
     env: Env = "sim",
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - a command line flag
     show: Show = "",
+    day0: Day0 = "",
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
     """Configure switches and the nodes' RoCE settings, and verify them."""
-    if show:
+    if show or day0:
+        option = "--show" if show else "--day0"
         if limit or check:
             raise RackreadyError(
-                "--show", "prints one switch and changes nothing", expected="neither --limit nor --check"
+                option, "prints one switch and changes nothing", expected="neither --limit nor --check"
             )
-        show_switch(env, show, output)
+        if show and day0:
+            raise RackreadyError("--show and --day0", expected="one of them")
+        show_switch(env, show, output) if show else show_day0(env, day0, output)
         return
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 
@@ -59,6 +71,18 @@ def show_switch(env: str, name: str, output: Format) -> None:
     if note:
         progress.print(note)
     progress.print(f"{name}: {differing} of {len(lines)} commands differ from the switch; nothing was changed")
+
+
+def show_day0(env: str, name: str, output: Format) -> None:
+    """Print the file that a new switch fetches at its first boot."""
+    from rackready.campaign.switch_day0 import switch_day0  # noqa: PLC0415
+    from rackready.design.site import load_site  # noqa: PLC0415
+
+    text = switch_day0(load_site(env, root=env_paths(env).root), name)
+    if output is Format.JSON:
+        print_json({"env": env, "switch": name, "file": text})
+    else:
+        typer.echo(text, nl=False)
 
 
 def register(app: typer.Typer) -> None:

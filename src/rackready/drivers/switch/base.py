@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.switch.counters import PortCounters
@@ -170,6 +171,12 @@ class SwitchDriver(ABC):
 
         Raises FormatError where they are not complete.
         """
+
+    @classmethod
+    def day0(cls, facts: Day0) -> str:
+        """Return the file that a new switch fetches at its first boot; empty where the driver has none."""
+        del facts
+        return ""
 
     @abstractmethod
     def wanted(self, config: SwitchConfig) -> list[str]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.switch import lldpd, nvue_counters
@@ -90,6 +91,11 @@ class CumulusNvue(SwitchDriver):
     def parse_counters(text: str, exit_code: int | None) -> dict[str, PortCounters]:
         """Return the counters by port. Raises FormatError."""
         return nvue_counters.parse(text, exit_code)
+
+    @classmethod
+    def day0(cls, facts: Day0) -> str:
+        """Return the script for zero touch provisioning."""
+        return render("switches/cumulus_nvue/day0.j2", switch=facts)
 
     def wanted(self, config: SwitchConfig) -> list[str]:
         """Return the `nv set` commands, in the syntax of the switch's release."""

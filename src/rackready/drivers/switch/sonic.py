@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.switch import sonic_counters, sonic_owned, sonic_scripts, sonic_state
@@ -44,6 +45,7 @@ from rackready.drivers.switch.sonic_text import (
 )
 from rackready.drivers.switch.sonic_wanted import metadata, wanted
 from rackready.format_error import FormatError
+from rackready.render.environment import render
 
 _Read = TypeVar("_Read")
 _LEAST_S, _EACH_S, _MOST_S = 300, 5, 3600
@@ -70,6 +72,11 @@ class Sonic(SwitchDriver):
     def connect(cls, target: SshTarget) -> BashSession:
         """Return a session: the login shell is bash, and netmiko has no type of its own for community SONiC."""
         return BashSession(target, "linux")
+
+    @classmethod
+    def day0(cls, facts: Day0) -> str:
+        """Return the script for zero touch provisioning."""
+        return render("switches/sonic/day0.j2", switch=facts)
 
     @staticmethod
     def counters_command(ports: Sequence[str]) -> str:

@@ -115,7 +115,8 @@ def _tree(states: bool) -> Tree:  # noqa: FBT001 - the cache needs plain values
 
 
 def _interface(toggle: Tree, yes: Value, *, states: bool) -> Tree:
-    addresses = {"ipv4": {"address": {"*": {}}}, "vrf": _ANY} if states else {"ip": {"address": {"*": {}}, "vrf": _ANY}}
+    own: Tree = {"address": {"*": {}}, "gateway": {"*": {}}}
+    addresses = {"ipv4": own, "vrf": _ANY} if states else {"ip": {**own, "vrf": _ANY}}
     member = {
         "access": VLAN, "untagged": VLAN, "vlan": {"*": {}}, "learning": yes,
         "stp": {"admin-edge": yes, "bpdu-guard": yes},
