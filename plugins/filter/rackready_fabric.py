@@ -17,7 +17,8 @@ def rail_request(
     """Return the request for rail_ping.py: for each interface, peers of its rail, in a ring over the play's hosts.
 
     A rail without another host in the play gets peers among the site's hosts that are known to be up, if there are any.
-    In a routed fabric, peers of other subnets are an entry of their own: both must answer.
+    In a routed fabric, peers of other subnets are an entry of their own: both must answer. Nodes of another tenant are
+    no peers: the fabric keeps them apart.
     """
     ring = sorted(play["hosts"])
     start = ring.index(node) + 1
@@ -43,15 +44,19 @@ def _peers(
 ) -> list[dict[str, str]]:
     """Return peers of a rail; in a routed fabric those of the own subnet, or with ``far`` of the others."""
     if not mine.get("gateway"):
-        return list(islice(_of_rail(mine["rail"], names, hostvars), count))
+        return list(islice(_of_rail(mine, names, hostvars), count))
     network = ip_interface(mine["address"]).network
-    found = _of_rail(mine["rail"], names[:_READ], hostvars)
+    found = _of_rail(mine, names[:_READ], hostvars)
     return list(islice((peer for peer in found if (ip_interface(peer["address"]).ip not in network) is far), count))
 
 
-def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _of_rail(mine: dict[str, Any], peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    own = (mine["rail"], mine.get("tenant"))
     found = (
-        (peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail
+        (peer, theirs)
+        for peer in peers
+        for theirs in hostvars[peer]["host_roce_interfaces"]
+        if (theirs["rail"], theirs.get("tenant")) == own
     )
     return ({"node": peer, "address": str(theirs["address"]).split("/")[0]} for peer, theirs in found)
 

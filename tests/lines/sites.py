@@ -35,6 +35,7 @@ def pod(os: str, links: str, model: str = "") -> tuple[Site, str, str]:
     raw["topology"] = {"leaf": {"model": model or MODELS[os]}, "su_nodes": 32}
     raw["networks"]["underlay"] = {"links": links} | ({"pool": "10.31.0.0/16"} if links == "numbered" else {})
     raw["fabric"]["switch_mtu"] = SYSTEMS[os].most_mtu
+    raw["tenants"] = []  # neither system isolates them
     names = sorted(trunk_ends(parse_site(raw, source="site.yml", base=ROOT)))
     leaf, spine = next(name for name in names if "leaf" in name), next(name for name in names if "spine" in name)
     base = {"os": os, "model": model or MODELS[os], "password": {"env": "P"}}

@@ -57,6 +57,22 @@ def test_peers_are_the_next_hosts_in_a_ring(node: str, hosts: list[str], count: 
         ].removesuffix("/24")
 
 
+def test_nodes_of_another_tenant_are_no_peers() -> None:
+    owners = {"a": "research", "b": "product", "c": "research"}
+    hosts = {
+        name: {
+            "host_roce_interfaces": [
+                {**own, **({"tenant": owners[name]} if name in owners else {})} for own in found["host_roce_interfaces"]
+            ]
+        }
+        for name, found in IFACES.items()
+    }
+    play = {"hosts": ["a", "b", "d"], "known": ["c"]}
+    for node, peers in (("a", ["c"]), ("b", []), ("d", [])):
+        request = filters.rail_request(hosts[node]["host_roce_interfaces"], node, play, hosts, 9000, 8)
+        assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [peers] * 2
+
+
 @pytest.mark.parametrize(
     ("hosts", "known", "peers"),
     [(["a"], ["c", "b"], "bc"), (["a"], ["a", "gone"], ""), (["a", "d"], ["b"], "d")],

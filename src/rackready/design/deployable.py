@@ -9,6 +9,7 @@ from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set
 from rackready.design.infiniband import manager_nodes, subnets
 from rackready.design.names import listed
+from rackready.design.overlay import apart, overlay_problems
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
 from rackready.design.switch_systems import system_of
@@ -35,6 +36,7 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     unpublished = [] if command == "provision" else _unpublished(site, nodes)
     reasons = [
         *_fabric(site),
+        *apart(site, nodes, command),
         *_software(site, nodes),
         *key_problems(site, list(nodes)),
         *_nic_stack(site, nodes),
@@ -90,10 +92,7 @@ def _topology(site: Site, topology: Topology) -> list[Message]:
     if topology.link == "roce":
         out += [Message(key, "none", expected="a pool", next_step=step) for key, value, step in needed if value is None]
     out += adaptive_problems(site)
-    isolated = [tenant.name for tenant in site.tenants if tenant.vlan or tenant.vrf or tenant.vni]
-    if isolated and topology.link == "roce":
-        step = "rackready does not configure EVPN yet. Leave out vlan, vrf and vni, and isolate the tenants by hand."
-        out.append(Message("tenants", listed(isolated, _SHOWN), expected="no VLAN, VRF or VNI", next_step=step))
+    out += overlay_problems(site)
     known = {switch.name for switch in site.switches}
     absent = [switch.name for switch in fabric.switches if switch.name not in known]
     if absent and topology.link == "roce":

@@ -9,6 +9,7 @@ from typing import Any
 
 from rackready.design.compute_addresses import NicAddress, compute_addresses
 from rackready.design.fabric_software import fabric_software
+from rackready.design.overlay import isolated, tenant_vlan
 from rackready.design.software_of import software_site
 from rackready.design.wiring import cables
 from rackready.model.baseline import Baseline
@@ -129,15 +130,16 @@ def _nics(site: Site, node: Node, platform: PlatformProfile) -> tuple[NicFacts, 
     unaddressed = site.fabric.kind == "infiniband"
     wired = cables(site)
     systems = site.remember("switch systems", lambda: {switch.name: switch.os for switch in site.switches})
-    out = []
+    tenant, out = isolated(site).get(node.name), []
     for nic in platform.nics:
         own = given.get(nic.rail) or (NicAddress(nic.rail, 1, "", 0, 0, "") if unaddressed else None)
         if own is None:
             continue
         switch, port = wired.get((node.name, nic.rail), ("", ""))
         hardware = (nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate)
+        vlan = tenant_vlan(site, tenant, own.vlan)
         out.append(
-            NicFacts(*hardware, own.address, own.prefix, own.vlan, switch, port, systems.get(switch, ""), own.gateway)
+            NicFacts(*hardware, own.address, own.prefix, vlan, switch, port, systems.get(switch, ""), own.gateway)
         )
     return tuple(out)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts
+from rackready.design.overlay import isolated
 from rackready.design.qos import qos_facts
 from rackready.design.wiring import trunk_ends
 from rackready.model.site import Fabric, Site
@@ -32,6 +33,8 @@ _TABLES_FROM = 20_000
 def roce_interfaces(site: Site, facts: NodeFacts) -> list[dict[str, Any]]:
     """Return the compute interfaces of one node in the form of role host_roce."""
     routed = bool(trunk_ends(site)) and site.networks is not None and site.networks.compute is not None
+    owner = isolated(site).get(facts.node.name)
+    group = {} if owner is None else {"tenant": owner.name}
     return [
         {
             "netdev": nic.netdev,
@@ -40,6 +43,7 @@ def roce_interfaces(site: Site, facts: NodeFacts) -> list[dict[str, Any]]:
             "address": f"{nic.address}/{nic.prefix}",
             "rail": nic.rail,
             **(_route(site, nic) if routed else {}),
+            **group,
         }
         for nic in facts.nics
     ]

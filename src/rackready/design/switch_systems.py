@@ -31,7 +31,8 @@ class SwitchSystem:
     bytes. ``underlay``: the kinds of links between switches over which its driver routes (``networks.underlay.links``).
     ``adaptive``: the switch chips and speeds of links (Gb/s) between which its driver sets adaptive routing.
     ``sets_ecn``: whether its driver sets the thresholds of ``fabric.qos.ecn``. ``own_ecn``: the thresholds that the
-    system has by itself at every speed, to compare with what it reports; None: not known, or by speed.
+    system has by itself at every speed, to compare with what it reports; None: not known, or by speed. ``isolates``:
+    whether its driver gives tenants VRFs of their own.
     """
 
     driver: str
@@ -45,6 +46,7 @@ class SwitchSystem:
     adaptive: frozenset[tuple[str, int]] = frozenset()
     sets_ecn: bool = False
     own_ecn: EcnThresholds | None = None
+    isolates: bool = False
 
     def problems(self, os: str, qos: QosFacts) -> list[QosProblem]:
         """Return the values of ``fabric.qos`` that its driver cannot apply. ``os``: its name."""
@@ -68,6 +70,7 @@ SYSTEMS: dict[str, SwitchSystem] = {
         adaptive=frozenset({("Spectrum-4", 200), ("Spectrum-4", 400)}),
         sets_ecn=True,
         own_ecn=nvue_preset.ECN,
+        isolates=True,
     ),
     # Ports by their first electrical lane: sonic-buildimage @086b03bd70 device/mellanox/*/platform.json.
     "sonic": SwitchSystem(

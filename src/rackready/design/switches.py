@@ -10,11 +10,13 @@ from rackready.design.adaptive_routing import adaptive_problems, wants_adaptive
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses
 from rackready.design.ecn import EcnThresholds, at_speed
 from rackready.design.facts import SwitchFacts, node_facts, switch_facts
+from rackready.design.overlay import Vrf, isolated, unable
 from rackready.design.qos import QosFacts, qos_facts
 from rackready.design.switch_systems import system_of
 from rackready.design.topology.ports import breakout_of, port_names
 from rackready.design.wiring import TrunkEnd, compute_rate, topology_fabric, trunk_ends
 from rackready.design.written_ports import group_ports, own_ports, whole_ports
+from rackready.model.network import Tenant
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.site import Site
 
@@ -82,10 +84,14 @@ class Breakout:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The switch's own address in the subnet of a VLAN, with prefix length: the gateway of that rail's NICs."""
+    """The switch's own address in the subnet of a VLAN, with prefix length: the gateway of that rail's NICs.
+
+    ``vrf``: the tenant's; empty: the fabric's own.
+    """
 
     vlan: int
     address: str
+    vrf: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,10 @@ class SwitchConfig:
     routing: Routing | None = None
     adaptive_routing: bool = False
     """Whether the ports to other switches choose the path of each packet by their load."""
+    overlay: bool = False
+    """Whether the fabric isolates tenants: all its switches pass on the routes of VRFs."""
+    vrfs: tuple[Vrf, ...] = ()
+    """Those of the tenants with nodes at the switch."""
 
     @property
     def ecn_profiles(self) -> tuple[EcnThresholds, ...]:
@@ -127,7 +137,8 @@ class SwitchConfig:
     def announced(self) -> tuple[str, ...]:
         """Return the prefixes that the switch announces: its loopback and the subnets of its gateways."""
         loopback = (f"{self.routing.loopback}/32",) if self.routing is not None and self.routing.loopback else ()
-        return (*loopback, *(str(IPv4Interface(gateway.address).network) for gateway in self.gateways))
+        own = [gateway for gateway in self.gateways if not gateway.vrf]
+        return (*loopback, *(str(IPv4Interface(gateway.address).network) for gateway in own))
 
 
 def switch_config(site: Site, name: str) -> SwitchConfig:
@@ -146,10 +157,10 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         )
     if system is not None and trunk_ends(site).get(name):
         _check_underlay(site, facts.switch.os, system.underlay)
-    refused = adaptive_problems(site, frozenset({name}))
+    refused = [*adaptive_problems(site, frozenset({name})), *unable(site, frozenset({name}))]
     if refused:
         raise UnderlayUnsupportedError.of(refused)
-    lines = _port_lines(site, facts)
+    lines, owners = _port_lines(site, facts), isolated(site)
     order = {port: place for place, port in enumerate(lines.order)}
     ports = [
         PortConfig(
@@ -175,7 +186,14 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
         gateways_of(site, name, dict.fromkeys(port.node for port in facts.ports)),
         routing_of(site, name),
         adaptive_routing=wants_adaptive(site) and bool(trunk_ends(site).get(name)),
+        overlay=bool(owners) and bool(trunk_ends(site).get(name)),
+        vrfs=_vrfs(owners[port.node] for port in facts.ports if port.node in owners),
     )
+
+
+def _vrfs(owners: Iterable[Tenant]) -> tuple[Vrf, ...]:
+    found = {Vrf(tenant.vrf, tenant.vni) for tenant in owners if tenant.vrf is not None and tenant.vni is not None}
+    return tuple(sorted(found, key=lambda vrf: vrf.name))
 
 
 def _with_ecn(site: Site, facts: SwitchFacts, qos: QosFacts, port: PortConfig) -> PortConfig:
@@ -277,12 +295,15 @@ def gateways_of(site: Site, name: str, nodes: Iterable[str]) -> tuple[Gateway, .
     """Return the gateways of a leaf's rails; none where no tier above connects the leafs. ``nodes``: its nodes."""
     if not trunk_ends(site).get(name):
         return ()
-    found: dict[int, str] = {}
+    found: dict[int, Gateway] = {}
+    owners = isolated(site)
     for node in nodes:
+        owner = owners.get(node)
         for nic in node_facts(site, node).nics:
             if nic.switch == name and nic.gateway:
-                found[nic.vlan] = f"{nic.gateway}/{nic.prefix}"
-    return tuple(Gateway(vlan, address) for vlan, address in sorted(found.items()))
+                vrf = (owner.vrf if owner is not None else None) or ""
+                found[nic.vlan] = Gateway(nic.vlan, f"{nic.gateway}/{nic.prefix}", vrf)
+    return tuple(found[vlan] for vlan in sorted(found))
 
 
 def as_numbers(site: Site) -> dict[str, int]:

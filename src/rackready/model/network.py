@@ -264,7 +264,12 @@ class Tenant(Model):
     name: Name
     nodes: list[Names] = Field(default_factory=list, description="nodes, e.g. gpu[001-032]")
     racks: list[Names] = Field(default_factory=list, description="all nodes of these racks")
-    vlan: int | None = Field(None, ge=2, le=4094, description="VLAN of the tenant")
+    vlan: int | None = Field(
+        None,
+        ge=2,
+        le=4094,
+        description="VLAN of the tenant; with a RoCE topology that of rail 1 of plane 1, and the others follow",
+    )
     vrf: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(
         None, description="VRF of the tenant"
     )

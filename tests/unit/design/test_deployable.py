@@ -110,8 +110,8 @@ def test_a_topology_of_switches_with_logins_is_deployable() -> None:
                 tenants=[{"name": "research", "nodes": ["node01"], "vrf": "research", "vni": 100}]
             ),
             (
-                "tenants: research - Expected: no VLAN, VRF or VNI. rackready does not configure EVPN yet. "
-                "Leave out vlan, vrf and vni, and isolate the tenants by hand."
+                "tenant research: no vlan - Expected: vlan, vrf and vni. "
+                "Give all three, or none: nodes are then not isolated."
             ),
         ),
         (

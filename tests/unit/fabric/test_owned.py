@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rackready.design.ecn import EcnThresholds
+from rackready.design.overlay import Vrf
 from rackready.design.site import load_site
-from rackready.design.switches import SwitchConfig, switch_config
+from rackready.design.switches import Gateway, Routing, SwitchConfig, switch_config
 from rackready.drivers.switch.apply import OPERATION, ApplyResult, apply_config
 from rackready.drivers.switch.base import SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
@@ -251,6 +252,7 @@ def test_adaptive_routing_and_thresholds_that_the_site_drops_are_taken_back(
     apply(fake, config, ledger)
     left = lines(fake)
     assert "congestion-control" not in left
+    assert "nv unset qos congestion-control rackready_400g" in unsets(fake)
     assert "adaptive-routing" not in left
     assert "nv set interface swp1 qos pfc-watchdog state enable" in left
 
@@ -259,3 +261,20 @@ def test_adaptive_routing_on_one_port_is_about_all_ports() -> None:
     driver, ports = CumulusNvue("leaf01", FakeNvue()), {"swp1", "swp2"}
     assert driver.touched(["nv set interface swp1 router adaptive-routing state enabled"], ports) == ports
     assert driver.touched(["nv set interface swp1 qos pfc-watchdog state enable"], ports) == {"swp1"}
+
+
+def test_a_tenant_that_the_site_drops_leaves_no_routing_table(config: SwitchConfig, ledger: Ledger) -> None:
+    routing = Routing(4_200_000_001, "10.30.0.1")
+    gateways = (Gateway(1201, "192.168.0.1/24", "research"),)
+    with_tenant = replace(config, routing=routing, gateways=gateways, overlay=True, vrfs=(Vrf("research", 100201),))
+    fake = FakeNvue(applied=settings_of(FOREIGN), release="5.15.0")
+    apply(fake, with_tenant, ledger)
+    assert "nv set vrf research evpn vni 100201" in lines(fake)
+    by_hand(fake, "nv set vrf mgmt router static 0.0.0.0/0 via 10.20.1.1")
+    apply(fake, replace(config, routing=routing), ledger)
+    assert {"nv unset vrf research", "nv unset interface vlan1201"} <= set(unsets(fake))
+    left = lines(fake)
+    assert "research" not in left
+    assert "nv set vrf mgmt router static" in left
+    assert "nv set vrf default router bgp peer-group underlay remote-as external" in left
+    assert "nve" not in left

@@ -112,9 +112,16 @@ def unset_commands(applied: set[Tokens], found: set[Tokens]) -> list[str]:
     return sorted(shlex.join(("nv", "unset", *head[2:])) for head in heads)
 
 
+def _floor(tokens: Tokens, longest: int) -> int:
+    """Return the words of the largest branch that can be ours alone: a port, a tenant's VRF, a profile of ours."""
+    if tokens[2] == "interface" or (tokens[2] == "vrf" and tokens[_NAME] != "default"):
+        return _NAME + 1
+    return _NAME + 2 if tokens[2:4] == ("qos", "congestion-control") else longest
+
+
 def _branch(applied: set[Tokens], found: set[Tokens], tokens: Tokens) -> Tokens:
     leaf = _leaf(tokens)
-    floor = _NAME + 1 if tokens[2] == "interface" else len(leaf)
+    floor = _floor(tokens, len(leaf))
     return next(
         (leaf[:length] for length in range(floor, len(leaf)) if within(applied, [leaf[:length]]) <= found), leaf
     )

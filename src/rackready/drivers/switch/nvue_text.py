@@ -106,7 +106,9 @@ _VALUES = frozenset(
 
 def sets_value(tokens: Tokens) -> bool:
     """Whether a whole `nv set` command sets a leaf with one value: its last word."""
-    return tokens[-2] in _VALUES or (tokens[2] == "interface" and tokens[4:-1] == ("vlan",))
+    if tokens[2] == "interface":
+        return tokens[-2] in _VALUES or tokens[-2] == "vrf" or tokens[4:-1] == ("vlan",)
+    return tokens[-2] in _VALUES or tokens[2:-1] == ("nve", "vxlan", "source", "address")
 
 
 def document(settings: Iterable[Tokens]) -> str:

@@ -168,7 +168,9 @@ def test_a_breakout_is_taken_back_in_two_applies(switch: Switch) -> None:
         ("set router bfd profile x min-rx-interval 5", "an integer between 10 and 4294967"),
         ("set router policy prefix-list x rule 10 match 10.30.0.1/24", "an IPv4 prefix"),
         ("set vrf default router bgp neighbor swp1 remote-as any", "external, internal or an AS number"),
-        ("set vrf other router bgp state enabled", "'other' is not one of"),
+        ("set vrf 9other router bgp state enabled", "a name of up to 15 characters"),
+        ("set vrf other evpn vni 16777216", "an integer between 1 and 16777215"),
+        ("set nve vxlan encapsulation dscp action keep", "one of copy, derive, set"),
     ],
 )
 def test_words_that_5_15_does_not_take(switch: Switch, line: str, said: str) -> None:

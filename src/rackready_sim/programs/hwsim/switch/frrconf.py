@@ -65,7 +65,11 @@ def text(settings: set[Setting], hostname: str) -> str:
     lines = [*_HEAD, f"hostname {hostname}", "!", *_bfd(_below(tree, "router", "bfd", "profile"))]
     lines += _prefix_lists(_below(tree, "router", "policy", "prefix-list"))
     lines += _route_maps(_below(tree, "router", "policy", "route-map"))
-    lines += _bgp(_below(tree, "router", "bgp"), _below(tree, "vrf", "default", "router", "bgp"))
+    main, vrfs = _below(tree, "router", "bgp"), tree.get("vrf", {})
+    tenants = {name: vrf for name, vrf in sorted(vrfs.items()) if name != "default"}
+    lines += [line for name, vrf in tenants.items() for line in _vni(name, _below(vrf, "evpn", "vni"))]
+    lines += _bgp(main, _below(vrfs, "default", "router", "bgp"), vni=_on(_below(tree, "evpn"), default=False))
+    lines += [line for name, vrf in tenants.items() for line in _tenant(name, main, _below(vrf, "router", "bgp"))]
     return "\n".join([*lines, "line vty", "!", ""])
 
 
@@ -128,7 +132,42 @@ def _connected(bgp: Tree) -> Tree:
     return _below(bgp, "address-family", "ipv4-unicast", "redistribute", "connected")
 
 
-def _bgp(main: Tree, vrf: Tree) -> Iterator[str]:
+def _vni(name: str, numbers: Tree) -> list[str]:
+    return [line for number in sorted(numbers) for line in (f"vrf {name}", f" vni {number}", "exit-vrf", "!")]
+
+
+def _tenant(name: str, main: Tree, vrf: Tree) -> Iterator[str]:
+    """Yield the routes of a tenant's VRF, as "Inter-subnet Routing" shows them: type 5 with its L3VNI."""
+    if not vrf:
+        return
+    yield f"router bgp {vrf.get('autonomous-system', main['autonomous-system'])} vrf {name}"
+    if "router-id" in vrf:
+        yield f" bgp router-id {vrf['router-id']}"
+    if _below(vrf, "path-selection", "multipath").get("aspath-ignore") in {"enabled", "on"}:
+        yield " bgp bestpath as-path multipath-relax"
+    yield " !"
+    yield from _family(vrf, {})
+    if _on(_below(vrf, "address-family", "ipv4-unicast", "route-export", "to-evpn"), default=False):
+        yield from (" !", " address-family l2vpn evpn", "  advertise ipv4 unicast", " exit-address-family")
+    yield "exit"
+    yield "!"
+
+
+def _evpn(vrf: Tree, peers: Tree, *, vni: bool) -> Iterator[str]:
+    """Yield the address family of EVPN. A switch without VNIs of its own passes its routes on."""
+    if not _on(_below(vrf, "address-family", "l2vpn-evpn"), default=False):
+        return
+    yield " !"
+    yield " address-family l2vpn evpn"
+    for name, peer in sorted(peers.items()):
+        if _on(_below(peer, "address-family", "l2vpn-evpn"), default=False):
+            yield f"  neighbor {name} activate"
+    if vni:
+        yield "  advertise-all-vni"
+    yield " exit-address-family"
+
+
+def _bgp(main: Tree, vrf: Tree, *, vni: bool = False) -> Iterator[str]:
     yield f"router bgp {vrf.get('autonomous-system', main['autonomous-system'])}"
     router_id = vrf.get("router-id", main.get("router-id"))
     if router_id:
@@ -143,6 +182,7 @@ def _bgp(main: Tree, vrf: Tree) -> Iterator[str]:
         yield from _neighbor(name, peer)
     yield " !"
     yield from _family(vrf, {**groups, **peers})
+    yield from _evpn(vrf, {**groups, **peers}, vni=vni)
     yield "exit"
     yield "!"
 

@@ -49,6 +49,8 @@ def _is(kind: type[IPv4Address | IPv4Network]) -> Callable[[str], bool]:
 
 _ANY = Value(bool, "a text")
 VLAN = _integer(1, 4094)
+VNI = _integer(1, 16_777_215)
+_VRF = re.compile(r"^[a-zA-Z][a-zA-Z0-9_-]{0,14}$")
 _ASN = _integer(1, 4_294_967_295)
 _SPEED = _choice("auto", "10M", "100M", "1G", "10G", "25G", "40G", "50G", "100G", "200G", "400G", "800G")
 _WAYS = re.compile(r"^[1248]x$")
@@ -102,7 +104,9 @@ def _tree(states: bool) -> Tree:  # noqa: FBT001 - the cache needs plain values
         "bridge": {"domain": {"*": _domain()}},
         "qos": _qos(toggle),
         "router": _router(toggle, yes, states=states),
-        "vrf": {"default": {"router": {"bgp": _bgp(toggle, yes, states=states)}}},
+        "vrf": {"*": {"router": {"bgp": _bgp(toggle, yes, states=states)}, "evpn": {**toggle, "vni": {"*": {}}}}},
+        "evpn": toggle,
+        "nve": {"vxlan": _vxlan(toggle, yes)},
         "service": {
             "lldp": {"tx-interval": _integer(10, 300), "dot1-tlv": yes}, "ntp": {"*": {"server": {"*": {}}}},
             "syslog": {"*": {"server": {"*": {}}}},
@@ -166,6 +170,15 @@ def _qos(toggle: Tree) -> Tree:
     }  # fmt: skip
 
 
+def _vxlan(toggle: Tree, yes: Value) -> Tree:
+    """Return VXLAN's settings: NVUE reference, "Network Virtualization"."""
+    copies, keeps = _choice("copy", "derive", "set"), _choice("derive", "preserve")
+    return {
+        **toggle, "arp-nd-suppress": yes, "source": {"address": _ROUTER_ID},
+        "encapsulation": {"dscp": {"action": copies}}, "decapsulation": {"dscp": {"action": keeps}},
+    }  # fmt: skip
+
+
 _INTERVALS: Tree = {
     "detect-multiplier": _integer(2, 255),
     "min-rx-interval": _integer(10, 4_294_967),
@@ -201,7 +214,10 @@ def _bgp(toggle: Tree, yes: Value, *, states: bool) -> Tree:
         "address-family": {"ipv4-unicast": toggle, "l2vpn-evpn": toggle},
     }
     connected = {**toggle, "route-map": _ANY, "metric": _ANY}
-    ipv4 = {**toggle, "redistribute": {"connected": connected}, "multipaths": {"ebgp": _integer(1, 256)}}
+    ipv4 = {
+        **toggle, "redistribute": {"connected": connected}, "multipaths": {"ebgp": _integer(1, 256)},
+        "route-export": {"to-evpn": toggle},
+    }  # fmt: skip
     return {
         **toggle,
         "autonomous-system": _ASN,
@@ -216,12 +232,22 @@ def _bgp(toggle: Tree, yes: Value, *, states: bool) -> Tree:
 def name_flaw(words: tuple[str, ...], at: int) -> str:
     """Return what is wrong with a name that the user chose, empty if nothing is."""
     before, name = words[at - 1], words[at]
-    if before == "breakout" and not (_WAYS.match(name) or name in {"disabled", "loopback"}):
-        return "one of 1x, 2x, 4x, 8x, disabled, loopback"
-    if words[0] == "interface" and before == "address" and not ADDRESS.check(name):
-        return ADDRESS.expects
-    if before == "traffic-class" and name not in {*"01234567"}:
-        return "an integer between 0 and 7"
-    if before == "match" and not PREFIX.check(name):
-        return PREFIX.expects
-    return ""
+    if before == "address" and words[0] != "interface":
+        return ""
+    found = _VRF_NAME if at == 1 and words[0] == "vrf" else _NAMES.get(before)
+    return "" if found is None or found.check(name) else found.expects
+
+
+_VRF_NAME = Value(lambda text: bool(_VRF.match(text)), "a name of up to 15 characters")
+_NAMES = {
+    "breakout": Value(
+        lambda text: bool(_WAYS.match(text)) or text in {"disabled", "loopback"},
+        "one of 1x, 2x, 4x, 8x, disabled, loopback",
+    ),
+    "address": ADDRESS,
+    "gateway": _ROUTER_ID,
+    "traffic-class": _integer(0, 7),
+    "vni": VNI,
+    "match": PREFIX,
+}
+"""Word before a name that the user chose -> what the name must be."""
