@@ -66,7 +66,8 @@ def _router(site: Site, name: str) -> Router:
         )
     tier = next(switch.tier for switch in topology_fabric(site).switches if switch.name == name)
     nodes = dict.fromkeys(node for (node, _), (switch, _) in cables(site).items() if switch == name)
-    gateways = gateways_of(site, name, nodes)
+    # A tenant's VRF is carried by EVPN over the underlay: its subnets are no routes of the underlay.
+    gateways = tuple(gateway for gateway in gateways_of(site, name, nodes) if not gateway.vrf)
     own = (f"{routing.loopback}/32", *(str(IPv4Interface(gateway.address).network) for gateway in gateways))
     return Router(name, tier, routing, gateways, tuple(_ports(site, name)), own)
 
