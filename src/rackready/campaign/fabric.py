@@ -12,6 +12,7 @@ from rackready.campaign.cables import beside, wrong_cables
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, dry_results, plan
 from rackready.campaign.rails import clear_idle, known_up, proven
+from rackready.campaign.ufm import with_partitions
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
 from rackready.design.switches import switch_config
@@ -92,7 +93,8 @@ def _play(
     """Configure the nodes' NICs. Their peers are all other nodes of the site that are up, except ``bad`` ones."""
     peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
     if site.fabric.kind == "infiniband":
-        return run_playbook(ctx, INFINIBAND, nodes, {"opensm_port_guids": port_guids(ctx, site, [*nodes, *peers])})
+        guids = port_guids(ctx, site, [*nodes, *peers])
+        return with_partitions(ctx, site, run_playbook(ctx, INFINIBAND, nodes, {"opensm_port_guids": guids}), guids)
     return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers}, tags)
 
 

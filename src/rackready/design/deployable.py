@@ -104,13 +104,12 @@ def _topology(site: Site, topology: Topology) -> list[Message]:
 def _subnet_manager(site: Site) -> list[Message]:
     """Return what rackready lacks to bring up an InfiniBand fabric: somebody must manage its subnet."""
     if site.fabric.infiniband is None:
-        step = "Add fabric.infiniband with its subnet_manager: opensm with nodes, or external."
+        step = "Add fabric.infiniband with its subnet_manager: opensm with nodes, ufm, or external."
         return [Message("fabric.infiniband", "not given", expected="a subnet manager", next_step=step)]
-    if site.fabric.infiniband.subnet_manager == "ufm":
-        step = "rackready does not talk to UFM yet. Let UFM manage the subnet, and set external: it is then checked."
-        return [
-            Message("fabric.infiniband.subnet_manager", "ufm", expected="opensm or external", next_step=step),
-        ]
+    if site.fabric.infiniband.subnet_manager == "ufm" and len(subnets(site)) > 1:
+        names = listed(["+".join(subnet.switches) for subnet in subnets(site)], _SHOWN)
+        step = "One UFM manages one subnet. Join the leafs by a topology, or set external."
+        return [Message("fabric.infiniband.ufm", names, expected="one subnet", next_step=step)]
     unknown = sorted(set(manager_nodes(site)) - {node.name for node in site.nodes()})
     if unknown:
         step = "Correct the name."

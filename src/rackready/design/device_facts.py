@@ -164,7 +164,10 @@ def _profiles(platform: str) -> str:
 
 
 def fabric_text(site: Site) -> str:
-    """Return the fabric's settings as text; those of InfiniBand and ECN thresholds only where the site has some."""
+    """Return the fabric's settings as text; those of InfiniBand and ECN thresholds only where the site has some.
+
+    The way to UFM is no setting of a device.
+    """
     return site.fabric.model_dump_json(exclude=absent_fields(site))
 
 

@@ -234,8 +234,11 @@ def fabric_document(site: Site) -> dict[str, Any]:
 
 
 def absent_fields(site: Site) -> dict[str, Any]:
-    """Return the fields of the fabric that it does not use and that came later: evidence of old has none of them."""
-    infiniband = {} if site.fabric.infiniband is not None else {"infiniband": True}
+    """Return the fields of the fabric that it does not use and that came later: evidence of old has none of them.
+
+    The way to UFM is one of them: another address or login changes no node.
+    """
+    infiniband: dict[str, Any] = {"infiniband": site.fabric.infiniband is None or {"ufm"}}
     return infiniband | ({} if site.fabric.qos.ecn else {"qos": {"ecn"}})
 
 

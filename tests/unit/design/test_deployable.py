@@ -76,7 +76,7 @@ def test_infiniband_without_a_subnet_manager_is_planned_only() -> None:
     assert reasons(site, ["a01-n1"], "deploy") == [
         (
             "fabric.infiniband: not given - Expected: a subnet manager. "
-            "Add fabric.infiniband with its subnet_manager: opensm with nodes, or external."
+            "Add fabric.infiniband with its subnet_manager: opensm with nodes, ufm, or external."
         ),
         f"a01-n1: serial number - Expected: known Actual: not given yet. {IMPORT}",
     ]
@@ -196,10 +196,10 @@ def test_split_ports_are_refused_where_the_switch_system_does_not_split_them(mon
     ("infiniband", "reason"),
     [
         (
-            {"subnet_manager": "ufm"},
+            {"subnet_manager": "ufm", "ufm": {"url": "https://192.0.2.7", "token": {"env": "UFM_TOKEN"}}},
             (
-                "fabric.infiniband.subnet_manager: ufm - Expected: opensm or external. "
-                "rackready does not talk to UFM yet. Let UFM manage the subnet, and set external: it is then checked."
+                "fabric.infiniband.ufm: leaf01, leaf02 - Expected: one subnet. "
+                "One UFM manages one subnet. Join the leafs by a topology, or set external."
             ),
         ),
         (

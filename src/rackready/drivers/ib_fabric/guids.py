@@ -25,13 +25,9 @@ def port_guids(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, lis
     known: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     reader = Reader(site, paths, nodes)
     try:
-        found = reader.ports(nodes)
+        known |= reader.guids(nodes)
     finally:
         reader.close()
-    for node, reading in found.items():
-        guids = sorted(str(port["port_guid"]) for port in reading.ports.values() if port.get("port_guid"))
-        if guids:
-            known[node] = guids
     known = {node.name: known[node.name] for node in site.nodes() if node.name in known}
     if not ctx.check:
         file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,11 @@ from typing import Any
 from rackready.design.facts import NicFacts, node_facts
 from rackready.drivers.ib.discover import IbFabric, read_ibnetdiscover
 from rackready.drivers.ib.text import IbTextError
+from rackready.drivers.ib_fabric.findings import SUBNET_UNREAD
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, Remote
 from rackready.drivers.ssh.target import node_target
+from rackready.model.finding_kinds import ErrorKind
 from rackready.model.site import Site
 from rackready.ondevice.ib_ports import FORMAT
 from rackready.paths import EnvPaths
@@ -25,6 +28,7 @@ _AT_ONCE = 16
 _SETTLE_S = 60.0
 """Longest wait for ports with a link to become Active. Judgement: opensm sweeps every 10 s (opensm(8), -s)."""
 _POLL_S = 2.0
+_GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 Ports = Mapping[str, Mapping[str, Any]]
 """RDMA device to its port, as ib_ports.py prints it."""
 
@@ -39,6 +43,8 @@ class SubnetReading:
     said: str = ""
     trouble: str = ""
     source: str = ""
+    unread: ErrorKind = SUBNET_UNREAD
+    """The finding if it could not be read."""
 
 
 @dataclass(slots=True)
@@ -82,6 +88,24 @@ class Reader:
         answer = self._remote.run(node, (*_SCRIPT, "read", *devices), timeout_s=_TIMEOUT_S)
         document, said = _document(answer)
         return NodeReading(document["ports"]) if document else NodeReading(trouble=said)
+
+    def guids(self, nodes: Sequence[str]) -> dict[str, list[str]]:
+        """Return node -> GUIDs of its compute ports, 16 hex digits each; a node that cannot tell is left out.
+
+        The kernel tells them (drivers/infiniband/core/sysfs.c): this needs no script on the node.
+        """
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            found = dict(zip(nodes, pool.map(self._guids, nodes), strict=True))
+        return {node: guids for node, guids in found.items() if guids}
+
+    def _guids(self, node: str) -> list[str]:
+        devices = [nic.rdma_device for nic in node_facts(self._site, node).nics]
+        files = [f"/sys/class/infiniband/{device}/ports/1/gids/0" for device in devices]
+        answer = self._remote.run(node, ("cat", *files), timeout_s=_TIMEOUT_S)
+        gids = answer.stdout.split()
+        if answer.exit_code != 0 or len(gids) != len(files) or not all(map(_GID.fullmatch, gids)):
+            return []
+        return sorted(gid.replace(":", "")[16:] for gid in gids)
 
     def reach(self, node: str, request: Sequence[Mapping[str, object]]) -> NodeReading:
         """Return the peers that a node's ports do not reach by their LIDs."""

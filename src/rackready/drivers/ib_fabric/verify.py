@@ -17,6 +17,9 @@ from rackready.drivers.ib.discover import IbFabric
 from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric.reading import NodeReading, Reader, SubnetReading
+from rackready.drivers.ufm import findings as ufm_kinds
+from rackready.drivers.ufm.findings import UNREAD
+from rackready.drivers.ufm.reading import UfmReading, read_ufm
 from rackready.model.finding_kinds import KINDS
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
@@ -42,8 +45,12 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
     try:
         ports = reader.ports([*nodes, *others])
         known = {name: reading for name, reading in ports.items() if not reading.trouble}
-        seen = [_subnet(reader, site, subnet, known) for subnet in subnets(site)]
-        found = judge_fabric(site, nodes, ports, seen)
+        ufm = _ufm(site)
+        seen = [
+            _subnet(reader, site, subnet, known) if ufm is None else subnet_of_ufm(site, subnet, known, ufm)
+            for subnet in subnets(site)
+        ]
+        found = judge_fabric(site, nodes, ports, seen, ufm)
         good = [node for node in nodes if not found[node]]
         missed, unmeasured = _ways(reader, site, good, known)
     finally:
@@ -59,6 +66,26 @@ def result(node: str, findings: Sequence[Finding], unmeasured: Sequence[str] = (
     fails = any(KINDS[finding.code].outcome is Outcome.FAIL for finding in findings)
     words = "; ".join(str(finding) for finding in findings)
     return NodeResult(Outcome.FAIL if fails else Outcome.ERROR, words, data={FINDINGS: finding_documents(findings)})
+
+
+def _ufm(site: Site) -> UfmReading | None:
+    """Return what UFM tells; None where the site has none."""
+    own = site.fabric.infiniband
+    return read_ufm(own.ufm) if own is not None and own.ufm is not None else None
+
+
+def subnet_of_ufm(
+    site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading], ufm: UfmReading
+) -> SubnetReading:
+    """Return a subnet as UFM sees it. An Active port with the LID of a subnet manager proves that one manages it."""
+    managed = any(
+        int(str(reading.ports.get(nic.rdma_device, {}).get("sm_lid") or "0x0"), 16)
+        for node, reading in known.items()
+        for nic in node_facts(site, node).nics
+        if nic.switch in subnet.switches
+    )
+    said = "" if managed else f"UFM {ufm.version} answers, but no port has the LID of a subnet manager"
+    return SubnetReading(subnet.switches, ufm.fabric, managed, said, ufm.trouble, "UFM", UNREAD)
 
 
 def _subnet(reader: Reader, site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading]) -> SubnetReading:
@@ -85,9 +112,13 @@ def _attached(site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading
 
 
 def judge_fabric(
-    site: Site, nodes: Sequence[str], ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]
+    site: Site,
+    nodes: Sequence[str],
+    ports: Mapping[str, NodeReading],
+    seen: Sequence[SubnetReading],
+    ufm: UfmReading | None = None,
 ) -> dict[str, list[Finding]]:
-    """Return the findings of each node from what was read: pure."""
+    """Return the findings of each node from what was read: pure. ``ufm``: of a site whose subnet UFM manages."""
     out: dict[str, list[Finding]] = {node: [] for node in nodes}
     for node in nodes:
         if ports[node].trouble:
@@ -98,7 +129,20 @@ def judge_fabric(
         out[node] += _subnets_of(site, node, seen)
         if not ports[node].trouble:
             out[node] += _ports(site, node, ports[node], out[node])
+        if ufm is not None:
+            out[node] += _of_ufm(site, node, ports[node], ufm)
     return out
+
+
+def _of_ufm(site: Site, node: str, reading: NodeReading, ufm: UfmReading) -> Iterator[Finding]:
+    """Return what UFM says against a node: its default partition, where there are tenants, and critical alarms."""
+    if ufm.default_open and any(tenant.pkey is not None for tenant in site.tenants):
+        yield ufm_kinds.OPEN.found(node, "limited members of 0x7fff", "full members")
+    for nic in node_facts(site, node).nics:
+        guid = int(str(reading.ports.get(nic.rdma_device, {}).get("port_guid") or "0"), 16)
+        for alarm in ufm.alarms.get(guid, ()):
+            where = Place(node, nic.rdma_device, f"(rail {nic.rail}, {nic.switch} {nic.port})")
+            yield ufm_kinds.ALARM.found(where, "no critical alarm", f"{alarm.name}: {alarm.reason}")
 
 
 def _cabling(site: Site, ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]) -> list[Finding]:
@@ -127,7 +171,7 @@ def _subnets_of(site: Site, node: str, seen: Sequence[SubnetReading]) -> list[Fi
             continue
         where = Place(node, "", f"(subnet of {', '.join(reading.switches)})")
         if reading.fabric is None:
-            out.append(kinds.SUBNET_UNREAD.found(where, "the subnet's switches and ports", reading.trouble))
+            out.append(reading.unread.found(where, "the subnet's switches and ports", reading.trouble))
         elif not reading.has_master:
             out.append(kinds.NO_MANAGER.found(where, "a master subnet manager", reading.said))
     return out

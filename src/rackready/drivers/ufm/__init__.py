@@ -1,0 +1,1 @@
+"""NVIDIA UFM Enterprise over its REST interface: reads the fabric, and sets the partitions of tenants."""
