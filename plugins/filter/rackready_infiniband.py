@@ -1,10 +1,12 @@
-"""Results of ib_ports.py and opensm_log.py for the roles of InfiniBand."""
+"""Results of ib_ports.py and opensm_log.py, and the text of partitions, for the roles of InfiniBand."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from ansible.errors import AnsibleFilterError
 
 
 def ports(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -49,6 +51,20 @@ def opensm_words(result: Mapping[str, Any]) -> str:
     return "; ".join([str(item) for item in document["problems"]]) or f"state {document['state']}"
 
 
+def partitions_text(declared: list[dict[str, Any]], guids: Mapping[str, list[str]]) -> str:
+    """Return opensm's partition file. ``guids``: node to the GUIDs of its ports, 16 hex digits each."""
+    try:
+        from rackready.drivers.ib.partitions import PartitionError, partitions_among, render  # noqa: PLC0415
+    except ImportError as error:
+        message = f"rackready - Expected: importable Actual: {error}. Use .venv/bin/ansible-playbook."
+        raise AnsibleFilterError(message) from error
+    known = {node: [int(guid, 16) for guid in own] for node, own in guids.items()}
+    try:
+        return render(partitions_among(sorted(declared, key=lambda own: str(own["key"])), known))
+    except PartitionError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
 class FilterModule:
     """Filters, by the names that tasks use."""
 
@@ -57,5 +73,6 @@ class FilterModule:
         return {
             "rackready_ib_unnamed": unnamed,
             "rackready_ib_problems": problems,
+            "rackready_ib_partitions": partitions_text,
             "rackready_opensm_words": opensm_words,
         }

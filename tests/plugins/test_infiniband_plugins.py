@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible.errors import AnsibleFilterError
 
 _SPEC = importlib.util.spec_from_file_location(
     "rackready_infiniband", Path(__file__).resolve().parents[2] / "plugins/filter/rackready_infiniband.py"
@@ -53,3 +54,25 @@ def test_opensm_is_quoted() -> None:
     )
     assert filters.opensm_words({"stdout": '{"state": "MASTER", "problems": []}'}) == "state MASTER"
     assert filters.opensm_words({"stdout": "", "stderr": "no python"}) == "no python"
+
+
+RED = {"name": "research-1", "key": "0x0011", "full": True, "nodes": ["node01", "node09"]}
+
+
+def test_partitions_are_those_of_the_fabric_check_with_the_ports_that_are_known() -> None:
+    text = filters.partitions_text([RED], {"node01": ["b83fd20300000011", "b83fd20300000021"]})
+    assert text == (
+        "Default=0x7fff,ipoib :\n  ALL=limited,\n  ALL_SWITCHES=full,\n  SELF=full ;\n"
+        "research_1=0x0011,ipoib :\n  0xb83fd20300000011=full,\n  0xb83fd20300000021=full ;\n"
+    )
+    assert filters.partitions_text([], {}) == "Default=0x7fff,ipoib :\n  ALL=full ;\n"
+
+
+def test_a_partition_of_many_ports_has_no_line_that_opensm_cuts() -> None:
+    guids = {"node01": [f"{0x2000 + number:016x}" for number in range(400)]}
+    assert max(map(len, filters.partitions_text([RED], guids).splitlines())) < 4095
+
+
+def test_partitions_that_opensm_would_misread_are_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="each once, 0x7fff among them"):
+        filters.partitions_text([{**RED, "key": "0x7fff"}], {"node01": ["b83fd20300000011"]})

@@ -1,4 +1,4 @@
-"""Subnets of an InfiniBand fabric, their subnet managers, and what the ports of each node must hold."""
+"""Subnets of an InfiniBand fabric, their subnet managers, and the partitions of tenants."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts, node_facts
-from rackready.design.tenants import FULL_MEMBER, tenants
+from rackready.design.tenants import tenants
 from rackready.model.base import expand_names
 from rackready.model.site import Site
 
-DEFAULT_PARTITION = 0x7FFF
-"""Partition key of the default partition (InfiniBand Architecture Specification vol. 1, 10.9.1.2)."""
 _HIGHEST_PRIORITY = 15
 """Of a subnet manager: 0 to 15 (opensm(8))."""
 
@@ -80,7 +78,7 @@ def infiniband_vars(site: Site) -> dict[str, Any]:
     own = site.fabric.infiniband
     if site.fabric.kind != "infiniband" or own is None:
         return {}
-    return {"opensm_routing_engine": own.routing_engine, "opensm_partitions": _partitions(site)}
+    return {"opensm_routing_engine": own.routing_engine, "opensm_partitions": tenant_partitions(site)}
 
 
 def infiniband_node_vars(site: Site, facts: NodeFacts) -> dict[str, Any]:
@@ -95,25 +93,11 @@ def infiniband_node_vars(site: Site, facts: NodeFacts) -> dict[str, Any]:
     }
 
 
-def _partitions(site: Site) -> list[dict[str, Any]]:
-    """Return name, key, membership and nodes of every tenant's partition."""
+def tenant_partitions(site: Site) -> list[dict[str, Any]]:
+    """Return name, key, membership and nodes of every tenant's partition, in the form of role opensm."""
     found: dict[str, dict[str, Any]] = {}
     for node, tenant in tenants(site).items():
         if tenant.pkey is not None:
             own = {"name": tenant.name, "key": tenant.pkey, "full": tenant.full_member, "nodes": []}
             found.setdefault(tenant.name, own)["nodes"].append(node)
     return list(found.values())
-
-
-def wanted_keys(site: Site, node: str) -> frozenset[int]:
-    """Return the partition keys, with the membership bit, that every port of a node must hold, and no others.
-
-    Without tenants all are full members of the default partition; with tenants the default partition carries only
-    subnet management, of which hosts are limited members.
-    """
-    if not any(tenant.pkey is not None for tenant in site.tenants):
-        return frozenset({DEFAULT_PARTITION | FULL_MEMBER})
-    own = tenants(site).get(node)
-    if own is None or own.pkey is None:
-        return frozenset({DEFAULT_PARTITION})
-    return frozenset({DEFAULT_PARTITION, int(own.pkey, 16) | (FULL_MEMBER if own.full_member else 0)})

@@ -12,13 +12,17 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 FORMAT = "rackready/opensm-log/1"
 _START = re.compile(r"-> OpenSM \d")
 _STATE = re.compile(r"-> Entering (MASTER|STANDBY|DISCOVERING|NOT-ACTIVE) state")
-_TABLES = re.compile(r"(\S+) tables configured on all switches")
+_TABLES = re.compile(r": (\S+) tables configured on all switches")
+_UP = "-> SUBNET UP"
+_PARSE = re.compile(r"PARSE (?:ERROR|WARN): (.*)")
+_DISCARDED = "Partition configuration in error"
 _BAD = (
-    "Partition configuration in error",
+    _DISCARDED,
     "Failed to setup routing engine",
     "cannot find or setup routing engine",
     "Failed to configure routing engine",
@@ -28,23 +32,52 @@ _BAD = (
 )
 
 
-def judge(text: str, engine: str) -> tuple[str, list[str]]:
-    """Return opensm's state and its problems. A master must have routed by ``engine`` and brought the subnet up."""
+class OpensmState(NamedTuple):
+    """What opensm did since its last start. ``state``: MASTER, STANDBY, DISCOVERING, NOT-ACTIVE, or none."""
+
+    started: bool
+    state: str
+    engine: str
+    """The last engine that configured tables; empty if none did."""
+    up: bool
+    partitions_discarded: bool
+    partition_words: tuple[str, ...]
+    """What it said about lines of the partition file."""
+    complaints: tuple[str, ...]
+    """Lines that say that something failed."""
+
+
+def read(text: str) -> OpensmState:
+    """Return what a log tells since the last start of opensm."""
     lines = text.splitlines()
+    # The version is printed twice at each start.
     begins = [at for at, line in enumerate(lines) if _START.search(line)]
     mine = lines[begins[-1] :] if begins else []
     states = [match[1] for line in mine if (match := _STATE.search(line))]
-    state = states[-1] if states else "none"
-    problems = [line.split("-> ", 1)[-1].strip()[:200] for line in mine if any(word in line for word in _BAD)]
-    if state == "MASTER":
-        tables = [match[1] for line in mine if (match := _TABLES.search(line))]
-        if not tables or tables[-1] != engine:
-            problems.append(f"routing tables of {tables[-1] if tables else 'no engine'}")
-        if not any("SUBNET UP" in line for line in mine):
+    tables = [match[1] for line in mine if (match := _TABLES.search(line))]
+    return OpensmState(
+        started=bool(begins),
+        state=states[-1] if states else "none",
+        engine=tables[-1] if tables else "",
+        up=any(_UP in line for line in mine),
+        partitions_discarded=any(_DISCARDED in line for line in mine),
+        partition_words=tuple(match[1] for line in mine if (match := _PARSE.search(line))),
+        complaints=tuple(line.split("-> ", 1)[-1].strip()[:200] for line in mine if any(word in line for word in _BAD)),
+    )
+
+
+def judge(text: str, engine: str) -> tuple[str, list[str]]:
+    """Return opensm's state and its problems. A master must have routed by ``engine`` and brought the subnet up."""
+    found = read(text)
+    problems = list(found.complaints)
+    if found.state == "MASTER":
+        if found.engine != engine:
+            problems.append(f"routing tables of {found.engine or 'no engine'}")
+        if not found.up:
             problems.append("no SUBNET UP")
-    elif state != "STANDBY":
-        problems.append(f"state {state}")
-    return state, problems
+    elif found.state != "STANDBY":
+        problems.append(f"state {found.state}")
+    return found.state, problems
 
 
 def main(argv: list[str]) -> int:

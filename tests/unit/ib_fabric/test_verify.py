@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from rackready.design.facts import node_facts
-from rackready.design.infiniband import opensm_instances, subnets, wanted_keys
-from rackready.design.site import load_site
+from rackready.design.infiniband import opensm_instances, subnets
+from rackready.design.own_profiles import read_own
+from rackready.design.site import load_site, parse_site
+from rackready.design.yaml import read_yaml
 from rackready.drivers.ib.discover import FarPort, IbFabric, IbNode, IbPort
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric.reading import NodeReading, SubnetReading
@@ -198,4 +200,27 @@ def test_leafs_that_no_cable_joins_are_subnets_with_managers_of_their_own(site: 
         ("leaf02", "mlx5_6", 14),
     ]
     assert opensm_instances(site, "node03") == []
-    assert wanted_keys(site, "node01") == frozenset({0xFFFF})
+
+
+def test_the_port_of_the_master_is_a_full_member_for_subnet_management() -> None:
+    """Role opensm makes SELF one. A standby manager's port is not, until it becomes the master."""
+    document = read_yaml(ROOT / "inventories/sim-ib/site.yml")
+    document["tenants"] = [{"name": "red", "nodes": ["node[01-04]"], "pkey": "0x0011"}]
+    own = read_own(ROOT / "inventories/sim-ib/profiles", ROOT)
+    site = parse_site(document, source="tenants", base=ROOT, own=own)
+    known = readings(site)
+    for reading in known.values():
+        for device in reading.ports:
+            reading.ports[device]["keys"] = ["0x7fff", "0x8011"]
+    assert judged(site, planned(site), known) == {}
+    for node, device in (("node01", "mlx5_0"), ("node01", "mlx5_6"), ("node02", "mlx5_0")):
+        known[node].ports[device]["keys"] = ["0xffff", "0x8011"]
+    assert judged(site, planned(site), known) == {}
+    for node, device in (("node01", "mlx5_3"), ("node03", "mlx5_0")):
+        known[node].ports[device]["keys"] = ["0xffff", "0x8011"]
+    assert {
+        node: [text.split()[0] for text in texts] for node, texts in judged(site, planned(site), known).items()
+    } == {
+        "node01": ["ib-port-pkeys"],
+        "node03": ["ib-port-pkeys"],
+    }

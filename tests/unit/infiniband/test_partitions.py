@@ -38,7 +38,9 @@ GUIDS = [guid for guids in PORTS.values() for guid in guids]
 def test_tenants_become_partitions_of_their_ports(tmp_path: Path) -> None:
     partitions = partitions_of(site_of(tmp_path, 8, 4, TENANTS), PORTS)
     text = render(partitions)
-    assert text.startswith("Default=0x7fff,ipoib :\n  ALL=limited,\n  SELF=full ;\nresearch_1=0x0011,ipoib :\n")
+    assert text.startswith(
+        "Default=0x7fff,ipoib :\n  ALL=limited,\n  ALL_SWITCHES=full,\n  SELF=full ;\nresearch_1=0x0011,ipoib :\n"
+    )
     assert check(text, GUIDS) == partitions
     assert wanted_keys(partitions, PORTS["a01-n1"][0]) == {0x7FFF, 0x8011}
     assert wanted_keys(partitions, PORTS["a02-n1"][0], manager=True) == {0xFFFF, 0x0012}

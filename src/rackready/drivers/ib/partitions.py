@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from rackready.design.infiniband import tenant_partitions
 from rackready.design.tenants import FULL_MEMBER, tenants
 from rackready.drivers.ib import findings as kinds
 from rackready.drivers.ib.text import guid_text
@@ -57,22 +58,36 @@ class Partition:
 def partitions_of(site: Site, ports: Mapping[str, Collection[int]]) -> tuple[Partition, ...]:
     """Return the partitions of the site's tenants. ``ports``: node -> port GUIDs of its adapters.
 
-    With tenants, the default partition carries only subnet management: hosts are limited members. Raises PartitionError
-    for tenants without a key, a key of several tenants, and nodes whose port GUIDs are not known.
+    Raises PartitionError for tenants without a key, a key of several tenants, and nodes whose port GUIDs are not known.
     """
-    keyed = [tenant for tenant in site.tenants if tenant.pkey is not None]
-    if not keyed:
+    if any(tenant.pkey is not None for tenant in site.tenants):
+        _refuse(site, ports)
+    return partitions_among(tenant_partitions(site), ports)
+
+
+def partitions_among(
+    declared: Collection[Mapping[str, Any]], ports: Mapping[str, Collection[int]]
+) -> tuple[Partition, ...]:
+    """Return partitions with those members whose port GUIDs are known. ``declared``: design.infiniband's list.
+
+    Without tenants all are full members of the default partition. With tenants it carries only subnet management: hosts
+    are limited members. A partition without a known member is left out.
+    """
+    if not declared:
         return (Partition("Default", DEFAULT, (Member("ALL", full=True),)),)
-    _refuse(site, ports)
-    owners = tenants(site)
-    out = [Partition("Default", DEFAULT, (Member("ALL", full=False), Member("SELF", full=True)))]
-    for tenant in keyed:
-        own = [node for node, owner in owners.items() if owner is tenant]
-        guids = [guid_text(guid) for node in own for guid in sorted(ports[node])]
-        name = re.sub(r"[^A-Za-z0-9_]", "_", tenant.name)
-        members = tuple(Member(guid, full=tenant.full_member) for guid in guids)
-        out.append(Partition(name, int(tenant.pkey or "0", 16), members))
+    full = (Member("ALL_SWITCHES", full=True), Member("SELF", full=True))
+    out = [Partition("Default", DEFAULT, (Member("ALL", full=False), *full))]
+    for own in declared:
+        guids = [guid_text(guid) for node in own["nodes"] for guid in sorted(ports.get(node, ()))]
+        name = re.sub(r"[^A-Za-z0-9_]", "_", own["name"])
+        members = tuple(Member(guid, full=own["full"]) for guid in guids)
+        out += [Partition(name, int(own["key"], 16), members)] if members else []
     return tuple(out)
+
+
+def keys_of_port(site: Site, node: str, guid: int, *, manager: bool = False) -> frozenset[int]:
+    """Return the keys that a port of a node must hold. ``manager``: opensm runs at this port."""
+    return wanted_keys(partitions_among(tenant_partitions(site), {node: [guid]}), guid, manager=manager)
 
 
 def _refuse(site: Site, ports: Mapping[str, Collection[int]]) -> None:
@@ -190,10 +205,12 @@ def _memberships(partitions: Collection[Partition], guid: int, manager: bool) ->
             yield own, any(held)
 
 
-def judge_keys(where: Place, wanted: frozenset[int], held: frozenset[int] | None) -> list[Finding]:
-    """Return a finding if a port holds other keys than planned, or if they were not read (None)."""
+def judge_keys(
+    where: Place, wanted: frozenset[int], held: frozenset[int] | None, why: str = "not read"
+) -> list[Finding]:
+    """Return a finding if a port holds other keys than planned, or if they were not read (None), and ``why``."""
     if held is None:
-        return [kinds.PKEYS_UNREAD.found(where, _keys(wanted), "not read")]
+        return [kinds.PKEYS_UNREAD.found(where, _keys(wanted), why)]
     return [kinds.PKEYS.found(where, _keys(wanted), _keys(held))] if held != wanted else []
 
 

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rackready.design.facts import NicFacts, node_facts
-from rackready.design.infiniband import ManagedSubnet, subnets, wanted_keys
+from rackready.design.infiniband import ManagedSubnet, subnets
 from rackready.design.pinned import site_of
 from rackready.design.plan import lay
 from rackready.drivers.cabling_check.types import End
-from rackready.drivers.ib import findings as ib_kinds
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import IbFabric
+from rackready.drivers.ib.partitions import judge_keys, keys_of_port
 from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric.reading import NodeReading, Reader, SubnetReading
@@ -180,7 +180,6 @@ def _subnets_of(site: Site, node: str, seen: Sequence[SubnetReading]) -> list[Fi
 def _ports(site: Site, node: str, reading: NodeReading, before: Sequence[Finding]) -> list[Finding]:
     """Return findings of a node's own ports. A port whose cable is wrong is reported by its cable."""
     told = {finding.part for finding in before if finding.node == node}
-    wanted = wanted_keys(site, node)
     out: list[Finding] = []
     for nic in node_facts(site, node).nics:
         port = reading.ports.get(nic.rdma_device, {})
@@ -190,22 +189,22 @@ def _ports(site: Site, node: str, reading: NodeReading, before: Sequence[Finding
             if nic.rdma_device not in told and str(port.get("phys_state", "")).endswith("LinkUp"):
                 out.append(kinds.PORT_STATE.found(where, f"Active at {nic.switch} {nic.port}", state))
             continue
-        out += _keys(where, port, wanted)
+        out += _keys(site, where, node, nic, port)
     return out
 
 
-def _keys(where: Place, port: Mapping[str, Any], wanted: frozenset[int]) -> list[Finding]:
+def _keys(site: Site, where: Place, node: str, nic: NicFacts, port: Mapping[str, Any]) -> list[Finding]:
+    """Judge a port's partition keys. A standby manager's port is as any other until its opensm is the master."""
     keys = port.get("keys") or []
+    guid = int(str(port.get("port_guid") or "0"), 16)
+    wanted = keys_of_port(site, node, guid)
     if port.get("problem") or not keys:
-        return [ib_kinds.PKEYS_UNREAD.found(where, "its partition keys", port.get("problem") or "none")]
-    found = {int(key, 16) for key in keys}
-    if found != wanted:
-        return [ib_kinds.PKEYS.found(where, _words(wanted), _words(found))]
-    return []
-
-
-def _words(keys: frozenset[int] | set[int]) -> str:
-    return ", ".join(f"0x{key:04x}" for key in sorted(keys))
+        return judge_keys(where, wanted, None, str(port.get("problem") or "none"))
+    held = frozenset(int(key, 16) for key in keys)
+    manages = any((name, own.rail) == (node, nic.rail) for subnet in subnets(site) for name, own in subnet.managers)
+    if manages and held == keys_of_port(site, node, guid, manager=True):
+        return []
+    return judge_keys(where, wanted, held)
 
 
 def _ways(
