@@ -25,9 +25,9 @@ TENANTS = [
 ]
 
 
-def site_of(url: str = "https://127.0.0.1", *, tenants: bool = False, **access: Any) -> Site:
+def document_of(url: str = "https://127.0.0.1", *, tenants: bool = False, **access: Any) -> dict[str, Any]:
     """Return inventories/sim-ib with every cable at leaf01, so that it is one subnet, under UFM."""
-    document = read_yaml(ROOT / "inventories/sim-ib/site.yml")
+    document: dict[str, Any] = read_yaml(ROOT / "inventories/sim-ib/site.yml")
     document["fabric"]["infiniband"] = {"subnet_manager": "ufm", "ufm": {"url": url, **(access or login())}}
     document["switches"] = document["switches"][:1]
     document["links"] = [
@@ -36,7 +36,13 @@ def site_of(url: str = "https://127.0.0.1", *, tenants: bool = False, **access: 
     ]
     if tenants:
         document["tenants"] = TENANTS
-    return parse_site(document, source="ufm", base=ROOT, own=read_own(ROOT / "inventories/sim-ib/profiles", ROOT))
+    return document
+
+
+def site_of(url: str = "https://127.0.0.1", *, tenants: bool = False, **access: Any) -> Site:
+    """Return the site of ``document_of``."""
+    own = read_own(ROOT / "inventories/sim-ib/profiles", ROOT)
+    return parse_site(document_of(url, tenants=tenants, **access), source="ufm", base=ROOT, own=own)
 
 
 def login() -> dict[str, Any]:
