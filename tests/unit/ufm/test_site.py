@@ -8,8 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from rackready.design.device_facts import fabric_text
+from rackready.design.facts import desired_digest, fabric_document
+from rackready.design.site import load_site
 from rackready.model.infiniband import InfiniBand
-from tests.unit.ufm.ufms import login, site_of
+from tests.unit.ufm.ufms import ROOT, login, site_of
 
 URL = {"url": "https://ufm.example.com"}
 PIN = ":".join(["AB"] * 32)
@@ -56,4 +58,12 @@ def test_ufm_and_the_way_to_it_belong_together(own: dict[str, Any]) -> None:
 
 
 def test_another_address_of_ufm_changes_no_device() -> None:
-    assert fabric_text(site_of("https://192.0.2.7")) == fabric_text(site_of("https://192.0.2.8"))
+    one, other = site_of("https://192.0.2.7"), site_of("https://192.0.2.8")
+    assert fabric_text(one) == fabric_text(other)
+    assert desired_digest(one, "node01") == desired_digest(other, "node01")
+
+
+def test_sites_without_ufm_have_the_documents_that_they_had() -> None:
+    site = load_site("no-overlay", site_file=ROOT / "inventories/sim-ib/site.yml", root=ROOT)
+    assert set(fabric_document(site)["infiniband"]) == {"subnet_manager", "nodes", "routing_engine"}
+    assert "ufm" not in fabric_text(site)
