@@ -152,6 +152,25 @@ def _profiles(subject: Subject) -> list[Flaw]:
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
 
 
+def _guids(subject: Subject) -> list[Flaw]:
+    """Return GUIDs of switches that are no InfiniBand switches, and GUIDs given twice."""
+    given = [(s, switch) for s, switch in enumerate(subject.site.switches) if switch.guid is not None]
+    twice = _twice((_Use(f"{own.guid}", ("switches", s, "guid"), f"switch {own.name}") for s, own in given), "GUID")
+    known = loader.known("switch")
+    return twice + [
+        Flaw.of(
+            ("switches", s, "guid"),
+            f"{switch.model} is no InfiniBand switch",
+            "Remove the GUID, or correct the model.",
+            expected="no GUID",
+            actual=switch.guid,
+            reads=(("switches", s, "model"),),
+        )
+        for s, switch in given
+        if switch.model in known and loader.switch(switch.model).layer == "ethernet"
+    ]
+
+
 def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
     out: list[Flaw] = []
     seen: set[str] = set()
@@ -175,6 +194,7 @@ def _nameplates(site: Site, known: set[str]) -> list[Flaw]:
 _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     _names,
     _addresses,
+    _guids,
     _profiles,
     _upstreams,
     check_software,

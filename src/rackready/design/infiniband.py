@@ -78,7 +78,9 @@ def infiniband_vars(site: Site) -> dict[str, Any]:
     own = site.fabric.infiniband
     if site.fabric.kind != "infiniband" or own is None:
         return {}
-    return {"opensm_routing_engine": own.routing_engine, "opensm_partitions": tenant_partitions(site)}
+    names = [{"guid": switch.guid, "name": switch.name} for switch in site.switches if switch.guid is not None]
+    found = {"opensm_routing_engine": own.routing_engine, "opensm_partitions": tenant_partitions(site)}
+    return {**found, **({"opensm_switch_names": names} if names else {})}
 
 
 def infiniband_node_vars(site: Site, facts: NodeFacts) -> dict[str, Any]:

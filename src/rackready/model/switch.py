@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Line, Model, Name, ProfileId, SecretRef
 from rackready.model.network import PortGroup
@@ -21,6 +21,11 @@ class Switch(Model):
         "none: an InfiniBand switch that needs no configuration",
     )
     model: ProfileId = Field(description="switch model: id of a switch profile")
+    guid: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{16}$")] | None = Field(
+        None,
+        description="node GUID of an InfiniBand switch, e.g. 0xb83fd20300f00001, as ibswitches prints it; needed for "
+        "switches without a name of their own (unmanaged ones), which it names",
+    )
     address: IPv4Address | None = Field(
         None, description="management address, used for SSH; none: an InfiniBand switch without a login"
     )

@@ -107,6 +107,13 @@ REFUSED = [
         "racks[0].nodes[1].unit: units 2-9 are partly occupied by node01. Move node02 to 8 U of free space.",
     ),
     (
+        change("switches.0.guid", "0xb83fd20300f00001"),
+        (
+            "switches[0].guid: sn5600 is no InfiniBand switch - Expected: no GUID Actual: 0xb83fd20300f00001. "
+            "Remove the GUID, or correct the model."
+        ),
+    ),
+    (
         change("switches.0.os", "arista_eos"),
         "switches[0].os: sn5600 does not run 'arista_eos' - Expected: one of cumulus_nvue, sonic. Correct it.",
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rackready.design.facts import node_facts
-from rackready.design.infiniband import opensm_instances, subnets
+from rackready.design.infiniband import infiniband_vars, opensm_instances, subnets
 from rackready.design.own_profiles import read_own
 from rackready.design.site import load_site, parse_site
 from rackready.design.yaml import read_yaml
@@ -224,3 +224,39 @@ def test_the_port_of_the_master_is_a_full_member_for_subnet_management() -> None
         "node01": ["ib-port-pkeys"],
         "node03": ["ib-port-pkeys"],
     }
+
+
+def test_a_switch_without_a_name_is_known_by_its_guid() -> None:
+    document = read_yaml(ROOT / "inventories/sim-ib/site.yml")
+    own = read_own(ROOT / "inventories/sim-ib/profiles", ROOT)
+    plain = parse_site(document, source="plain", base=ROOT, own=own)
+    unnamed = fabric(plain, planned(plain))
+    for number in LEAFS.values():
+        node = unnamed.nodes[number]
+        unnamed.nodes[number] = IbNode("switch", number, "Quantum Mellanox Technologies", 40, 1, node.ports)
+    subnet = [SubnetReading((leaf,), unnamed, has_master=True) for leaf in LEAFS]
+    found = judged(plain, planned(plain), None, subnet)
+    assert {node: [text.split()[0] for text in texts] for node, texts in found.items()} == dict.fromkeys(
+        ("node01", "node02", "node03", "node04"), ["cable-device-exchanged"] * 2
+    )
+    for switch in document["switches"]:
+        switch["guid"] = f"0x{LEAFS[switch['name']]:016x}"
+    named = parse_site(document, source="named", base=ROOT, own=own)
+    assert judged(named, planned(named), None, subnet) == {}
+    assert infiniband_vars(named)["opensm_switch_names"][0] == {"guid": "0xb83fd20300f00001", "name": "leaf01"}
+    assert "opensm_switch_names" not in infiniband_vars(plain)
+
+
+def test_adapters_that_no_name_and_no_node_tells_are_an_error_of_all_nodes(site: Site) -> None:
+    """Their cables were not judged, so the cabling of nobody is proven."""
+    seen_ = seen(site, planned(site))
+    for reading in seen_:
+        assert reading.fabric is not None
+        own = guid("node03", 2)
+        old = reading.fabric.nodes[own]
+        reading.fabric.nodes[own] = IbNode("ca", own, "localhost", 1, 0, old.ports)
+    known = readings(site)
+    known["node03"] = NodeReading({name: port for name, port in known["node03"].ports.items() if name != "mlx5_3"})
+    found = judge_fabric(site, ["node01"], known, seen_)["node01"]
+    assert [item.code for item in found] == ["ib-hca-unnamed"]
+    assert result("node01", found).outcome is Outcome.ERROR

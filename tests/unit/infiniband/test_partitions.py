@@ -130,3 +130,15 @@ def test_the_real_opensm_reads_our_partitions_and_its_fallback_is_found(tmp_path
             assert [item.code for item in judge_opensm("opensm", sweep(sim, "updn"), "updn")] == codes
             last = twin.adapters[max(twin.adapters)]
             assert read_pkeys(sim.run("smpquery", "-D", "pkeys", "0", host=last).stdout) == keys
+
+
+@pytest.mark.skipif(bool(LACKING), reason=REASON)
+def test_the_real_opensm_takes_names_of_switches_from_the_map_of_the_role(tmp_path: Path) -> None:
+    twin = twin_of(plan_of(tmp_path, 8, 4)[1])
+    node = twin.switches[min(twin.switches)]
+    (tmp_path / "map").write_text(f'# managed\n0x{node.removeprefix("S-")} "unmanaged-1"\n', encoding="utf-8")
+    options = {"routing_engine": "updn", "node_name_map_name": tmp_path / "map"}
+    (tmp_path / "conf").write_text(render_options(options), encoding="utf-8")
+    with ibsim.running(twin, tmp_path, twin.adapters[min(twin.adapters)]) as sim:
+        sim.run("opensm", "-o", "-F", str(tmp_path / "conf"), "-f", str(tmp_path / "log"), "-D", "0x43")
+    assert "unmanaged-1" in (tmp_path / "opensm-subnet.lst").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from rackready.design.facts import NicFacts, node_facts
 from rackready.design.infiniband import ManagedSubnet, subnets
 from rackready.design.pinned import site_of
 from rackready.design.plan import lay
+from rackready.drivers.cabling_check.owners import Owners
 from rackready.drivers.cabling_check.types import End
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import IbFabric
@@ -123,9 +124,9 @@ def judge_fabric(
     for node in nodes:
         if ports[node].trouble:
             out[node].append(kinds.PORTS_UNREAD.found(node, "a whole document of ib_ports.py", ports[node].trouble))
-    cabling = _cabling(site, ports, seen)
+    cabling = _cabling(site, nodes, ports, seen)
     for node in nodes:
-        out[node] += [finding for finding in cabling if node in {finding.node, *finding.nodes}]
+        out[node] += [finding for finding, concerned in cabling if node in concerned]
         out[node] += _subnets_of(site, node, seen)
         if not ports[node].trouble:
             out[node] += _ports(site, node, ports[node], out[node])
@@ -145,17 +146,23 @@ def _of_ufm(site: Site, node: str, reading: NodeReading, ufm: UfmReading) -> Ite
             yield ufm_kinds.ALARM.found(where, "no critical alarm", f"{alarm.name}: {alarm.reason}")
 
 
-def _cabling(site: Site, ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]) -> list[Finding]:
+def _cabling(
+    site: Site, nodes: Sequence[str], ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]
+) -> list[tuple[Finding, set[str]]]:
+    """Return every finding about cables, and the nodes that it concerns: of one about switches, all behind them."""
     read = [reading.fabric for reading in seen if reading.fabric is not None]
     if not read:
         return []
     whole = IbFabric({guid: node for fabric in read for guid, node in fabric.nodes.items()})
-    return check_cabling(planned_cables(lay(site)), whole, _guids(ports))
+    plan = planned_cables(lay(site))
+    owners = Owners(plan.cables, nodes, lambda cable: cable.a.device in plan.ports)
+    return [(finding, owners.of(finding)) for finding in check_cabling(plan, whole, _guids(site, ports))]
 
 
-def _guids(ports: Mapping[str, NodeReading]) -> dict[int, End]:
-    """Return port GUID -> node and HCA, as the nodes themselves say: a description may be old."""
-    return {
+def _guids(site: Site, ports: Mapping[str, NodeReading]) -> dict[int, End]:
+    """Return GUID -> device: of ports, as the nodes themselves say (a description may be old), and of switches."""
+    switches = {int(switch.guid, 16): End(switch.name, "") for switch in site.switches if switch.guid is not None}
+    return switches | {
         int(str(port["port_guid"]), 16): End(node, device)
         for node, reading in ports.items()
         for device, port in reading.ports.items()

@@ -11,7 +11,8 @@ from rackready.design.pinned import site_of
 from rackready.design.switches import switch_config
 from rackready.drivers.cabling_check import findings as kinds
 from rackready.drivers.cabling_check.judge import judge
-from rackready.drivers.cabling_check.types import End, PlannedCable
+from rackready.drivers.cabling_check.owners import Owners
+from rackready.drivers.cabling_check.types import PlannedCable
 from rackready.drivers.process import check_stop
 from rackready.drivers.switch.findings import LLDP_UNREAD
 from rackready.drivers.switch.lldp_read import Readers
@@ -95,7 +96,7 @@ def judged(cables: Sequence[PlannedCable], told: Iterable[Told], nodes: Collecti
 
     Cables of other nodes count only where something is plugged in: those nodes may not have booted yet.
     """
-    told, owners = list(told), _Owners(cables, nodes)
+    told, owners = list(told), Owners(cables, nodes, _is_trunk)
     unread = {one.device: one.trouble for one in told if one.trouble}
     seen = seen_of(told, cables)
     lit = {end for sighting in seen.sightings for end in (sighting.local, sighting.remote)}
@@ -128,54 +129,5 @@ def _some(findings: Mapping[str, Sequence[Finding]]) -> dict[str, Sequence[Findi
     return {node: items for node, items in findings.items() if items}
 
 
-class _Owners:
-    """The nodes that a finding concerns, of those that are checked."""
-
-    def __init__(self, cables: Iterable[PlannedCable], nodes: Collection[str]) -> None:
-        self._nodes = frozenset(nodes)
-        self._at: dict[End, PlannedCable] = {}
-        self._own: dict[str, set[str]] = {}
-        self._trunks: dict[str, set[str]] = {}
-        for cable in cables:
-            self._at[cable.a.end] = self._at[cable.b.end] = cable
-            if _is_trunk(cable):
-                self._trunks.setdefault(cable.a.device, set()).add(cable.b.device)
-                self._trunks.setdefault(cable.b.device, set()).add(cable.a.device)
-            else:
-                self._own.setdefault(cable.b.device, set()).add(cable.a.device)
-
-    def due(self, cable: PlannedCable) -> bool:
-        """Whether a cable must be there: it is a checked node's, or joins two switches."""
-        return cable.a.device in self._nodes or _is_trunk(cable)
-
-    def behind(self, switch: str) -> set[str]:
-        """Return the checked nodes at a switch; of one without nodes, those at the nearest switches that have some."""
-        seen, now = {switch}, {switch}
-        while now:
-            found = {node for name in now for node in self._own.get(name, ())}
-            if found:
-                return found & self._nodes
-            now = {peer for name in now for peer in self._trunks.get(name, ())} - seen
-            seen |= now
-        return set()
-
-    def of(self, finding: Finding) -> set[str]:
-        """Return its own nodes and that of the cable at its port; of a finding about switches, all nodes behind them.
-
-        A finding that names no device is about all.
-        """
-        devices = {finding.node, *finding.nodes}
-        if (cable := self._at.get(End(finding.node, finding.part))) is not None:
-            devices |= {cable.a.device, cable.b.device}
-        switches = devices & {*self._own, *self._trunks}
-        if devices - switches:
-            return devices & self._nodes if devices != {_NOWHERE} else set(self._nodes)
-        return {node for switch in switches for node in self.behind(switch)}
-
-
 def _is_trunk(cable: PlannedCable) -> bool:
     return not cable.a.rail
-
-
-_NOWHERE = "cabling"
-"""Where the judge reports that there was nothing to compare."""
