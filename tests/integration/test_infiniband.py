@@ -75,3 +75,32 @@ def test_repaired_cables_pass_again(rack: Project) -> None:
 
 def _outcomes(document: dict[str, Any]) -> dict[str, str]:
     return {node["name"]: node["outcome"] for node in document["nodes"]}
+
+
+TENANTS = [
+    {"name": "red", "nodes": ["node[01-02]"], "pkey": "0x0011"},
+    {"name": "blue", "nodes": ["node[03-04]"], "pkey": "0x0012", "full_member": False},
+]
+
+
+def test_tenants_have_their_partitions_and_no_others(rack: Project) -> None:
+    """GUIDs of ports are read from the kernel. node04 is off, so its ports have none."""
+    rack.change_site({"tenants": TENANTS})
+    code, document = rack.json("fabric", *LIMIT)
+    assert code == 0, rack.progress()[-4000:]
+    assert _outcomes(document) == dict.fromkeys(NODES, "pass")
+    # The master's port is a full member for subnet management; others are limited ones.
+    for node, device, keys in (("node01", "mlx5_0", "0xffff 0x8011"), ("node02", "mlx5_3", "0x7fff 0x8011")):
+        assert keys in rack.ssh(node, f"smpquery -C {device} -P 1 -D pkeys 0")
+    assert "0x7fff 0x0012" in rack.ssh("node03", "smpquery -C mlx5_0 -P 1 -D pkeys 0")
+
+
+def test_the_gate_on_error_rates_reads_both_ends_of_every_cable(rack: Project) -> None:
+    """Five seconds prove no bit error rate: that is all that it has to say."""
+    gate = "node/fabric/stress/ib-errors"
+    rack.change_site({"gates": {"also": [{"id": gate, "max_age_hours": 1, "inputs": {"window_s": 5}}]}})
+    code, document = rack.json("gate", "run", gate, "--node", "node01")
+    assert code == 2, rack.progress()[-4000:]
+    found = [item for record in rack.evidence(document["campaign"]) for item in record.verdict.findings]
+    assert {item.code for item in found} == {"ib-error-window-too-short"}
+    assert len({item.where for item in found}) == 16, "8 ports, and the switch ports at their cables"

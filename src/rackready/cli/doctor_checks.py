@@ -15,6 +15,7 @@ from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
 from rackready.cli.doctor_profiles import site_profiles
 from rackready.cli.doctor_scene import Answer, Report, Scene
+from rackready.cli.doctor_ufm import ufm
 from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
 from rackready.design.site import load_site
@@ -189,6 +190,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "site profiles": site_profiles,
     "kill switches": kill_switches,
     "gate images": gate_images,
+    "UFM": ufm,
     "controller lock": controller_lock,
     "ledger": ledger,
 }
