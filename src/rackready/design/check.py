@@ -20,6 +20,7 @@ from rackready.design.check_racks import check_places, check_units
 from rackready.design.check_software import check_software
 from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
+from rackready.model.switch import Switch
 from rackready.profiles import loader
 
 __all__ = ["Flaw", "check"]
@@ -127,29 +128,33 @@ def _profiles(subject: Subject) -> list[Flaw]:
         known("platform", platform, ("baselines", platform))
     for s, switch in enumerate(site.switches):
         if known("switch", switch.model, ("switches", s, "model")):
-            systems, layer = loader.switch(switch.model).os, loader.switch(switch.model).layer
-            if not switch.os and layer == "ethernet":
-                out.append(
-                    Flaw.of(
-                        ("switches", s),
-                        f"login of {switch.name}",
-                        "Add them: rackready configures every Ethernet switch.",
-                        expected="os, address and password",
-                        actual="none",
-                        reads=(("switches", s, "model"),),
-                    )
-                )
-            elif switch.os and switch.os not in systems:
-                out.append(
-                    Flaw.of(
-                        ("switches", s, "os"),
-                        f"{switch.model} does not run {switch.os!r}",
-                        "Correct it.",
-                        expected=f"one of {', '.join(systems)}",
-                        reads=(("switches", s, "model"),),
-                    )
-                )
+            out += _system(s, switch)
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
+
+
+def _system(s: int, switch: Switch) -> list[Flaw]:
+    """Return what is wrong with the system of a switch: InfiniBand switches have none, Ethernet ones need theirs."""
+    systems, layer = loader.switch(switch.model).os, loader.switch(switch.model).layer
+    loc: Loc = ("switches", s, "os")
+    if not switch.os and layer == "ethernet":
+        loc, what, hint = (
+            ("switches", s),
+            f"login of {switch.name}",
+            "Add them: rackready configures every Ethernet switch.",
+        )
+        expected, actual = "os, address and password", "none"
+    elif switch.os and not systems:
+        what, hint = (
+            f"rackready configures no {switch.model}",
+            "Remove all three: rackready reads its ports through the subnet.",
+        )
+        expected, actual = "no os, address and password", switch.os
+    elif switch.os and switch.os not in systems:
+        what, hint = f"{switch.model} does not run {switch.os!r}", "Correct it."
+        expected, actual = f"one of {', '.join(systems)}", ""
+    else:
+        return []
+    return [Flaw.of(loc, what, hint, expected=expected, actual=actual, reads=(("switches", s, "model"),))]
 
 
 def _guids(subject: Subject) -> list[Flaw]:

@@ -107,6 +107,13 @@ REFUSED = [
         "racks[0].nodes[1].unit: units 2-9 are partly occupied by node01. Move node02 to 8 U of free space.",
     ),
     (
+        change("switches.0.model", "qm9700"),
+        (
+            "switches[0].os: rackready configures no qm9700 - Expected: no os, address and password "
+            "Actual: cumulus_nvue. Remove all three: rackready reads its ports through the subnet."
+        ),
+    ),
+    (
         change("switches.0.guid", "0xb83fd20300f00001"),
         (
             "switches[0].guid: sn5600 is no InfiniBand switch - Expected: no GUID Actual: 0xb83fd20300f00001. "

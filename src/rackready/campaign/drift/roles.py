@@ -10,11 +10,13 @@ from rackready.campaign.drift.applied import Applied, playbook_of, roles_of
 from rackready.campaign.drift.found import DriftReading
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ansible_items import CHECK, check_of
+from rackready.drivers.ib_fabric.guids import kept_guids
 from rackready.handover.run import join_vars
 from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
+from rackready.paths import EnvPaths
 
 PLAYBOOK = "drift.yml"
 
@@ -26,6 +28,7 @@ def compare_roles(
     wanted = {node: _roles(ctx, site, item) for node, item in applied.items()}
     variables = {
         "rackready_drift_roles": {node: list(roles) for node, roles in wanted.items()},
+        "opensm_port_guids": kept_guids(EnvPaths(ctx.root, ctx.env), site),
         **join_vars(site.handover),
     }
     for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(wanted), variables).items():

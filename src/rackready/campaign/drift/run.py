@@ -15,6 +15,7 @@ from rackready.campaign.drift.readings import Compared, compare_readings
 from rackready.campaign.drift.roles import compare_roles
 from rackready.campaign.drift.since import utc, with_history
 from rackready.campaign.drift.switches import compare_switches
+from rackready.campaign.drift.ufm import compare_ufm
 from rackready.campaign.log_file import logged
 from rackready.design.facts import desired_digest, node_facts
 from rackready.design.pinned import pin
@@ -146,6 +147,7 @@ class _Asking:
             batch = {node: ready[node] for node in able[start : start + size]}
             compare_roles(self.ctx, self.site, batch, found)
             compare_readings(around, batch, found)
+            compare_ufm(self.paths, self.site, batch, found)
 
     def _notes(self, node: str, done: Applied) -> list[str]:
         """Return what a reader should know before the items: phases that never ran, a site file edited since."""

@@ -21,14 +21,19 @@ def port_guids(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, lis
     if not infiniband_vars(site).get("opensm_partitions"):
         return {}
     paths = EnvPaths(ctx.root, ctx.env)
-    file = paths.state / _FILE
-    known: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     reader = Reader(site, paths, nodes)
     try:
-        known |= reader.guids(nodes)
+        found = kept_guids(paths, site) | reader.guids(nodes)
     finally:
         reader.close()
-    known = {node.name: known[node.name] for node in site.nodes() if node.name in known}
+    known = {node.name: found[node.name] for node in site.nodes() if node.name in found}
     if not ctx.check:
-        file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        (paths.state / _FILE).write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return known
+
+
+def kept_guids(paths: EnvPaths, site: Site) -> dict[str, list[str]]:
+    """Return node -> GUIDs of its ports, as an earlier run read them."""
+    file = paths.state / _FILE
+    found: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {node.name: found[node.name] for node in site.nodes() if node.name in found}
