@@ -127,7 +127,8 @@ def test_the_default_partition_tells_its_default_since_6_19() -> None:
         (read_ports, ["900a840300ac8c40_5"]),
         (read_ports, [UP, UP]),
         (read_ports, [{key: value for key, value in UP.items() if key != "node_description"}]),
-        (read_ports, [UP | {"name": "900a840300ac8c41_5"}]),
+        (read_ports, [UP | {"name": "sw-ufm-ndr03_5"}]),
+        (read_ports, [UP | {"description": "Computer IB Port", "guid": "900a840300ac8c41"}]),
         (read_ports, [UP | {"active_speed": "GDR"}]),
         (read_ports, [UP | {"active_speed": None}]),
         (read_ports, [UP | {"active_width": "wide"}]),
@@ -189,13 +190,24 @@ def test_the_judge_of_cables_gets_what_ufm_sees(site: Site, ufm: Ufm) -> None:
     assert any(item.startswith("cable-swapped node03 mlx5_0") for item in cabling(site, ufm))
 
 
-@pytest.mark.parametrize("damage", ["no link", "no port", "other peer", "twice"])
+def test_the_aggregation_node_inside_a_switch_is_no_cable(site: Site, ufm: Ufm) -> None:
+    """Whether UFM lists its port or not: port 41 of a QM8700 leads to it."""
+    ports, links = ufm.fabric.ports(), ufm.fabric.links()
+    inside = next(port for port in ports if port["name"].endswith("_40"))
+    inside |= {"physical_state": "Link Up", "logical_state": "Active", "active_speed": "HDR", "active_width": "4x"}
+    inside["peer"] = "b83fd20300ffffff_1"
+    links.append({"name": f"{inside['name']}:{inside['peer']}"})
+    fabric = fabric_of(read_ports(ports), read_links(links))
+    assert check_cabling(planned_cables(lay(site)), fabric) == []
+
+
+@pytest.mark.parametrize("damage", ["no link", "no ports", "other peer", "twice"])
 def test_answers_that_contradict_each_other_are_refused(ufm: Ufm, damage: str) -> None:
     ports, links = ufm.fabric.ports(), ufm.fabric.links()
     if damage == "no link":
         links.pop()
-    elif damage == "no port":
-        ports.pop()
+    elif damage == "no ports":
+        ports = ports[:5]
     elif damage == "other peer":
         ports[-1]["peer"] = ports[-2]["peer"]
     else:

@@ -10,12 +10,16 @@ from rackready.drivers.ufm.read import LINKED, UfmPort
 
 
 def fabric_of(ports: Mapping[str, UfmPort], links: Sequence[tuple[str, str]]) -> IbFabric:
-    """Return the fabric of UFM's ports and links.
+    """Return the fabric of UFM's ports and links. A link to a port that UFM does not list is left out.
 
+    Such a link leads to the aggregation node inside a switch, and is no cable; a planned cable would be missing.
     Raises UfmAnswerError where both do not agree: one of them is cut off, or the fabric changed meanwhile.
     """
-    far = {end: other for link in links for end, other in (link, link[::-1])}
-    if len(far) != 2 * len(links):
+    known = [link for link in links if link[0] in ports and link[1] in ports]
+    if any(link[0] not in ports and link[1] not in ports for link in links):
+        raise unknown("resources/links", "ports that are listed", "a link with two ports that are not")
+    far = {end: other for link in known for end, other in (link, link[::-1])}
+    if len(far) != 2 * len(known):
         raise unknown("resources/links", "one link for each port", "a port with several")
     _agree(ports, far)
     guids = _node_guids(ports)
@@ -44,13 +48,13 @@ def fabric_of(ports: Mapping[str, UfmPort], links: Sequence[tuple[str, str]]) ->
 
 def _agree(ports: Mapping[str, UfmPort], far: Mapping[str, str]) -> None:
     for name, other in far.items():
-        port = ports.get(name)
-        if port is None or port.physical != LINKED:
+        port = ports[name]
+        if port.physical != LINKED:
             raise unknown("resources/links", "ports with a link at both ends", f"{name} of the link to {other}")
         if port.peer and port.peer != other:
             raise unknown("resources/ports", f"peer {other} of {name}, as its link says", port.peer)
     for port in ports.values():
-        if port.physical == LINKED and port.peer and port.name not in far:
+        if port.physical == LINKED and port.peer in ports and port.name not in far:
             raise unknown("resources/links", f"the link of {port.name} to {port.peer}", "none")
 
 

@@ -102,14 +102,13 @@ def read_ports(document: Any) -> dict[str, UfmPort]:  # noqa: ANN401 - JSON
 
 def _port(item: Mapping[str, Any]) -> UfmPort:
     of = "resources/ports"
-    name, guid = _text(of, item, "name"), _text(of, item, "guid")
+    name, description = _text(of, item, "name"), _text(of, item, "description")
     found = _PORT.fullmatch(name)
-    if found is None or found[1] != guid:
-        raise unknown(of, "a name of the port's GUID and number", f"{name}, guid {guid}")
-    description = _text(of, item, "description")
     kind = _KINDS.get(description, "router" if description.endswith(" IB Port") else None)
     if kind is None:
         raise unknown(of, "a port of InfiniBand", description)
+    if found is None or (kind == "ca" and found[1] != _text(of, item, "guid")):
+        raise unknown(of, "a name of the port's GUID and number", f"{name}, guid {item.get('guid')}")
     physical, logical = _text(of, item, "physical_state"), _text(of, item, "logical_state")
     width, speed = (_width(item), _speed(item)) if physical == LINKED else (0, "")
     peer = item.get("peer")
@@ -118,7 +117,7 @@ def _port(item: Mapping[str, Any]) -> UfmPort:
     lid = item.get("lid")
     return UfmPort(
         name,
-        int(guid, 16),
+        int(found[1], 16),
         int(found[2]),
         kind,
         _text(of, item, "systemID"),
