@@ -55,8 +55,10 @@ class Roce:
         self._root = root
 
     def apply(self) -> list[str]:
-        """Set everything; return the refused settings."""
-        return self._address() + self._routes() + self._flow_control() + self._congestion() + self._rdma_cm()
+        """Set everything that no network manager sets; return the refused settings."""
+        managed = self.config.get("manager", "none") != "none"
+        own = [] if managed else self._address() + self._routes()
+        return own + self._flow_control() + self._congestion() + self._rdma_cm()
 
     def _address(self) -> list[str]:
         mtu, address = str(self.config["mtu"]), str(self.config["address"])
@@ -64,23 +66,31 @@ class Roce:
         return out + self._do("ip", "address", "replace", address, "dev", self.netdev)
 
     def _routes(self) -> list[str]:
-        """Set the routes of a routed fabric: a table of the rail's own, and a rule that sends its source address there.
+        table = str(self.config.get("table", ""))
+        out = [line for words in self._wanted_routes() for line in self._do("ip", "route", "replace", *words)]
+        if self._gateway() and self._rule_table() != table:
+            out += self._do("ip", "rule", "add", "from", self._source(), "lookup", table, "priority", table)
+        return out
+
+    def _wanted_routes(self) -> list[tuple[str, ...]]:
+        """Return the routes of a routed fabric: a table of the rail's own, where a rule sends its source address.
 
         Without the rule, every rail would leave by the first one, and switches would drop or misplace it. Without the
         rail's own subnet in the table, neighbours on the same leaf would be reached through its gateway.
         """
         if not self._gateway():
             return []
-        gateway, table = self._gateway(), str(self.config["table"])
-        via = ("via", gateway, "dev", self.netdev)
+        table, via = str(self.config["table"]), ("via", self._gateway(), "dev", self.netdev)
         subnet = str(ip_interface(str(self.config["address"])).network)
-        out = self._do("ip", "route", "replace", subnet, "dev", self.netdev, "scope", "link", "table", table)
-        out += self._do("ip", "route", "replace", "default", *via, "table", table)
-        for prefix in self.config["routes"]:
-            out += self._do("ip", "route", "replace", str(prefix), *via, "metric", table)
-        if self._rule_table() != table:
-            out += self._do("ip", "rule", "add", "from", self._source(), "lookup", table, "priority", table)
-        return out
+        near = (subnet, "dev", self.netdev, "scope", "link", "table", table)
+        far = [(str(prefix), *via, "metric", table) for prefix in self.config["routes"]]
+        return [near, ("default", *via, "table", table), *far]
+
+    def _absent_routes(self) -> list[str]:
+        """Return the wanted routes that the kernel does not have; a network manager's may say more."""
+        _, text = self._run("ip", "-4", "route", "show", "table", "all")
+        lines = text.splitlines()
+        return [" ".join(way) for way in self._wanted_routes() if not any(_is_route(line, way) for line in lines)]
 
     def _gateway(self) -> str:
         return str(self.config.get("gateway", ""))
@@ -92,12 +102,6 @@ class Roce:
         """Return the table that the rule of this interface's source address names, empty without a rule."""
         _, text = self._run("ip", "-4", "rule", "show")
         found = re.search(rf"\bfrom {re.escape(self._source())} lookup (\S+)", text)
-        return found.group(1) if found else ""
-
-    def _own_gateway(self) -> str:
-        """Return the gateway of the default route in the rail's own table, empty without one."""
-        _, text = self._run("ip", "-4", "route", "show", "default", "table", str(self.config["table"]))
-        found = re.search(rf"\bvia (\S+) dev {re.escape(self.netdev)}\b", text)
         return found.group(1) if found else ""
 
     def _flow_control(self) -> list[str]:
@@ -132,22 +136,15 @@ class Roce:
         for path, value in self._congestion_wanted().items():
             if self._read(path) != value:
                 out += self._write(path, value)
-        return (
-            out
-            if self._congestion_wanted()
-            else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"]
-        )
+        neither = f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"
+        return out if self._congestion_wanted() else [neither]
 
     def _congestion_wanted(self) -> dict[Path, str]:
         """Return file to value.
 
         MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on.
         """
-        priority, dscp, cnp = (
-            str(self.config["priority"]),
-            str(self.config["cnp_dscp"]),
-            str(self.config["cnp_priority"]),
-        )
+        priority, dscp, cnp = (str(self.config[name]) for name in ("priority", "cnp_dscp", "cnp_priority"))
         if self._ofed().is_dir():
             base = self._ofed()
             switches = {base / side / "enable" / priority: "1" for side in ("roce_np", "roce_rp")}
@@ -163,37 +160,40 @@ class Roce:
         """
         state = self.state() if state is None else state
         wanted = {
-            "MTU": (str(self.config["mtu"]), str(state["mtu"])),
-            "address": (str(self.config["address"]), ", ".join(state["addresses"]) or "none"),
             "trust": ("dscp", str(state["trust"])),
             "PFC priorities": (_numbers(self._wanted_pfc()), _numbers(state["pfc"])),
             "RoCE version of rdma_cm": ("v2", str(state["cm_mode"])),
             "ToS of rdma_cm": (str(self.config["tos"]), str(state["cm_tos"])),
             "global pause": ("off", "on" if state["pause"] else "off"),
         }
-        if self._gateway():
-            wanted["gateway of the rail's own table"] = (self._gateway(), self._own_gateway() or "none")
-            table = str(self.config["table"])
-            wanted[f"rule for source {self._source()}"] = (table, self._rule_table() or "none")
         if self._offers_class():
             wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():
             wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
-        for path, value in self._congestion_wanted().items():
-            wanted[str(path)] = (value, self._read(path))
+        wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
         if not self._congestion_wanted():
             wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
-        bad = [
-            (what, pair)
-            for what, pair in wanted.items()
-            if (pair[0] not in pair[1].split(", ") if what == "address" else pair[0] != pair[1])
-        ]
-        return [{"what": what, "expected": expected, "actual": actual} for what, (expected, actual) in bad]
+        items = [{"what": what, "expected": pair[0], "actual": pair[1]} for what, pair in wanted.items()]
+        found = [item for item in items if item["expected"] != item["actual"]]
+        return self.address_problems(state["addresses"]) + found
+
+    def address_problems(self, have: list[str] | None = None) -> list[dict[str, str]]:
+        """Return what is not as wanted of MTU, address, routes and rule. ``have``: the addresses, if they are read."""
+        mtu, have, out = self._read(self._net("mtu")), self._addresses() if have is None else have, []
+        if mtu != str(self.config["mtu"]):
+            out.append(("MTU", str(self.config["mtu"]), mtu or "none"))
+        if self.config["address"] not in have:
+            out.append(("address", str(self.config["address"]), ", ".join(have) or "none"))
+        if self._gateway():
+            out += [(f"route {words}", "present", "absent") for words in self._absent_routes()]
+            table, found = str(self.config["table"]), self._rule_table()
+            out += [(f"rule for source {self._source()}", table, found or "none")] if found != table else []
+        return [{"what": what, "expected": expected, "actual": actual} for what, expected, actual in out]
 
     def state(self) -> dict[str, Any]:
         """Return the interface's state, for people and for the comparison with its switch port."""
         qos = self._qos()
-        _, mode = self._run("cma_roce_mode", "-d", self.device, "-p", "1")
+        mode = self._run("cma_roce_mode", "-d", self.device, "-p", "1")[1].lower()
         _, tos = self._run("cma_roce_tos", "-d", self.device)
         return {
             "netdev": self.netdev,
@@ -204,7 +204,7 @@ class Roce:
             "pfc": qos["pfc"],
             "dscp_priority": {str(dscp): priority for dscp, priority in qos["dscp_priority"].items()},
             "pause": "on" in self._pause().values(),
-            "cm_mode": "v2" if "v2" in mode.lower() else "v1" if "v1" in mode.lower() else "unknown",
+            "cm_mode": "v2" if "v2" in mode else "v1" if "v1" in mode else "unknown",
             "cm_tos": _number(tos),
             "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
             "ecn": self._ecn(),
@@ -296,11 +296,8 @@ class Roce:
 
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)
-        return (
-            []
-            if code == 0
-            else [f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"]
-        )
+        failed = f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"
+        return [] if code == 0 else [failed]
 
     def _read(self, path: Path) -> str:
         try:
@@ -347,6 +344,13 @@ def parse_qos(text: str) -> dict[str, Any]:
     }
 
 
+def _is_route(line: str, words: tuple[str, ...]) -> bool:
+    """Return whether a line of `ip route show table all` is a route; without a table it is in main."""
+    pairs = [" ".join(words[at : at + 2]) for at in range(1, len(words), 2)]
+    same = line.startswith(f"{words[0]} ") and (" table " in line) == ("table" in words)
+    return same and all(f" {pair} " in f"{line} " for pair in pairs)
+
+
 def _first_absent(*paths: Path) -> list[Path]:
     """Return the first path that does not exist, if there is one."""
     return [path for path in paths if not path.exists()][:1]
@@ -357,7 +361,7 @@ def _numbers(values: list[int]) -> str:
 
 
 def _number(text: str) -> int:
-    found = re.search(r"(\d+)\s*$", text.strip())
+    found = re.search(r"(\d+)\s*$", text)
     return int(found.group(1)) if found else 0
 
 

@@ -22,6 +22,7 @@ RAILS: list[dict[str, Any]] = [
         "gateway": f"192.168.{rail}.1",
         "routes": ["192.168.0.0/16"],
         "table": 20_000 + rail,
+        "mtu": 9000,
     }
     for rail in (1, 2)
 ]
@@ -78,10 +79,18 @@ def test_applied_twice_it_is_the_same(node: list[Roce]) -> None:
 def test_what_somebody_removed_is_seen(node: list[Roce]) -> None:
     first = node[0]
     first._routes()
-    assert (first._own_gateway(), first._rule_table()) == ("192.168.1.1", "20001")
+    seen = [problem["what"] for problem in first.address_problems() if problem["what"] != "MTU"]
+    assert seen == []
     first._run("ip", "rule", "delete", "from", "192.168.1.11", "lookup", "20001")
     first._run("ip", "route", "flush", "table", "20001")
-    assert (first._own_gateway(), first._rule_table()) == ("", "")
+    first._run("ip", "route", "delete", "192.168.0.0/16", "dev", "rail1")
+    seen = [problem["what"] for problem in first.address_problems() if problem["what"] != "MTU"]
+    assert seen == [
+        "route 192.168.1.0/24 dev rail1 scope link table 20001",
+        "route default via 192.168.1.1 dev rail1 table 20001",
+        "route 192.168.0.0/16 via 192.168.1.1 dev rail1 metric 20001",
+        "rule for source 192.168.1.11",
+    ]
 
 
 def test_a_rail_without_a_gateway_gets_no_routes(node: list[Roce]) -> None:
