@@ -1,0 +1,348 @@
+"""Network managers of a node, each with its files for the rails, and the way in which it takes them over.
+
+Each touches rails alone. `netplan apply` is never used: it rebinds the driver of interfaces that are down
+(netplan-apply(8)), and `netplan generate` writes every file anew, so that the next `networkctl reload` configures the
+management interface again (seen with netplan 0.106 and systemd 252). So netplan generates into a folder of its own, and
+the files of the rails alone are taken from there; the next boot generates the same.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import rail_files
+from .command import NodeProblem, Run
+from .rail_claims import Card, Claim, interfaces_files, of_ifupdown, of_networkd, of_profiles, read
+from .rail_files import Files, Rail
+from .whole_file import replace_file
+
+_FOLDERS = ("etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network", "usr/lib/systemd/network")
+"""Folders of .network files, by precedence (systemd.network(5))."""
+_YAML = ("etc/netplan", "run/netplan", "usr/lib/netplan", "lib/netplan")
+
+
+@dataclass
+class Manager:
+    """A network manager; ``root`` is the start of the file system (tests)."""
+
+    run: Run
+    root: Path = Path("/")
+    name = ""
+    patterns: Sequence[str] = ()
+    """Patterns of the files that rackready writes for it."""
+
+    def present(self) -> bool:
+        """Return whether it runs on this node, or has an interface to configure."""
+        raise NotImplementedError
+
+    def manages(self, netdev: str) -> bool:
+        """Return whether it configures an interface now."""
+        raise NotImplementedError
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return the files of the rails."""
+        raise NotImplementedError
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return what others told it about a rail, without what rackready's own files precede."""
+        raise NotImplementedError
+
+    def release(self, rails: Sequence[Rail]) -> None:
+        """Let go of rails before their files change."""
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Take over rails whose files are written. Raises NodeProblem."""
+
+    def again(self) -> None:
+        """Read all files again, as an administrator's reload does. Raises NodeProblem."""
+
+    def holder(self, rail: Rail) -> str:
+        """Return the file or profile by which it holds a rail now, empty for none."""
+        raise NotImplementedError
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the holder that rackready's files lead to."""
+        raise NotImplementedError
+
+    def _do(self, *argv: str) -> str:
+        done = self.run(argv)
+        if done.returncode != 0:
+            said = " ".join(done.out.split())[:300] or "no output"
+            step = f"Run `{' '.join(argv)}` on the node and read its output."
+            raise NodeProblem(f"`{' '.join(argv)}` succeeds", f"exit {done.returncode}: {said}", step)
+        return done.out
+
+    def _active(self, unit: str) -> bool:
+        return self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
+
+
+class Networkd(Manager):
+    """systemd-networkd, with .network files of its own."""
+
+    name = "networkd"
+    patterns = (rail_files.NETWORKD.format("*"),)
+
+    def present(self) -> bool:
+        """Return whether the service runs."""
+        return self._active("systemd-networkd.service")
+
+    def manages(self, netdev: str) -> bool:
+        """Return whether it has a file for an interface."""
+        return bool(self._file(netdev))
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return a file for each rail."""
+        return rail_files.networkd(rails)
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return files that name the interface, and files that networkd looks at before rackready's."""
+        ours = Path(self.wanted_holder(card.rail)).name
+        found = of_networkd([self.root / folder for folder in _FOLDERS], card, ours)
+        return [claim for claim in found if claim.place.name < ours or claim.exact]
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Read the files and configure the rails."""
+        self.again()
+        for rail in rails:
+            self._do("networkctl", "reconfigure", rail.netdev)
+
+    def again(self) -> None:
+        """Reload."""
+        self._do("networkctl", "reload")
+
+    def holder(self, rail: Rail) -> str:
+        """Return the .network file in force."""
+        return self._file(rail.netdev)
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the path of rackready's file."""
+        return rail_files.NETWORKD.format(rail.netdev)
+
+    def _file(self, netdev: str) -> str:
+        found = re.search(r"^\s*Network File: (/\S+)", self.run([*_STATUS, netdev]).out, re.MULTILINE)
+        return found[1] if found else ""
+
+
+_STATUS = ["networkctl", "--no-pager", "--full", "status"]
+
+
+class NetworkManager(Manager):
+    """NetworkManager, with keyfiles."""
+
+    name = "networkmanager"
+    patterns = (rail_files.PROFILE.format("*"), rail_files.DEVICES)
+
+    def present(self) -> bool:
+        """Return whether the service runs."""
+        return self._active("NetworkManager.service")
+
+    def manages(self, netdev: str) -> bool:
+        """Return whether a profile is active on an interface, and not one that only shows what others did."""
+        state = self._field("GENERAL.STATE", netdev)
+        return bool(self._field("GENERAL.CONNECTION", netdev)) and "externally" not in state
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return a profile for each rail, and the settings of the devices."""
+        return {**rail_files.profiles(rails), **rail_files.devices(rails)}
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return profiles that name the interface; rackready's profiles go before all others by their priority."""
+        lines = self._do("nmcli", "--terse", "--fields", "FILENAME", "connection", "show").splitlines()
+        paths = [self.root / line.replace("\\:", ":").lstrip("/") for line in lines if line.startswith("/")]
+        ours = {f"rackready-{card.rail.netdev}.nmconnection", f"netplan-{_id(card.rail)}.nmconnection"}
+        found = of_profiles([path for path in paths if path.name not in ours], card)
+        return [claim for claim in found if claim.exact]
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Load the profiles, then the settings of the devices, then start the profiles.
+
+        A device that becomes managed without a profile would ask for an address by DHCP.
+        """
+        if not rails:
+            self.again()
+        for rail in rails:
+            self._do("nmcli", "connection", "load", self._profile_file(rail))
+        self._do("nmcli", "general", "reload", "conf")
+        for rail in rails:
+            name = self.wanted_holder(rail)
+            self._do("nmcli", "--wait", "30", "connection", "up", "id", name, "ifname", rail.netdev)
+
+    def again(self) -> None:
+        """Reload the profiles."""
+        self._do("nmcli", "connection", "reload")
+
+    def holder(self, rail: Rail) -> str:
+        """Return the name of the active profile."""
+        return self._field("GENERAL.CONNECTION", rail.netdev)
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the name of rackready's profile."""
+        return rail_files.PROFILE_ID.format(rail.netdev)
+
+    def _profile_file(self, rail: Rail) -> str:
+        return rail_files.PROFILE.format(rail.netdev)
+
+    def _field(self, field: str, netdev: str) -> str:
+        done = self.run(["nmcli", "--get-values", field, "device", "show", netdev])
+        return done.out.strip() if done.returncode == 0 else ""
+
+
+class _Netplan:
+    """What both backends of netplan share: the file, and rendering into a folder of its own."""
+
+    def _rendered(self, root: Path, run: Run, into: Path, *, without: str = "") -> None:
+        """Generate the backend's files of all definitions below ``into``. Raises NodeProblem with netplan's words."""
+        for folder in _YAML:
+            if (root / folder).is_dir() and not (root / folder).is_symlink():
+                shutil.copytree(root / folder, into / folder)
+        if without:
+            (into / without.lstrip("/")).unlink(missing_ok=True)
+        done = run(["netplan", "generate", "--root-dir", str(into)])
+        if done.returncode != 0:
+            said = " ".join(done.out.replace(str(into), "").split())[:400]
+            step = "Correct the file on the node; `netplan generate` names it. No address was changed."
+            raise NodeProblem("netplan files that netplan accepts", said or f"exit {done.returncode}", step)
+
+    def _take(self, root: Path, run: Run, pattern: str, mode: int) -> None:
+        """Replace the generated files of rackready's definitions, and no others, by new ones."""
+        with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
+            into = Path(name)
+            self._rendered(root, run, into)
+            fresh = {path.relative_to(into): path.read_text(encoding="utf-8") for path in into.glob(pattern)}
+        for path in root.glob(pattern):
+            if path.relative_to(root) not in fresh:
+                path.unlink()
+        for place, text in fresh.items():
+            (root / place).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(root / place, text, mode=mode)
+
+
+class NetplanNetworkd(_Netplan, Networkd):
+    """netplan with systemd-networkd as its renderer."""
+
+    name = "netplan"
+    patterns = (rail_files.NETPLAN,)
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return one netplan file."""
+        return rail_files.netplan(rails)
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return claims of .network files, of those that netplan would generate now in place of those in /run."""
+        with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
+            into = Path(name)
+            self._rendered(self.root, self.run, into, without=rail_files.NETPLAN)
+            folders = [into / folder if folder.startswith("run/") else self.root / folder for folder in _FOLDERS]
+            ours = Path(self.wanted_holder(card.rail)).name
+            found = [claim for claim in of_networkd(folders, card, ours) if claim.place.name < ours or claim.exact]
+            return [_named(self.root, into, claim) for claim in found]
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Generate the files of the rails, then as networkd."""
+        self._take(self.root, self.run, f"run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format('*')}.*", 0o644)
+        super().apply(rails)
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the file that netplan generates."""
+        return f"/run/systemd/network/10-netplan-{_id(rail)}.network"
+
+
+class NetplanNetworkManager(_Netplan, NetworkManager):
+    """netplan with NetworkManager as its renderer; it has no word for ignore-carrier there."""
+
+    name = "netplan"
+    patterns = (rail_files.NETPLAN, rail_files.DEVICES)
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return one netplan file, and the settings of the devices."""
+        return {**rail_files.netplan(rails), **rail_files.devices(rails)}
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Generate the profiles of the rails, then as NetworkManager."""
+        pattern = f"run/NetworkManager/system-connections/netplan-{rail_files.NETPLAN_ID.format('*')}.nmconnection"
+        self._take(self.root, self.run, pattern, 0o600)
+        super().apply(rails)
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the name of the profile that netplan generates."""
+        return f"netplan-{_id(rail)}"
+
+    def _profile_file(self, rail: Rail) -> str:
+        return f"/run/NetworkManager/system-connections/netplan-{_id(rail)}.nmconnection"
+
+
+class Ifupdown(Manager):
+    """Debian's ifupdown: programs without a service, which nothing asks again after a change by hand."""
+
+    name = "ifupdown"
+    patterns = (rail_files.STANZAS,)
+
+    def present(self) -> bool:
+        """Return whether it has an interface besides the loopback, and its program is there."""
+        text = "".join(read(path) for path in interfaces_files(self.root) if str(path) != rail_files.STANZAS)
+        others = [name for name in re.findall(r"^\s*iface\s+(\S+)", text, re.MULTILINE) if name != "lo"]
+        return bool(others) and self.run(["ifquery", "--list", "--all"]).returncode == 0
+
+    def manages(self, netdev: str) -> bool:
+        """Return whether it has a stanza of an interface."""
+        text = "".join(read(path) for path in interfaces_files(self.root))
+        return bool(re.search(rf"^\s*iface\s+{re.escape(netdev)}\s", text, re.MULTILINE))
+
+    def files(self, rails: Sequence[Rail]) -> Files:
+        """Return one file of stanzas."""
+        return rail_files.stanzas(rails)
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return other stanzas of the interface: ifupdown would apply both. Raises NodeProblem without an include."""
+        first = self.root / "etc/network/interfaces"
+        if not re.search(r"^\s*source(-directory)?\s+\S*interfaces\.d(/\*)?/?\s*$", read(first), re.MULTILINE):
+            step = "Add `source /etc/network/interfaces.d/*` to it, then run again."
+            raise NodeProblem("/etc/network/interfaces that includes interfaces.d", "it does not", step)
+        return of_ifupdown(self.root, card, str(self.root / rail_files.STANZAS.lstrip("/")))
+
+    def release(self, rails: Sequence[Rail]) -> None:
+        """Take rails down by the stanzas that they still have; also ends what was set by hand."""
+        for rail in rails:
+            self.run(["systemctl", "stop", f"ifup@{rail.netdev}.service"])
+            self.run(["ifdown", "--force", rail.netdev])
+
+    def apply(self, rails: Sequence[Rail]) -> None:
+        """Bring rails up, by the unit that ends with the device where systemd knows it, so that a reset starts anew."""
+        self.release(rails)
+        for rail in rails:
+            if self._active(f"sys-subsystem-net-devices-{rail.netdev}.device"):
+                self._do("systemctl", "start", f"ifup@{rail.netdev}.service")
+            else:
+                self._do("ifup", "--allow=hotplug", rail.netdev)
+
+    def again(self) -> None:
+        """Bring up what is not up, as networking.service does at boot."""
+        self._do("ifup", "--all", "--allow=hotplug")
+
+    def holder(self, rail: Rail) -> str:
+        """Return the interface if ifupdown has it up."""
+        return self.run(["ifquery", "--state", rail.netdev]).out.strip()
+
+    def wanted_holder(self, rail: Rail) -> str:
+        """Return the line of `ifquery --state`."""
+        return f"{rail.netdev}={rail.netdev}"
+
+
+def _id(rail: Rail) -> str:
+    return rail_files.NETPLAN_ID.format(rail.netdev)
+
+
+def _named(root: Path, into: Path, claim: Claim) -> Claim:
+    """Return the claim of a generated file under the name of the netplan file that has its definition."""
+    if into not in claim.place.parents:
+        return claim
+    name = claim.place.stem.partition("10-netplan-")[2]
+    files = [path for folder in _YAML for path in sorted((root / folder).glob("*.yaml"))]
+    files = [path for path in files if re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?:", read(path), re.MULTILINE)]
+    place = files[-1] if files else root / _YAML[0]
+    return Claim(place, claim.addresses, claim.other, claim.exact)
