@@ -18,6 +18,7 @@ def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
     return {
         "host_roce_package_version": software.doca,
         "host_roce_mtu": fabric.mtu,
+        "host_roce_manager": fabric.address_manager,
         "host_roce_dscp": qos.dscp,
         "host_roce_priority": qos.priority,
         "host_roce_cnp_dscp": qos.cnp_dscp,

@@ -6,5 +6,7 @@ from typing import Literal
 
 FabricKind = Literal["roce", "infiniband"]
 """Link layer of the compute fabric."""
+AddressManager = Literal["auto", "none", "netplan", "networkd", "networkmanager", "ifupdown"]
+"""Program that sets the addresses of compute interfaces on nodes."""
 NcclNet = Literal["ib", "ibext", "ofi"]
 """Network plugin that NCCL must use."""

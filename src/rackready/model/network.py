@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText, Reason
-from rackready.model.choices import FabricKind, NcclNet
+from rackready.model.choices import AddressManager, FabricKind, NcclNet
 from rackready.model.infiniband import InfiniBand
 from rackready.model.nccl import Nccl
 
@@ -79,6 +79,11 @@ class Fabric(Model):
 
     kind: FabricKind = Field(description="link layer")
     mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
+    address_manager: AddressManager = Field(
+        "auto",
+        description="program that sets the compute interfaces' addresses on nodes; auto: the network manager that runs "
+        "there, none: rackready's own unit (RoCE)",
+    )
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
     nccl_net: NcclNet = Field(

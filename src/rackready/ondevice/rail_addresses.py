@@ -8,28 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import rail_files
 from .command import NodeProblem, Run, run
 from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state
 from .rail_claims import Card, Claim, read
 from .rail_files import Files, Rail
-from .rail_managers import (
-    Ifupdown,
-    Manager,
-    NetplanNetworkd,
-    NetplanNetworkManager,
-    Networkd,
-    NetworkManager,
-)
+from .rail_managers import Ifupdown, Manager, Netplan, Networkd, NetworkManager
 from .roce import Roce
 from .way_in import WayIn
 from .whole_file import replace_file
 
 CHOICES = ("auto", "none", "netplan", "networkd", "networkmanager", "ifupdown")
-_ALL = (Networkd, NetworkManager, Ifupdown, NetplanNetworkd, NetplanNetworkManager)
+_ALL = (Networkd, NetworkManager, Ifupdown, Netplan)
 _SETTLE_S = 30.0
 """Longest wait for addresses after a manager was told, s (judgement: here it took less than one)."""
+_MISSING = 127
+"""Exit code of a program that is not installed."""
 
 
 @dataclass
@@ -116,20 +112,22 @@ class RailAddresses:
 
     def _front(self) -> list[Manager]:
         """Return the managers of this node, each by netplan where it renders for it."""
-        renderer = self._renderer()
-        first = NetplanNetworkd if renderer == "networkd" else Networkd
-        second = NetplanNetworkManager if renderer == "NetworkManager" else NetworkManager
-        return [kind(self.run, self.root) for kind in (first, second, Ifupdown)]
+        first = Netplan if self._netplan() else Networkd
+        return [kind(self.run, self.root) for kind in (first, NetworkManager, Ifupdown)]
 
-    def _renderer(self) -> str:
-        """Return what netplan renders for, empty without a netplan file of the node's."""
-        files = [path for folder in ("etc", "run", "usr/lib", "lib") for path in self.root.glob(f"{folder}/netplan/*")]
-        if not any(path.suffix == ".yaml" and "rackready" not in path.name for path in files):
-            return ""
+    def _netplan(self) -> bool:
+        """Return whether a file of the node's lets netplan render for networkd. Raises NodeProblem."""
+        files = [path for folder in ("etc", "run", "lib") for path in self.root.glob(f"{folder}/netplan/*.yaml")]
+        if not any("rackready" not in path.name for path in files):
+            return False
         done = self.run(["netplan", "get", "network.renderer"])
+        if done.returncode == _MISSING:
+            return False
         if done.returncode != 0:
-            return ""
-        return "NetworkManager" if "NetworkManager" in done.out else "networkd"
+            step = "Correct the file that `netplan get` names on the node, then run again. Nothing was changed."
+            said = " ".join(done.out.rpartition("Exception: ")[2].split())  # the last line of a Python traceback
+            raise NodeProblem("netplan files that netplan reads", said[:400], step)
+        return "NetworkManager" not in done.out
 
     def _seen(self, known: Mapping[str, Manager]) -> str:
         here = [name for name, manager in known.items() if manager.present()]
@@ -149,8 +147,13 @@ class RailAddresses:
                 "Remove the interface from that file on the node, then run again. Nothing was changed.",
             )
 
+    def _files(self, chosen: Manager | None, rails: Sequence[Rail]) -> Files:
+        """Return the wanted files: the manager's, and a word to networkd where it runs beside another."""
+        aside = not isinstance(chosen, Networkd) and Networkd(self.run, self.root).present()
+        return {**(chosen.files(rails) if chosen else {}), **(rail_files.foreign(rails) if aside else {})}
+
     def _differences(self, chosen: Manager | None, rails: Sequence[Rail]) -> list[Difference]:
-        files = chosen.files(rails) if chosen else {}
+        files = self._files(chosen, rails)
         out = [
             Difference("file", path, f"{digest(text.encode())}, mode {mode:04o}", actual)
             for path, (text, mode) in sorted(files.items())
@@ -173,12 +176,12 @@ class RailAddresses:
 
     def _stale(self, files: Files) -> list[str]:
         """Return rackready's files of rails or managers that are no longer wanted."""
-        patterns = sorted({pattern for kind in _ALL for pattern in kind.patterns})
+        patterns = sorted({pattern for kind in _ALL for pattern in kind.patterns} | {rail_files.FOREIGN})
         found = [path for pattern in patterns for path in self.root.glob(pattern.lstrip("/"))]
         return sorted({f"/{path.relative_to(self.root)}" for path in found} - set(files))
 
     def _change(self, chosen: Manager | None, rails: Sequence[Rail], guard: WayIn) -> None:
-        files = chosen.files(rails) if chosen else {}
+        files = self._files(chosen, rails)
         stale = self._stale(files)
         touched = [path for path in [*stale, *files] if not _same(self._at(path), files.get(path))]
         todo = rails if touched else [rail for rail in rails if chosen and self._unheld(chosen, [rail])]
@@ -190,7 +193,7 @@ class RailAddresses:
             raise NodeProblem(f"the way into the node as before: {before}", after, _WAY_IN)
         if chosen:
             self._settled(chosen, rails)
-            chosen.again()
+            chosen.again(rails)
             self._settled(chosen, rails)
 
     def _write(
@@ -246,7 +249,7 @@ class RailAddresses:
         return self.root / path.lstrip("/")
 
 
-_CHOOSE = "Set networks.compute.manager in the site file, or stop the manager that is not to set them."
+_CHOOSE = "Set fabric.address_manager in the site file, or stop the manager that is not to set them."
 _WAY_IN = "The earlier files are in place again. Attach the journal of the network manager to a report."
 
 

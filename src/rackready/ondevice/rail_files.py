@@ -25,6 +25,7 @@ PROFILE = "/etc/NetworkManager/system-connections/rackready-{}.nmconnection"
 PROFILE_ID = "rackready-{}"
 DEVICES = "/etc/NetworkManager/conf.d/95-rackready-rails.conf"
 STANZAS = "/etc/network/interfaces.d/rackready-rails"
+FOREIGN = "/etc/systemd/networkd.conf.d/95-rackready-rails.conf"
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _profile(rail: Rail) -> str:
 def stanzas(rails: Sequence[Rail]) -> Files:
     """Return one file of ifupdown.
 
-    allow-hotplug: udev brings an interface up when it appears, at boot and after a reset, and a boot does not wait.
+    auto: at boot; allow-hotplug: when it appears after a reset. Neither needs a link, so a boot does not wait.
     """
     return {STANZAS: (HEAD + "\n".join(_stanza(rail) for rail in rails), 0o644)} if rails else {}
 
@@ -187,4 +188,15 @@ def _stanza(rail: Rail) -> str:
         rule = f"from {rail.source} lookup {rail.table} priority {rail.table}"
         gone = f"while ip rule del {rule} 2>/dev/null; do :; done"
         lines += [f"pre-up {gone}", f"up ip rule add {rule}", f"down {gone}"]
-    return f"allow-hotplug {rail.netdev}\niface {rail.netdev} inet static\n" + "".join(f"    {x}\n" for x in lines)
+    return f"auto {rail.netdev}\nallow-hotplug {rail.netdev}\niface {rail.netdev} inet static\n" + "".join(
+        f"    {x}\n" for x in lines
+    )
+
+
+def foreign(rails: Sequence[Rail]) -> Files:
+    """Return networkd's settings where it runs and does not have the rails.
+
+    By default it removes rules and routes of others when it starts (networkd.conf(5)).
+    """
+    text = f"{HEAD}[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+    return {FOREIGN: (text, 0o644)} if any(rail.gateway for rail in rails) else {}

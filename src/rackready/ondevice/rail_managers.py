@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from . import rail_files
 from .command import NodeProblem, Run
@@ -23,7 +24,7 @@ from .whole_file import replace_file
 
 _FOLDERS = ("etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network", "usr/lib/systemd/network")
 """Folders of .network files, by precedence (systemd.network(5))."""
-_YAML = ("etc/netplan", "run/netplan", "usr/lib/netplan", "lib/netplan")
+_YAML = ("etc/netplan", "run/netplan", "lib/netplan")
 
 
 @dataclass
@@ -32,8 +33,8 @@ class Manager:
 
     run: Run
     root: Path = Path("/")
-    name = ""
-    patterns: Sequence[str] = ()
+    name: ClassVar[str] = ""
+    patterns: ClassVar[Sequence[str]] = ()
     """Patterns of the files that rackready writes for it."""
 
     def present(self) -> bool:
@@ -58,7 +59,7 @@ class Manager:
     def apply(self, rails: Sequence[Rail]) -> None:
         """Take over rails whose files are written. Raises NodeProblem."""
 
-    def again(self) -> None:
+    def again(self, rails: Sequence[Rail]) -> None:
         """Read all files again, as an administrator's reload does. Raises NodeProblem."""
 
     def holder(self, rail: Rail) -> str:
@@ -101,17 +102,15 @@ class Networkd(Manager):
 
     def claims(self, card: Card) -> list[Claim]:
         """Return files that name the interface, and files that networkd looks at before rackready's."""
-        ours = Path(self.wanted_holder(card.rail)).name
-        found = of_networkd([self.root / folder for folder in _FOLDERS], card, ours)
-        return [claim for claim in found if claim.place.name < ours or claim.exact]
+        return self._before_ours([self.root / folder for folder in _FOLDERS], card)
 
     def apply(self, rails: Sequence[Rail]) -> None:
         """Read the files and configure the rails."""
-        self.again()
+        self.again(rails)
         for rail in rails:
             self._do("networkctl", "reconfigure", rail.netdev)
 
-    def again(self) -> None:
+    def again(self, rails: Sequence[Rail]) -> None:  # noqa: ARG002 - a reload is of all
         """Reload."""
         self._do("networkctl", "reload")
 
@@ -122,6 +121,10 @@ class Networkd(Manager):
     def wanted_holder(self, rail: Rail) -> str:
         """Return the path of rackready's file."""
         return rail_files.NETWORKD.format(rail.netdev)
+
+    def _before_ours(self, folders: Sequence[Path], card: Card) -> list[Claim]:
+        ours = Path(self.wanted_holder(card.rail)).name
+        return [claim for claim in of_networkd(folders, card, ours) if claim.place.name < ours or claim.exact]
 
     def _file(self, netdev: str) -> str:
         found = re.search(r"^\s*Network File: (/\S+)", self.run([*_STATUS, netdev]).out, re.MULTILINE)
@@ -154,8 +157,8 @@ class NetworkManager(Manager):
         """Return profiles that name the interface; rackready's profiles go before all others by their priority."""
         lines = self._do("nmcli", "--terse", "--fields", "FILENAME", "connection", "show").splitlines()
         paths = [self.root / line.replace("\\:", ":").lstrip("/") for line in lines if line.startswith("/")]
-        ours = {f"rackready-{card.rail.netdev}.nmconnection", f"netplan-{_id(card.rail)}.nmconnection"}
-        found = of_profiles([path for path in paths if path.name not in ours], card)
+        ours = Path(rail_files.PROFILE.format(card.rail.netdev)).name
+        found = of_profiles([path for path in paths if path.name != ours], card)
         return [claim for claim in found if claim.exact]
 
     def apply(self, rails: Sequence[Rail]) -> None:
@@ -164,15 +167,15 @@ class NetworkManager(Manager):
         A device that becomes managed without a profile would ask for an address by DHCP.
         """
         if not rails:
-            self.again()
+            self.again(rails)
         for rail in rails:
-            self._do("nmcli", "connection", "load", self._profile_file(rail))
+            self._do("nmcli", "connection", "load", rail_files.PROFILE.format(rail.netdev))
         self._do("nmcli", "general", "reload", "conf")
         for rail in rails:
             name = self.wanted_holder(rail)
             self._do("nmcli", "--wait", "30", "connection", "up", "id", name, "ifname", rail.netdev)
 
-    def again(self) -> None:
+    def again(self, rails: Sequence[Rail]) -> None:  # noqa: ARG002 - a reload is of all
         """Reload the profiles."""
         self._do("nmcli", "connection", "reload")
 
@@ -184,46 +187,16 @@ class NetworkManager(Manager):
         """Return the name of rackready's profile."""
         return rail_files.PROFILE_ID.format(rail.netdev)
 
-    def _profile_file(self, rail: Rail) -> str:
-        return rail_files.PROFILE.format(rail.netdev)
-
     def _field(self, field: str, netdev: str) -> str:
         done = self.run(["nmcli", "--get-values", field, "device", "show", netdev])
         return done.out.strip() if done.returncode == 0 else ""
 
 
-class _Netplan:
-    """What both backends of netplan share: the file, and rendering into a folder of its own."""
+class Netplan(Networkd):
+    """netplan with systemd-networkd as its renderer.
 
-    def _rendered(self, root: Path, run: Run, into: Path, *, without: str = "") -> None:
-        """Generate the backend's files of all definitions below ``into``. Raises NodeProblem with netplan's words."""
-        for folder in _YAML:
-            if (root / folder).is_dir() and not (root / folder).is_symlink():
-                shutil.copytree(root / folder, into / folder)
-        if without:
-            (into / without.lstrip("/")).unlink(missing_ok=True)
-        done = run(["netplan", "generate", "--root-dir", str(into)])
-        if done.returncode != 0:
-            said = " ".join(done.out.replace(str(into), "").split())[:400]
-            step = "Correct the file on the node; `netplan generate` names it. No address was changed."
-            raise NodeProblem("netplan files that netplan accepts", said or f"exit {done.returncode}", step)
-
-    def _take(self, root: Path, run: Run, pattern: str, mode: int) -> None:
-        """Replace the generated files of rackready's definitions, and no others, by new ones."""
-        with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
-            into = Path(name)
-            self._rendered(root, run, into)
-            fresh = {path.relative_to(into): path.read_text(encoding="utf-8") for path in into.glob(pattern)}
-        for path in root.glob(pattern):
-            if path.relative_to(root) not in fresh:
-                path.unlink()
-        for place, text in fresh.items():
-            (root / place).parent.mkdir(parents=True, exist_ok=True)
-            replace_file(root / place, text, mode=mode)
-
-
-class NetplanNetworkd(_Netplan, Networkd):
-    """netplan with systemd-networkd as its renderer."""
+    Where it renders for NetworkManager, rackready writes keyfiles: netplan 0.106 leaves routing-policy out of its own.
+    """
 
     name = "netplan"
     patterns = (rail_files.NETPLAN,)
@@ -236,44 +209,50 @@ class NetplanNetworkd(_Netplan, Networkd):
         """Return claims of .network files, of those that netplan would generate now in place of those in /run."""
         with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
             into = Path(name)
-            self._rendered(self.root, self.run, into, without=rail_files.NETPLAN)
+            self._generate(into, without=rail_files.NETPLAN)
             folders = [into / folder if folder.startswith("run/") else self.root / folder for folder in _FOLDERS]
-            ours = Path(self.wanted_holder(card.rail)).name
-            found = [claim for claim in of_networkd(folders, card, ours) if claim.place.name < ours or claim.exact]
-            return [_named(self.root, into, claim) for claim in found]
+            return [self._named(into, claim) for claim in self._before_ours(folders, card)]
 
     def apply(self, rails: Sequence[Rail]) -> None:
         """Generate the files of the rails, then as networkd."""
-        self._take(self.root, self.run, f"run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format('*')}.*", 0o644)
+        pattern = f"run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format('*')}.*"
+        with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
+            into = Path(name)
+            self._generate(into)
+            fresh = {path.relative_to(into): path.read_text(encoding="utf-8") for path in into.glob(pattern)}
+        for path in self.root.glob(pattern):
+            if path.relative_to(self.root) not in fresh:
+                path.unlink()
+        for place, text in fresh.items():
+            (self.root / place).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self.root / place, text)
         super().apply(rails)
 
     def wanted_holder(self, rail: Rail) -> str:
         """Return the file that netplan generates."""
-        return f"/run/systemd/network/10-netplan-{_id(rail)}.network"
+        return f"/run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format(rail.netdev)}.network"
 
+    def _generate(self, into: Path, *, without: str = "") -> None:
+        """Generate networkd's files of all definitions below ``into``. Raises NodeProblem with netplan's words."""
+        for folder in _YAML:
+            if (self.root / folder).is_dir() and not (into / folder).exists():
+                shutil.copytree(self.root / folder, into / folder)
+        if without:
+            (into / without.lstrip("/")).unlink(missing_ok=True)
+        done = self.run(["netplan", "generate", "--root-dir", str(into)])
+        if done.returncode != 0:
+            said = " ".join(done.out.replace(str(into), "").split())[:400]
+            step = "Correct the file that `netplan generate` names on the node, then run again."
+            raise NodeProblem("netplan files that netplan accepts", said or f"exit {done.returncode}", step)
 
-class NetplanNetworkManager(_Netplan, NetworkManager):
-    """netplan with NetworkManager as its renderer; it has no word for ignore-carrier there."""
-
-    name = "netplan"
-    patterns = (rail_files.NETPLAN, rail_files.DEVICES)
-
-    def files(self, rails: Sequence[Rail]) -> Files:
-        """Return one netplan file, and the settings of the devices."""
-        return {**rail_files.netplan(rails), **rail_files.devices(rails)}
-
-    def apply(self, rails: Sequence[Rail]) -> None:
-        """Generate the profiles of the rails, then as NetworkManager."""
-        pattern = f"run/NetworkManager/system-connections/netplan-{rail_files.NETPLAN_ID.format('*')}.nmconnection"
-        self._take(self.root, self.run, pattern, 0o600)
-        super().apply(rails)
-
-    def wanted_holder(self, rail: Rail) -> str:
-        """Return the name of the profile that netplan generates."""
-        return f"netplan-{_id(rail)}"
-
-    def _profile_file(self, rail: Rail) -> str:
-        return f"/run/NetworkManager/system-connections/netplan-{_id(rail)}.nmconnection"
+    def _named(self, into: Path, claim: Claim) -> Claim:
+        """Return the claim of a generated file under the name of the netplan file that has its definition."""
+        if into not in claim.place.parents:
+            return claim
+        line = re.compile(rf"\b{re.escape(claim.place.stem.partition('10-netplan-')[2])}[\"']?\s*:")
+        files = [path for folder in _YAML for path in sorted((self.root / folder).glob("*.yaml"))]
+        here = [path for path in files if line.search(read(path))]
+        return Claim(here[-1] if here else self.root / _YAML[0], claim.addresses, claim.other, claim.exact)
 
 
 class Ifupdown(Manager):
@@ -312,17 +291,21 @@ class Ifupdown(Manager):
             self.run(["ifdown", "--force", rail.netdev])
 
     def apply(self, rails: Sequence[Rail]) -> None:
-        """Bring rails up, by the unit that ends with the device where systemd knows it, so that a reset starts anew."""
+        """Bring rails up, by the unit that ends with the device, so that a reset starts anew.
+
+        A container has no units of devices (systemd, unit type device).
+        """
         self.release(rails)
         for rail in rails:
             if self._active(f"sys-subsystem-net-devices-{rail.netdev}.device"):
                 self._do("systemctl", "start", f"ifup@{rail.netdev}.service")
             else:
-                self._do("ifup", "--allow=hotplug", rail.netdev)
+                self._do("ifup", rail.netdev)
 
-    def again(self) -> None:
+    def again(self, rails: Sequence[Rail]) -> None:
         """Bring up what is not up, as networking.service does at boot."""
-        self._do("ifup", "--all", "--allow=hotplug")
+        for rail in rails:
+            self._do("ifup", rail.netdev)
 
     def holder(self, rail: Rail) -> str:
         """Return the interface if ifupdown has it up."""
@@ -331,18 +314,3 @@ class Ifupdown(Manager):
     def wanted_holder(self, rail: Rail) -> str:
         """Return the line of `ifquery --state`."""
         return f"{rail.netdev}={rail.netdev}"
-
-
-def _id(rail: Rail) -> str:
-    return rail_files.NETPLAN_ID.format(rail.netdev)
-
-
-def _named(root: Path, into: Path, claim: Claim) -> Claim:
-    """Return the claim of a generated file under the name of the netplan file that has its definition."""
-    if into not in claim.place.parents:
-        return claim
-    name = claim.place.stem.partition("10-netplan-")[2]
-    files = [path for folder in _YAML for path in sorted((root / folder).glob("*.yaml"))]
-    files = [path for path in files if re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?:", read(path), re.MULTILINE)]
-    place = files[-1] if files else root / _YAML[0]
-    return Claim(place, claim.addresses, claim.other, claim.exact)
