@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackready.paths import private_dir
-from rackready_sim import apt_sources, ib_image, rhel
+from rackready_sim import apt_sources, ib_image, networks, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
 from rackready_sim.podman import LIMITS, create, images, mounted, podman, remove, untag
@@ -32,9 +32,9 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg",
     "ca-certificates", "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd",
     "slurmctld", "slurm-client", "munge", "libpmix-dev",
-    "lldpd",
+    "lldpd", "ifupdown", "netplan.io", "udev",
 )  # fmt: skip
-_RECIPE = "9"
+_RECIPE = "10"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
@@ -50,8 +50,9 @@ _MASKED = (
     "e2scrub_all.timer",
     "fstrim.timer",
     "dpkg-db-backup.timer",
+    *networks.MASKED,
 )
-_OFF = ("munge.service", "slurmd.service", "slurmctld.service", "lldpd.service", "frr.service")
+_OFF = ("munge.service", "slurmd.service", "slurmctld.service", "lldpd.service", "frr.service", *networks.OFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,7 @@ def _tidy(root: Path) -> None:
         path.unlink(missing_ok=True)
     for path in (root / "etc/apt/sources.list.d").glob("*"):
         path.unlink()
+    networks.tidy(root)
     units = root / "etc/systemd/system"
     for unit in _MASKED:
         (units / unit).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from rackready_sim.packages import rpm
 from rackready_sim.packages.deb import Deb
 from rackready_sim.programs import build
 
-PACKAGES = ("dnf", "dnf-plugins-core", "rpm")
+PACKAGES = ("dnf", "dnf-plugins-core", "rpm", "network-manager")
 """Debian's packages that the image has beside those of every simulated machine."""
 RELEASE = "9.5"
 
@@ -35,6 +35,7 @@ _BASE = {
     "gnupg2": ("gpg", "gpg-agent", "gpgv"),
     "iproute": ("iproute2",),
     "iputils": ("iputils-ping",),
+    "NetworkManager": ("network-manager",),
     "kmod": ("kmod",),
     "lldpd": ("lldpd",),
     "libibverbs": ("libibverbs1", "ibverbs-providers"),
@@ -72,6 +73,9 @@ _REMOVED = (
     "usr/sbin/update-grub",
     "usr/sbin/update-initramfs",
     "usr/sbin/update-rc.d",
+    "usr/sbin/if[a-z]*",
+    "usr/sbin/netplan",
+    "usr/lib/systemd/system-generators/netplan",
     "etc/init.d/*",
 )
 """Debian's programs, and its scripts of System V, that a node of the RHEL family does not have."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from rackready.design.software_of import software_site
 from rackready.model.site import Site
 from rackready.profiles import loader
+from rackready_sim import networks
 from rackready_sim.errors import describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN, RHEL, Variant
@@ -74,9 +75,10 @@ _ROCKY_RELEASE = "Rocky Linux release 9.5 (Blue Onyx)\n"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One operating system: its image, and text per path that its installer writes (none: the image's own system)."""
+    """One operating system: text per path that its installer writes (none: the image's own), its network, its image."""
 
     files: dict[str, str]
+    network: networks.Network
     image: Variant = DEBIAN
     admins: str = "sudo"
     """The group whose members become root by sudo."""
@@ -88,19 +90,23 @@ def _ubuntu(release: str, point: str, codename: str, title: str) -> System:
         {
             "usr/lib/os-release": _UBUNTU_OS_RELEASE.format(**facts),
             "etc/lsb-release": _UBUNTU_LSB_RELEASE.format(**facts),
-        }
+        },
+        networks.NETPLAN,
     )
 
 
 SYSTEMS = {
-    "debian12": System({}),
-    "debian13": System({"usr/lib/os-release": _DEBIAN_13_OS_RELEASE, "etc/debian_version": "13.1\n"}),
+    "debian12": System({}, networks.IFUPDOWN),
+    "debian13": System(
+        {"usr/lib/os-release": _DEBIAN_13_OS_RELEASE, "etc/debian_version": "13.1\n"}, networks.IFUPDOWN
+    ),
     "el9": System(
         {
             "usr/lib/os-release": _ROCKY_OS_RELEASE,
             "etc/redhat-release": _ROCKY_RELEASE,
             "etc/rocky-release": _ROCKY_RELEASE,
         },
+        networks.NETWORKMANAGER,
         RHEL,
         "wheel",
     ),
@@ -124,6 +130,7 @@ def of_site(site: Site) -> System:
 
 
 def install(system: System, root: Path) -> None:
-    """Write the system's own files below ``root``."""
+    """Write the system's own files below ``root``, and let its network manager start."""
     for name, text in system.files.items():
         write(root / name, text)
+    networks.install(system.network, root)

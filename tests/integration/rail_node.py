@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready_sim import host, podman
-from rackready_sim.files import write
+from rackready_sim import host, networks, podman
+from rackready_sim.errors import SimError
 from rackready_sim.image import Variant, ensure_image, remove_images
 from rackready_sim.plan import clone_id
 from tests.integration.project import ROOT, one_at_a_time
@@ -29,12 +29,8 @@ RAILS: list[dict[str, Any]] = [
 ]
 FLAT = [{key: rail[key] for key in ("netdev", "pci", "address")} for rail in RAILS]
 """The same rails in a fabric without routing."""
-MANAGERS = Variant("rails", ("network-manager", "netplan.io", "ifupdown", "udev"))
-_UNITS = {
-    "networkmanager": "NetworkManager.service",
-    "networkd": "systemd-networkd.service",
-    "ifupdown": "networking.service",
-}
+MANAGERS = Variant("rails", ("network-manager",))
+"""The nodes' image, and the manager that only nodes of the RHEL family have."""
 _ENSURE = (
     "import json,sys\nsys.path.insert(0,'/opt/rr')\n"
     "from rackready.ondevice.rail_addresses import RailAddresses\n"
@@ -57,17 +53,25 @@ NETPLAN = """network:
       dhcp4: true
 """
 """As Debian's cloud images have it: the management interface, and DHCP for whatever else there is."""
-FILES = {
-    "networkd": {},
-    "networkmanager": {},
-    "netplan": {"etc/netplan/50-installer.yaml": NETPLAN},
-    "netplan-nm": {"etc/netplan/01-nm.yaml": "network: {version: 2, renderer: NetworkManager}\n"},
-    "ifupdown": {
-        "etc/network/interfaces": "source /etc/network/interfaces.d/*\n\nauto eth0\niface eth0 inet manual\n",
-    },
+_NM = "network: {version: 2, renderer: NetworkManager}\n"
+NETWORKS = {
+    "networkd": networks.Network({}, ("systemd-networkd.service",), udev=True),
+    "networkmanager": networks.NETWORKMANAGER,
+    "netplan": networks.Network({"etc/netplan/50-installer.yaml": NETPLAN}, ("systemd-networkd.service",), udev=True),
+    "netplan-nm": networks.Network({"etc/netplan/01-nm.yaml": _NM}, ("NetworkManager.service",), udev=True),
+    "ifupdown": networks.IFUPDOWN,
 }
 """What an installer leaves of each way to manage a network."""
-SERVICE = {"netplan": "networkd", "netplan-nm": "networkmanager"}
+
+
+_BOOTS = 5
+_UP = (
+    "systemctl is-system-running --wait; "
+    "[ ! -e /etc/netplan/50-installer.yaml ] || "
+    "for i in $(seq 50); do ip route show default | grep -q static && break; "
+    "sleep 0.2; done"
+)
+"""Wait for the system, and for networkd where it has the management interface."""
 
 
 @dataclass(frozen=True)
@@ -137,19 +141,7 @@ def node(image_name: str, way: str) -> Iterator[RailNode]:
     podman.create(name, image_name, "rails", options=("--systemd", "always", "--volume", source))
     try:
         with podman.mounted(name) as root:
-            units = root / "etc/systemd/system"
-            for unit in (
-                *_UNITS.values(),
-                "NetworkManager-wait-online.service",
-                "systemd-networkd-wait-online.service",
-            ):
-                for link in units.glob(f"*.wants/{unit}"):
-                    link.unlink()
-            (units / "multi-user.target.wants").mkdir(exist_ok=True)
-            unit = _UNITS[SERVICE.get(way, way)]
-            (units / "multi-user.target.wants" / unit).symlink_to(f"/lib/systemd/system/{unit}")
-            for place, text in FILES[way].items():
-                write(root / place, text, 0o600 if "netplan" in place else 0o644)
+            networks.install(NETWORKS[way], root)
         _boot(name)
         yield RailNode(name, way)
     finally:
@@ -157,13 +149,23 @@ def node(image_name: str, way: str) -> Iterator[RailNode]:
 
 
 def _boot(name: str) -> None:
-    pid = podman.init(name)
-    inside = ["nsenter", "--target", str(pid), "--net", "--", "ip", "-batch", "-"]
+    """Start a machine with its cards; again where podman, late, cleaned up what its last run left (machines.py)."""
     lines = ["link add eth0 type veth peer name far-eth0", "link set far-eth0 up"]
     for rail in RAILS:
         lines += [f"link add {rail['netdev']} type veth peer name far-{rail['netdev']}"]
         lines += [f"link set far-{rail['netdev']} up"]
     lines += ["link set eth0 up", "address add 10.99.0.5/24 dev eth0", "route add default via 10.99.0.1"]
-    host.run(inside, stdin="".join(f"{line}\n" for line in lines).encode())
-    podman.start(name)
-    podman.podman("exec", name, "sh", "-c", "systemctl is-system-running --wait || true", timeout_s=120.0)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    for attempt in range(_BOOTS):
+        try:
+            pid = podman.init(name)
+            host.run(["nsenter", "--target", str(pid), "--net", "--", "ip", "-batch", "-"], stdin=text)
+            podman.start(name)
+            podman.podman("exec", name, "true")
+            break
+        except SimError:
+            if attempt == _BOOTS - 1:
+                raise
+            podman.podman("stop", "--time", "0", name, check=False)
+            time.sleep(2)
+    podman.podman("exec", name, "sh", "-c", _UP, timeout_s=120.0)

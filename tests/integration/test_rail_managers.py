@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.project import cannot_run
-from tests.integration.rail_node import FILES, FLAT, RAILS, RailNode, image, node
+from tests.integration.rail_node import FLAT, NETWORKS, RAILS, RailNode, image, node
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -38,7 +38,7 @@ def managers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield name
 
 
-@pytest.fixture(scope="module", params=sorted(FILES))
+@pytest.fixture(scope="module", params=sorted(NETWORKS))
 def machine(request: pytest.FixtureRequest, managers: str) -> Iterator[RailNode]:
     """A machine for each way; its rails have what `ip` set before, as on a node of an earlier rackready."""
     with node(managers, request.param) as made:

@@ -14,7 +14,7 @@ from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state
 from .rail_claims import Card, Claim, read
-from .rail_files import Files, Rail
+from .rail_files import Files, HostRail
 from .rail_managers import Ifupdown, Manager, Netplan, Networkd, NetworkManager
 from .roce import Roce
 from .way_in import WayIn
@@ -74,7 +74,7 @@ class RailAddresses:
         netdev, wanted = str(item["netdev"]), f"pci-{item.get('pci', '')}"
         said = self.run(["udevadm", "info", "--query=property", f"--path=/sys/class/net/{netdev}"]).out
         path = wanted if f"ID_PATH={wanted}" in said.splitlines() else ""
-        return Card(Rail.of(item, self.mtu, path), read(self.root / "sys/class/net" / netdev / "address").strip())
+        return Card(HostRail.of(item, self.mtu, path), read(self.root / "sys/class/net" / netdev / "address").strip())
 
     def _refuse_way_in(self, guard: WayIn, cards: Sequence[Card]) -> None:
         mixed = sorted({card.rail.netdev for card in cards} & guard.interfaces())
@@ -136,7 +136,7 @@ class RailAddresses:
     def _refuse_claims(self, chosen: Manager, cards: Sequence[Card]) -> None:
         """Refuse other files' different configuration of a rail, of every manager at work."""
         here = [one for one in self._front() if one.name != chosen.name and one.present()]
-        bad: list[tuple[Rail, Claim]] = []
+        bad: list[tuple[HostRail, Claim]] = []
         for card in cards:
             claims = [claim for one in [chosen, *here] for claim in one.claims(card)]
             bad += [(card.rail, claim) for claim in claims if not claim.same(card.rail)]
@@ -147,12 +147,12 @@ class RailAddresses:
                 "Remove the interface from that file on the node, then run again. Nothing was changed.",
             )
 
-    def _files(self, chosen: Manager | None, rails: Sequence[Rail]) -> Files:
+    def _files(self, chosen: Manager | None, rails: Sequence[HostRail]) -> Files:
         """Return the wanted files: the manager's, and a word to networkd where it runs beside another."""
         aside = not isinstance(chosen, Networkd) and Networkd(self.run, self.root).present()
         return {**(chosen.files(rails) if chosen else {}), **(rail_files.foreign(rails) if aside else {})}
 
-    def _differences(self, chosen: Manager | None, rails: Sequence[Rail]) -> list[Difference]:
+    def _differences(self, chosen: Manager | None, rails: Sequence[HostRail]) -> list[Difference]:
         files = self._files(chosen, rails)
         out = [
             Difference("file", path, f"{digest(text.encode())}, mode {mode:04o}", actual)
@@ -162,7 +162,7 @@ class RailAddresses:
         out += [Difference("file", str(path), "absent", state(self._at(str(path)))) for path in self._stale(files)]
         return out + (self._unheld(chosen, rails) if chosen else [])
 
-    def _unheld(self, chosen: Manager, rails: Sequence[Rail]) -> list[Difference]:
+    def _unheld(self, chosen: Manager, rails: Sequence[HostRail]) -> list[Difference]:
         """Return what is not as wanted of the rails' addresses, and rails that another file or profile has."""
         out = []
         for rail in rails:
@@ -180,7 +180,7 @@ class RailAddresses:
         found = [path for pattern in patterns for path in self.root.glob(pattern.lstrip("/"))]
         return sorted({f"/{path.relative_to(self.root)}" for path in found} - set(files))
 
-    def _change(self, chosen: Manager | None, rails: Sequence[Rail], guard: WayIn) -> None:
+    def _change(self, chosen: Manager | None, rails: Sequence[HostRail], guard: WayIn) -> None:
         files = self._files(chosen, rails)
         stale = self._stale(files)
         touched = [path for path in [*stale, *files] if not _same(self._at(path), files.get(path))]
@@ -197,7 +197,7 @@ class RailAddresses:
             self._settled(chosen, rails)
 
     def _write(
-        self, chosen: Manager | None, rails: Sequence[Rail], files: Mapping[str, tuple[str, int] | None]
+        self, chosen: Manager | None, rails: Sequence[HostRail], files: Mapping[str, tuple[str, int] | None]
     ) -> None:
         """Bring these files to the node, None for absent, and let the managers act."""
         gone = [one for one in self._leaving(files) if not chosen or one.name != chosen.name]
@@ -223,14 +223,14 @@ class RailAddresses:
         losing = [one for one in kinds if any(Path(path).match(pattern) for path in lost for pattern in one.patterns)]
         return [one for one in losing if one.present()]
 
-    def _drop_rule(self, rail: Rail) -> None:
+    def _drop_rule(self, rail: HostRail) -> None:
         """Remove rules of the rail's table, of `ip` or an earlier address: a manager sets its own, and keeps others."""
         rule = ["lookup", str(rail.table), "priority", str(rail.table)]
         for _ in range(8 if rail.gateway else 0):
             if self.run(["ip", "rule", "del", *rule]).returncode != 0:
                 return
 
-    def _settled(self, chosen: Manager, rails: Sequence[Rail]) -> None:
+    def _settled(self, chosen: Manager, rails: Sequence[HostRail]) -> None:
         """Wait until the rails are as wanted. Raises NodeProblem."""
         deadline = time.monotonic() + self.settle_s
         while left := self._unheld(chosen, rails):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .rail_files import Rail
+from .rail_files import HostRail
 
 
 @dataclass(frozen=True)
 class Card:
     """A rail's interface as the kernel and udev know it."""
 
-    rail: Rail
+    rail: HostRail
     mac: str = ""
 
 
@@ -28,7 +28,7 @@ class Claim:
     other: str = ""
     exact: bool = True
 
-    def same(self, rail: Rail) -> bool:
+    def same(self, rail: HostRail) -> bool:
         """Return whether it gives the interface what it is to have, as far as addresses go."""
         return not self.other and set(self.addresses) == {rail.address}
 

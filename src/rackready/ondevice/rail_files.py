@@ -39,7 +39,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Rail:
+class HostRail:
     """What one compute interface is to have; ``gateway`` is empty where the fabric is not routed.
 
     ``path``: udev's ID_PATH, pci-ADDRESS, where it is that of the declared card; else empty.
@@ -54,7 +54,7 @@ class Rail:
     path: str = ""
 
     @classmethod
-    def of(cls, item: Mapping[str, Any], mtu: int, path: str = "") -> Rail:
+    def of(cls, item: Mapping[str, Any], mtu: int, path: str = "") -> HostRail:
         """Return the rail of an entry of host_roce_interfaces."""
         routes, table = item.get("routes", ()), int(item.get("table", 0))
         return cls(item["netdev"], item["address"], mtu, str(item.get("gateway", "")), tuple(routes), table, path)
@@ -80,7 +80,7 @@ class Rail:
         return {"netdev": self.netdev, "rdma_device": "", "address": self.address, "mtu": self.mtu, **own}
 
 
-def networkd(rails: Sequence[Rail]) -> Files:
+def networkd(rails: Sequence[HostRail]) -> Files:
     """Return a .network file for each rail.
 
     ConfigureWithoutCarrier keeps the address while the link is down, and RequiredForOnline lets a boot go on.
@@ -88,7 +88,7 @@ def networkd(rails: Sequence[Rail]) -> Files:
     return {NETWORKD.format(rail.netdev): (_network(rail), 0o644) for rail in rails}
 
 
-def _network(rail: Rail) -> str:
+def _network(rail: HostRail) -> str:
     sections = [
         ["[Match]", f"Name={rail.netdev}", *([f"Path={rail.path}"] if rail.path else [])],
         ["[Link]", f"MTUBytes={rail.mtu}", "RequiredForOnline=no"],
@@ -105,13 +105,13 @@ def _network(rail: Rail) -> str:
     return HEAD + "\n".join("".join(f"{line}\n" for line in section) for section in sections)
 
 
-def netplan(rails: Sequence[Rail]) -> Files:
+def netplan(rails: Sequence[HostRail]) -> Files:
     """Return one netplan file; netplan has no match by PCI address."""
     text = HEAD + "network:\n  version: 2\n  ethernets:\n" + "".join(_definition(rail) for rail in rails)
     return {NETPLAN: (text, 0o600)} if rails else {}
 
 
-def _definition(rail: Rail) -> str:
+def _definition(rail: HostRail) -> str:
     lines = [f"match: {{name: {_quoted(rail.netdev)}}}", "optional: true", "ignore-carrier: true", "dhcp4: false"]
     lines += ["dhcp6: false", "accept-ra: false", "link-local: [ipv6]", f"mtu: {rail.mtu}"]
     lines.append(f"addresses: [{_quoted(rail.address)}]")
@@ -131,7 +131,7 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def devices(rails: Sequence[Rail]) -> Files:
+def devices(rails: Sequence[HostRail]) -> Files:
     """Return NetworkManager's settings of the rails' devices.
 
     ignore-carrier keeps a static address while the link is down (NetworkManager.conf(5)); without it a profile ends a
@@ -142,12 +142,12 @@ def devices(rails: Sequence[Rail]) -> Files:
     return {DEVICES: (text, 0o644)} if rails else {}
 
 
-def profiles(rails: Sequence[Rail]) -> Files:
+def profiles(rails: Sequence[HostRail]) -> Files:
     """Return a NetworkManager profile for each rail; it prefers them to others of the same device by their priority."""
     return {PROFILE.format(rail.netdev): (_profile(rail), 0o600) for rail in rails}
 
 
-def _profile(rail: Rail) -> str:
+def _profile(rail: HostRail) -> str:
     name = PROFILE_ID.format(rail.netdev)
     four = ["method=manual", f"address1={rail.address}", "never-default=true"]
     for number, way in enumerate(rail.ways, 1):
@@ -170,7 +170,7 @@ def _profile(rail: Rail) -> str:
     )
 
 
-def stanzas(rails: Sequence[Rail]) -> Files:
+def stanzas(rails: Sequence[HostRail]) -> Files:
     """Return one file of ifupdown.
 
     auto: at boot; allow-hotplug: when it appears after a reset. Neither needs a link, so a boot does not wait.
@@ -178,7 +178,7 @@ def stanzas(rails: Sequence[Rail]) -> Files:
     return {STANZAS: (HEAD + "\n".join(_stanza(rail) for rail in rails), 0o644)} if rails else {}
 
 
-def _stanza(rail: Rail) -> str:
+def _stanza(rail: HostRail) -> str:
     lines = [f"address {rail.address}", f"mtu {rail.mtu}"]
     for way in rail.ways:
         words = f"via {way.via} dev $IFACE" if way.via else "dev $IFACE scope link"
@@ -193,7 +193,7 @@ def _stanza(rail: Rail) -> str:
     )
 
 
-def foreign(rails: Sequence[Rail]) -> Files:
+def foreign(rails: Sequence[HostRail]) -> Files:
     """Return networkd's settings where it runs and does not have the rails.
 
     By default it removes rules and routes of others when it starts (networkd.conf(5)).

@@ -19,7 +19,7 @@ from typing import ClassVar
 from . import rail_files
 from .command import NodeProblem, Run
 from .rail_claims import Card, Claim, interfaces_files, of_ifupdown, of_networkd, of_profiles, read
-from .rail_files import Files, Rail
+from .rail_files import Files, HostRail
 from .whole_file import replace_file
 
 _FOLDERS = ("etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network", "usr/lib/systemd/network")
@@ -45,7 +45,7 @@ class Manager:
         """Return whether it configures an interface now."""
         raise NotImplementedError
 
-    def files(self, rails: Sequence[Rail]) -> Files:
+    def files(self, rails: Sequence[HostRail]) -> Files:
         """Return the files of the rails."""
         raise NotImplementedError
 
@@ -53,20 +53,20 @@ class Manager:
         """Return what others told it about a rail, without what rackready's own files precede."""
         raise NotImplementedError
 
-    def release(self, rails: Sequence[Rail]) -> None:
+    def release(self, rails: Sequence[HostRail]) -> None:
         """Let go of rails before their files change."""
 
-    def apply(self, rails: Sequence[Rail]) -> None:
+    def apply(self, rails: Sequence[HostRail]) -> None:
         """Take over rails whose files are written. Raises NodeProblem."""
 
-    def again(self, rails: Sequence[Rail]) -> None:
+    def again(self, rails: Sequence[HostRail]) -> None:
         """Read all files again, as an administrator's reload does. Raises NodeProblem."""
 
-    def holder(self, rail: Rail) -> str:
+    def holder(self, rail: HostRail) -> str:
         """Return the file or profile by which it holds a rail now, empty for none."""
         raise NotImplementedError
 
-    def wanted_holder(self, rail: Rail) -> str:
+    def wanted_holder(self, rail: HostRail) -> str:
         """Return the holder that rackready's files lead to."""
         raise NotImplementedError
 
@@ -96,7 +96,7 @@ class Networkd(Manager):
         """Return whether it has a file for an interface."""
         return bool(self._file(netdev))
 
-    def files(self, rails: Sequence[Rail]) -> Files:
+    def files(self, rails: Sequence[HostRail]) -> Files:
         """Return a file for each rail."""
         return rail_files.networkd(rails)
 
@@ -104,21 +104,21 @@ class Networkd(Manager):
         """Return files that name the interface, and files that networkd looks at before rackready's."""
         return self._before_ours([self.root / folder for folder in _FOLDERS], card)
 
-    def apply(self, rails: Sequence[Rail]) -> None:
+    def apply(self, rails: Sequence[HostRail]) -> None:
         """Read the files and configure the rails."""
         self.again(rails)
         for rail in rails:
             self._do("networkctl", "reconfigure", rail.netdev)
 
-    def again(self, rails: Sequence[Rail]) -> None:  # noqa: ARG002 - a reload is of all
+    def again(self, rails: Sequence[HostRail]) -> None:  # noqa: ARG002 - a reload is of all
         """Reload."""
         self._do("networkctl", "reload")
 
-    def holder(self, rail: Rail) -> str:
+    def holder(self, rail: HostRail) -> str:
         """Return the .network file in force."""
         return self._file(rail.netdev)
 
-    def wanted_holder(self, rail: Rail) -> str:
+    def wanted_holder(self, rail: HostRail) -> str:
         """Return the path of rackready's file."""
         return rail_files.NETWORKD.format(rail.netdev)
 
@@ -149,7 +149,7 @@ class NetworkManager(Manager):
         state = self._field("GENERAL.STATE", netdev)
         return bool(self._field("GENERAL.CONNECTION", netdev)) and "externally" not in state
 
-    def files(self, rails: Sequence[Rail]) -> Files:
+    def files(self, rails: Sequence[HostRail]) -> Files:
         """Return a profile for each rail, and the settings of the devices."""
         return {**rail_files.profiles(rails), **rail_files.devices(rails)}
 
@@ -161,7 +161,7 @@ class NetworkManager(Manager):
         found = of_profiles([path for path in paths if path.name != ours], card)
         return [claim for claim in found if claim.exact]
 
-    def apply(self, rails: Sequence[Rail]) -> None:
+    def apply(self, rails: Sequence[HostRail]) -> None:
         """Load the profiles, then the settings of the devices, then start the profiles.
 
         A device that becomes managed without a profile would ask for an address by DHCP.
@@ -175,15 +175,15 @@ class NetworkManager(Manager):
             name = self.wanted_holder(rail)
             self._do("nmcli", "--wait", "30", "connection", "up", "id", name, "ifname", rail.netdev)
 
-    def again(self, rails: Sequence[Rail]) -> None:  # noqa: ARG002 - a reload is of all
+    def again(self, rails: Sequence[HostRail]) -> None:  # noqa: ARG002 - a reload is of all
         """Reload the profiles."""
         self._do("nmcli", "connection", "reload")
 
-    def holder(self, rail: Rail) -> str:
+    def holder(self, rail: HostRail) -> str:
         """Return the name of the active profile."""
         return self._field("GENERAL.CONNECTION", rail.netdev)
 
-    def wanted_holder(self, rail: Rail) -> str:
+    def wanted_holder(self, rail: HostRail) -> str:
         """Return the name of rackready's profile."""
         return rail_files.PROFILE_ID.format(rail.netdev)
 
@@ -201,7 +201,7 @@ class Netplan(Networkd):
     name = "netplan"
     patterns = (rail_files.NETPLAN,)
 
-    def files(self, rails: Sequence[Rail]) -> Files:
+    def files(self, rails: Sequence[HostRail]) -> Files:
         """Return one netplan file."""
         return rail_files.netplan(rails)
 
@@ -213,7 +213,7 @@ class Netplan(Networkd):
             folders = [into / folder if folder.startswith("run/") else self.root / folder for folder in _FOLDERS]
             return [self._named(into, claim) for claim in self._before_ours(folders, card)]
 
-    def apply(self, rails: Sequence[Rail]) -> None:
+    def apply(self, rails: Sequence[HostRail]) -> None:
         """Generate the files of the rails, then as networkd."""
         pattern = f"run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format('*')}.*"
         with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
@@ -228,7 +228,7 @@ class Netplan(Networkd):
             replace_file(self.root / place, text)
         super().apply(rails)
 
-    def wanted_holder(self, rail: Rail) -> str:
+    def wanted_holder(self, rail: HostRail) -> str:
         """Return the file that netplan generates."""
         return f"/run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format(rail.netdev)}.network"
 
@@ -249,8 +249,9 @@ class Netplan(Networkd):
         """Return the claim of a generated file under the name of the netplan file that has its definition."""
         if into not in claim.place.parents:
             return claim
-        line = re.compile(rf"\b{re.escape(claim.place.stem.partition('10-netplan-')[2])}[\"']?\s*:")
+        line = re.compile(rf"(?<![\w.-]){re.escape(claim.place.stem.partition('10-netplan-')[2])}[\"']?\s*:")
         files = [path for folder in _YAML for path in sorted((self.root / folder).glob("*.yaml"))]
+        files = [path for path in files if path.name != Path(rail_files.NETPLAN).name]
         here = [path for path in files if line.search(read(path))]
         return Claim(here[-1] if here else self.root / _YAML[0], claim.addresses, claim.other, claim.exact)
 
@@ -272,7 +273,7 @@ class Ifupdown(Manager):
         text = "".join(read(path) for path in interfaces_files(self.root))
         return bool(re.search(rf"^\s*iface\s+{re.escape(netdev)}\s", text, re.MULTILINE))
 
-    def files(self, rails: Sequence[Rail]) -> Files:
+    def files(self, rails: Sequence[HostRail]) -> Files:
         """Return one file of stanzas."""
         return rail_files.stanzas(rails)
 
@@ -284,13 +285,13 @@ class Ifupdown(Manager):
             raise NodeProblem("/etc/network/interfaces that includes interfaces.d", "it does not", step)
         return of_ifupdown(self.root, card, str(self.root / rail_files.STANZAS.lstrip("/")))
 
-    def release(self, rails: Sequence[Rail]) -> None:
+    def release(self, rails: Sequence[HostRail]) -> None:
         """Take rails down by the stanzas that they still have; also ends what was set by hand."""
         for rail in rails:
             self.run(["systemctl", "stop", f"ifup@{rail.netdev}.service"])
             self.run(["ifdown", "--force", rail.netdev])
 
-    def apply(self, rails: Sequence[Rail]) -> None:
+    def apply(self, rails: Sequence[HostRail]) -> None:
         """Bring rails up, by the unit that ends with the device, so that a reset starts anew.
 
         A container has no units of devices (systemd, unit type device).
@@ -302,15 +303,15 @@ class Ifupdown(Manager):
             else:
                 self._do("ifup", rail.netdev)
 
-    def again(self, rails: Sequence[Rail]) -> None:
+    def again(self, rails: Sequence[HostRail]) -> None:
         """Bring up what is not up, as networking.service does at boot."""
         for rail in rails:
             self._do("ifup", rail.netdev)
 
-    def holder(self, rail: Rail) -> str:
+    def holder(self, rail: HostRail) -> str:
         """Return the interface if ifupdown has it up."""
         return self.run(["ifquery", "--state", rail.netdev]).out.strip()
 
-    def wanted_holder(self, rail: Rail) -> str:
+    def wanted_holder(self, rail: HostRail) -> str:
         """Return the line of `ifquery --state`."""
         return f"{rail.netdev}={rail.netdev}"

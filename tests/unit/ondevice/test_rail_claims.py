@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice.rail_claims import Card, Claim, of_ifupdown, of_networkd, of_profiles
-from rackready.ondevice.rail_files import Rail
+from rackready.ondevice.rail_files import HostRail
 
-RAIL = Rail("enp24s0np0", "10.8.1.11/24", 9000, path="pci-0000:18:00.0")
+RAIL = HostRail("enp24s0np0", "10.8.1.11/24", 9000, path="pci-0000:18:00.0")
 CARD = Card(RAIL, "b8:59:9f:00:00:01")
 OURS = "05-rackready-enp24s0np0.network"
 

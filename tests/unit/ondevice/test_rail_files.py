@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from rackready.ondevice import rail_files
-from rackready.ondevice.rail_files import Rail
+from rackready.ondevice.rail_files import HostRail
 
 ITEM: dict[str, Any] = {
     "netdev": "enp24s0np0",
@@ -17,8 +17,8 @@ ITEM: dict[str, Any] = {
     "routes": ["10.8.0.0/16"],
     "table": 20001,
 }
-ROUTED = Rail.of(ITEM, 9000, "pci-0000:18:00.0")
-FLAT = Rail.of({key: ITEM[key] for key in ("netdev", "address")}, 4200)
+ROUTED = HostRail.of(ITEM, 9000, "pci-0000:18:00.0")
+FLAT = HostRail.of({key: ITEM[key] for key in ("netdev", "address")}, 4200)
 
 
 def text(files: rail_files.Files, mode: int) -> list[str]:

@@ -125,7 +125,9 @@ def test_an_ubuntu_node_says_so(name: str, identity: tuple[str, str, str, str], 
 
 def test_a_debian_node_is_the_image_as_it_is(tmp_path: Path) -> None:
     systems.install(systems.of_site(site_of("hgx-r580-debian12")), tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir() or path.is_symlink()}
+    unit = "etc/systemd/system/multi-user.target.wants/networking.service"
+    assert found == {"etc/network/interfaces", unit}, "but for its network manager"
 
 
 def test_a_debian_13_node_says_so(tmp_path: Path) -> None:
@@ -209,3 +211,25 @@ def test_the_roles_drop_in_turns_it_off_where_the_site_says_so(*, own: bool) -> 
     assert persistenced._persist(together["ExecStart"].split()) is False
     assert ("--user nvidia-persistenced" in together["ExecStart"]) is not own
     assert together["WantedBy"] == "multi-user.target"
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "udev"),
+    [
+        ("debian12", "networking.service", False),
+        ("ubuntu2204", "systemd-networkd.service", True),
+        ("ubuntu2404", "systemd-networkd.service", True),
+        ("el9", "NetworkManager.service", True),
+    ],
+)
+def test_each_system_has_the_network_manager_of_its_installer(
+    tmp_path: Path, name: str, unit: str, *, udev: bool
+) -> None:
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    mask = tmp_path / "etc/systemd/system/systemd-udevd.service"
+    mask.symlink_to("/dev/null")
+    systems.install(systems.SYSTEMS[name], tmp_path)
+    wants = tmp_path / "etc/systemd/system/multi-user.target.wants"
+    assert [path.name for path in wants.iterdir()] == [unit]
+    assert mask.is_symlink() is not udev
+    assert (tmp_path / "etc/netplan/50-cloud-init.yaml").exists() is name.startswith("ubuntu")
