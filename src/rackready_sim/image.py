@@ -292,6 +292,7 @@ def _text(path: Path, text: str) -> None:
 
 def _file_digests(variant: Variant) -> Iterable[str]:
     paths = [path for folder in _INPUTS for path in sorted((_HERE / folder).rglob("*"))]
+    paths.append(_HERE / "networks.py")
     paths += [_HERE / "rhel.py", _HERE / "packages" / "rpm.py"] if variant is RHEL else []
     paths += [_HERE / "ib_image.py"] if variant is INFINIBAND else []
     for path in paths:
