@@ -77,13 +77,29 @@ class RailAddresses:
         return Card(HostRail.of(item, self.mtu, path), read(self.root / "sys/class/net" / netdev / "address").strip())
 
     def _refuse_way_in(self, guard: WayIn, cards: Sequence[Card]) -> None:
-        mixed = sorted({card.rail.netdev for card in cards} & guard.interfaces())
+        """Refuse rails that carry the way in, also below a VLAN or a bond, and members of a bond or bridge."""
+        places = {card.rail.netdev: self.root / "sys/class/net" / card.rail.netdev for card in cards}
+        members = sorted(
+            f"{name} in {(place / 'master').resolve().name}"
+            for name, place in places.items()
+            if (place / "master").exists()
+        )
+        if members:
+            step = "Take the interface out of it on the node, then run again. Nothing was changed."
+            raise NodeProblem("rails that are no part of a bond, bridge or VRF", ", ".join(members), step)
+        mixed = sorted(set(places) & self._with_lower(guard.interfaces()))
         if mixed:
             raise NodeProblem(
                 "a way into the node, and a default route, by none of its rails",
                 f"{', '.join(mixed)} has it",
                 "Move the default route and SSH to a management interface, or correct the node's platform profile.",
             )
+
+    def _with_lower(self, names: set[str]) -> set[str]:
+        """Return interfaces and those below them (kernel, net/core/dev.c: links lower_NAME in sysfs)."""
+        folders = [self.root / "sys/class/net" / name for name in names]
+        below = {link.name.partition("_")[2] for folder in folders for link in folder.glob("lower_*")}
+        return names | (self._with_lower(below) if below else set())
 
     def _choose(self, wish: str, guard: WayIn, cards: Sequence[Card]) -> Manager | None:
         """Return the manager that the site names, else the one that runs here; None for none.

@@ -140,6 +140,23 @@ def test_a_rail_that_carries_ssh_or_the_default_route_is_refused(
     assert "Actual: rail1 has it" in said
 
 
+def test_a_rail_below_the_management_interface_is_refused(node: Node) -> None:
+    place = node.root / "sys/class/net/eth0"
+    place.mkdir()
+    (place / "lower_eno1").symlink_to("../eno1")
+    assert rails(node).ensure("auto", 0, "", check=True) != []
+    (place / "lower_rail1").symlink_to("../rail1")
+    assert "Actual: rail1 has it" in refused(node)
+
+
+def test_a_member_of_a_bond_is_refused(node: Node) -> None:
+    (node.root / "sys/class/net/bond0").mkdir()
+    (node.root / "sys/class/net/rail1/master").symlink_to("../bond0")
+    assert refused(node).startswith(
+        "Expected: rails that are no part of a bond, bridge or VRF Actual: rail1 in bond0. Take the interface out"
+    )
+
+
 @pytest.mark.parametrize(
     ("active", "manages", "expected"),
     [
