@@ -86,9 +86,9 @@ def test_a_reboot_brings_everything(machine: RailNode) -> None:
 
 
 def test_a_flush_and_an_edited_file_are_seen_and_put_right(machine: RailNode) -> None:
-    machine.sh("ip address flush dev rail2; ip rule delete priority 20002")
+    machine.sh("ip address flush dev rail2; ip rule delete priority 20002; ip link set rail2 mtu 1500")
     found = machine.ensure(check=True)["differs"]
-    assert {"rail2 address", "rail2 rule for source 192.168.2.11"} <= set(found)
+    assert {"rail2 address", "rail2 rule for source 192.168.2.11", "rail2 MTU"} <= set(found)
     assert not [item for item in found if item.startswith("rail1")]
     machine.ensure()
     assert machine.differs() == []
