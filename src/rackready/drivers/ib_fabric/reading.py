@@ -27,6 +27,9 @@ _TIMEOUT_S = 240.0
 _AT_ONCE = 16
 _SETTLE_S = 60.0
 """Longest wait for ports with a link to become Active. Judgement: opensm sweeps every 10 s (opensm(8), -s)."""
+_TAKEOVER_S = 60.0
+"""Longest wait for a standby to become master. It notices after 4 polls of 10 s that no master answers (opensm's
+sminfo_polling_timeout and polling_retry_number, osm_base.h), and its first sweep follows."""
 _POLL_S = 2.0
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 Ports = Mapping[str, Mapping[str, Any]]
@@ -127,10 +130,19 @@ class Reader:
             out.fabric = read_ibnetdiscover(answer.stdout)
         except IbTextError as error:
             out.trouble = str(error)
-        manager = self._remote.run(node, ("sminfo", *port), timeout_s=_TIMEOUT_S)
-        out.has_master = manager.exit_code == 0 and "SMINFO_MASTER" in manager.stdout
-        out.said = _said(manager)
+        out.has_master, out.said = self._manager(node, port)
         return out
+
+    def _manager(self, node: str, port: Sequence[str]) -> tuple[bool, str]:
+        """Return whether a subnet manager is master, and what sminfo says. A standby gets the time to take over."""
+        until = time.monotonic() + _TAKEOVER_S
+        while True:
+            answer = self._remote.run(node, ("sminfo", *port), timeout_s=_TIMEOUT_S)
+            master = answer.exit_code == 0 and "SMINFO_MASTER" in answer.stdout
+            if master or answer.exit_code != 0 or time.monotonic() > until:
+                return master, _said(answer)
+            check_stop()
+            time.sleep(_POLL_S)
 
 
 def _settling(reading: NodeReading) -> bool:

@@ -51,9 +51,10 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
             _subnet(reader, site, subnet, known) if ufm is None else subnet_of_ufm(site, subnet, known, ufm)
             for subnet in subnets(site)
         ]
-        found = judge_fabric(site, nodes, ports, seen, ufm)
-        good = [node for node in nodes if not found[node]]
-        missed, unmeasured = _ways(reader, site, good, known)
+        found = judge_fabric(site, [*nodes, *others], ports, seen, ufm)
+        # A node with a finding is no peer: its own cable or port says why it does not answer.
+        sound = {node: reading for node, reading in known.items() if not found[node]}
+        missed, unmeasured = _ways(reader, site, [node for node in nodes if node in sound], sound)
     finally:
         reader.close()
     return {node: result(node, [*found[node], *missed.get(node, [])], unmeasured.get(node, [])) for node in nodes}
