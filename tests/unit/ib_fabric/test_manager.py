@@ -30,7 +30,7 @@ def site() -> Site:
 
 
 def manager(site: Site, monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> tuple[tuple[bool, str], int]:
-    """Return what the reader says of a subnet whose sminfo answers so, the last one for ever, and how often it asked."""
+    """Return what the reader says of a subnet whose sminfo answers so, and how often it asked."""
     clock, asked, told = [0.0], [0], iter(answers)
     monkeypatch.setattr(reading.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(reading.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
