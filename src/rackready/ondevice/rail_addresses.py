@@ -58,6 +58,7 @@ class RailAddresses:
         chosen = self._choose(wish, guard, cards)
         self.manager = chosen.name if chosen else "none"
         if chosen:
+            chosen.refuse_unread()
             self._refuse_claims(chosen, cards)
         rails = [card.rail for card in cards]
         found = self._differences(chosen, rails)

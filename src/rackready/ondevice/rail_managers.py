@@ -49,6 +49,9 @@ class Manager:
         """Return the files of the rails."""
         raise NotImplementedError
 
+    def refuse_unread(self) -> None:
+        """Raise NodeProblem where it would not read rackready's files."""
+
     def claims(self, card: Card) -> list[Claim]:
         """Return what others told it about a rail, without what rackready's own files precede."""
         raise NotImplementedError
@@ -264,7 +267,7 @@ class Ifupdown(Manager):
 
     def present(self) -> bool:
         """Return whether it has an interface besides the loopback, and its program is there."""
-        text = "".join(read(path) for path in interfaces_files(self.root) if str(path) != rail_files.STANZAS)
+        text = "".join(read(path) for path in interfaces_files(self.root) if path.name != Path(rail_files.STANZAS).name)
         others = [name for name in re.findall(r"^\s*iface\s+(\S+)", text, re.MULTILINE) if name != "lo"]
         return bool(others) and self.run(["ifquery", "--list", "--all"]).returncode == 0
 
@@ -277,12 +280,15 @@ class Ifupdown(Manager):
         """Return one file of stanzas."""
         return rail_files.stanzas(rails)
 
-    def claims(self, card: Card) -> list[Claim]:
-        """Return other stanzas of the interface: ifupdown would apply both. Raises NodeProblem without an include."""
+    def refuse_unread(self) -> None:
+        """Raise NodeProblem where /etc/network/interfaces does not include the folder of rackready's file."""
         first = self.root / "etc/network/interfaces"
         if not re.search(r"^\s*source(-directory)?\s+\S*interfaces\.d(/\*)?/?\s*$", read(first), re.MULTILINE):
             step = "Add `source /etc/network/interfaces.d/*` to it, then run again."
             raise NodeProblem("/etc/network/interfaces that includes interfaces.d", "it does not", step)
+
+    def claims(self, card: Card) -> list[Claim]:
+        """Return other stanzas of the interface: ifupdown would apply both."""
         return of_ifupdown(self.root, card, str(self.root / rail_files.STANZAS.lstrip("/")))
 
     def release(self, rails: Sequence[HostRail]) -> None:
