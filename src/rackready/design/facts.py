@@ -238,8 +238,10 @@ def absent_fields(site: Site) -> dict[str, Any]:
 
     The way to UFM is one of them: another address or login changes no node.
     """
-    infiniband: dict[str, Any] = {"infiniband": site.fabric.infiniband is None or {"ufm"}}
-    return infiniband | ({} if site.fabric.qos.ecn else {"qos": {"ecn"}})
+    fabric = site.fabric
+    out: dict[str, Any] = {"infiniband": fabric.infiniband is None or {"ufm"}}
+    out |= {} if fabric.qos.ecn else {"qos": {"ecn"}}
+    return out | ({"address_manager": True} if fabric.address_manager == "auto" else {})
 
 
 def desired_digest(site: Site, name: str) -> str:
