@@ -17,6 +17,7 @@ from pathlib import Path
 FORMAT = "rackready/ib-ports/1"
 _TIMEOUT_S = 60
 _KEYS = re.compile(r"^\s*\d+:((?: 0x[0-9a-f]{4})+)\s*$", re.MULTILINE)
+_KEY = re.compile(r"^0x[0-9a-f]{4}$")
 _GUID = re.compile(r"^PortGuid:\.*0x([0-9a-f]+)\s*$", re.MULTILINE)
 Run = Callable[..., "tuple[int, str]"]
 
@@ -48,28 +49,37 @@ def read_port(device: str, start: Run = run, root: Path = Path("/")) -> dict[str
     found["port_guid"] = _text(port / "gids/0").replace(":", "")[16:]
     found["keys"], found["problem"] = [], ""
     if found["link_layer"] == "InfiniBand":
-        found["keys"], found["problem"] = _keys(device, start)
+        found["keys"], found["problem"] = _keys(device, start, port / "pkeys")
     return found
 
 
-def _keys(device: str, start: Run) -> tuple[list[str], str]:
-    """Return the partition keys of a port without empty places, and why they are not readable."""
+def _keys(device: str, start: Run, table: Path) -> tuple[list[str], str]:
+    """Return the partition keys of a port without empty places, and why they are not readable.
+
+    A subnet manager with M_Key protection 2 (opensm(8): m_key_protection_level) has the port refuse the question. The
+    kernel's own copy of the table (sysfs.c: show_port_pkey) then tells.
+    """
     code, text = start("smpquery", "-C", device, "-P", "1", "-D", "pkeys", "0")
     rows = _KEYS.findall(text)
-    if code or not rows:
+    keys = [key for row in rows for key in row.split()] if not code else []
+    keys = keys or [_text(path) for path in sorted(table.glob("[0-9]*"), key=lambda path: int(path.name))]
+    if not keys or not all(map(_KEY.match, keys)):
         return [], f"smpquery pkeys exit {code}: {' '.join(text.split())[:200] or 'no output'}"
-    return [key for row in rows for key in row.split() if int(key, 16) & 0x7FFF], ""
+    return [key for key in keys if int(key, 16) & 0x7FFF], ""
 
 
 def reach(request: list[dict[str, object]], start: Run = run) -> list[dict[str, str]]:
     """Return the peers that did not answer. One entry of the request: device, lid and port_guid of the peer."""
     missed = []
     for item in request:
-        argv = ("smpquery", "-C", str(item["device"]), "-P", "1", "nodeinfo", str(item["lid"]))
-        code, text = start(*argv)
+        argv = ("-C", str(item["device"]), "-P", "1")
+        code, text = start("smpquery", *argv, "nodeinfo", str(item["lid"]))
         found = _GUID.search(text)
         answered = found is not None and int(found[1], 16) == int(str(item["port_guid"]), 16)
-        if code or not answered:
+        if code:
+            # Refused by M_Key protection, or not reached: counters have no such key, and go the same way.
+            answered = start("perfquery", *argv, str(item["lid"]), "1")[0] == 0
+        if not answered:
             said = f"port GUID 0x{found[1]}" if found and not code else " ".join(text.split())[-200:] or "no output"
             missed.append({"peer": str(item["peer"]), "device": str(item["device"]), "said": said})
     return missed

@@ -66,6 +66,34 @@ def test_keys_that_are_not_read_are_a_problem(root: Path, code: int, text: str) 
     assert str(found["problem"]).startswith(f"smpquery pkeys exit {code}: ")
 
 
+def test_a_port_that_refuses_the_question_has_its_keys_from_the_kernel(root: Path) -> None:
+    table = root / "sys/class/infiniband/mlx5_0/ports/1/pkeys"
+    table.mkdir()
+    for place, key in enumerate(["0x7fff", "0x0000", "0x8012", *["0x0000"] * 9]):
+        (table / str(place)).write_text(f"{key}\n")
+    refused = "smpquery: iberror: failed: operation pkeys: pkeys query failed"
+    found = ib_ports.read_port("mlx5_0", lambda *_: (255, refused), root)
+    assert (found["keys"], found["problem"]) == (["0x7fff", "0x8012"], "")
+    assert ib_ports.read_port("mlx5_0", lambda *_: (0, KEYS), root)["keys"] == ["0xffff", "0x8012"]
+    (table / "3").write_text("N/A\n")
+    found = ib_ports.read_port("mlx5_0", lambda *_: (255, refused), root)
+    assert (found["keys"], found["problem"]) == ([], f"smpquery pkeys exit 255: {refused}")
+
+
+def test_a_peer_that_refuses_to_name_itself_is_reached_if_its_counters_answer() -> None:
+    peer = {"peer": "node02 mlx5_0", "device": "mlx5_0", "lid": 1, "port_guid": "b83fd20300001002"}
+    ran: list[tuple[str, ...]] = []
+
+    def start(*argv: str) -> tuple[int, str]:
+        ran.append(argv)
+        return (255, "iberror: failed") if argv[0] == "smpquery" else (0, "# Port counters: Lid 1 port 1")
+
+    assert ib_ports.reach([peer], start) == []
+    assert ran[1] == ("perfquery", "-C", "mlx5_0", "-P", "1", "1", "1")
+    other = {**peer, "port_guid": "b83fd20300001012"}
+    assert ib_ports.reach([other], lambda *argv: (0, NODE_INFO if argv[0] == "smpquery" else "")) != []
+
+
 def test_a_device_that_is_not_there_is_a_problem(root: Path) -> None:
     assert ib_ports.read_port("mlx5_9", root=root) == {"problem": f"no {root}/sys/class/infiniband/mlx5_9"}
 
