@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rackready.design.overlay import isolated
 from rackready.model.site import Site
 from rackready_sim.errors import describe
 from rackready_sim.ethtwin.namespaces import Namespaces, require, require_room, running
@@ -125,7 +126,10 @@ def rehearse(site: Site, most_uplinks: int, say: Callable[[str], None] = print) 
     uplinks = [(name, port) for name, port in links if _is_upward(routers, name, port)]
     require_room(len(uplinks))
     interval = _interval(routers, len(uplinks))
-    out = Rehearsal(len(routers), len(links) // 2, len(uplinks), _notes(routers, interval, len(uplinks), most_uplinks))
+    notes = _notes(routers, interval, len(uplinks), most_uplinks)
+    if isolated(site):
+        notes += ("tenants share one routing table in the twin: it proves the underlay, not that they are apart.",)
+    out = Rehearsal(len(routers), len(links) // 2, len(uplinks), notes)
     with tempfile.TemporaryDirectory(prefix="rackready-fabric-") as folder:
         say(f"FRR routes the planned fabric on {len(routers)} switches")
         with running(routers, Path(folder), site.fabric.switch_mtu, interval) as twin:

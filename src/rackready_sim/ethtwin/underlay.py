@@ -40,7 +40,7 @@ class Router:
 
 
 def underlay_of(site: Site) -> dict[str, Router]:
-    """Return switch -> router of a site's planned underlay, in the order of the plan.
+    """Return switch -> router of a site's planned underlay, in the order of the plan; tenants are not part of it.
 
     Raises SimError if nothing is routed, or a switch has no loopback.
     """
@@ -52,7 +52,8 @@ def underlay_of(site: Site) -> dict[str, Router]:
             "no cable between switches",
             "A fabric of leafs alone has no routes to rehearse.",
         )
-    return {name: _router(site, name) for name in ends}
+    open_to_all = site.model_copy(update={"tenants": []})
+    return {name: _router(open_to_all, name) for name in ends}
 
 
 def _router(site: Site, name: str) -> Router:
@@ -66,8 +67,7 @@ def _router(site: Site, name: str) -> Router:
         )
     tier = next(switch.tier for switch in topology_fabric(site).switches if switch.name == name)
     nodes = dict.fromkeys(node for (node, _), (switch, _) in cables(site).items() if switch == name)
-    # A tenant's VRF is carried by EVPN over the underlay: its subnets are no routes of the underlay.
-    gateways = tuple(gateway for gateway in gateways_of(site, name, nodes) if not gateway.vrf)
+    gateways = gateways_of(site, name, nodes)
     own = (f"{routing.loopback}/32", *(str(IPv4Interface(gateway.address).network) for gateway in gateways))
     return Router(name, tier, routing, gateways, tuple(_ports(site, name)), own)
 

@@ -54,6 +54,11 @@ def routers(tmp_path: Path) -> dict[str, Router]:
     return underlay_of(site_of(tmp_path))
 
 
+def test_tenants_are_no_part_of_the_underlay(tmp_path: Path, routers: dict[str, Router]) -> None:
+    tenant = "tenants:\n  - {name: research, nodes: [node01], vlan: 1201, vrf: research, vni: 100201}\n"
+    assert underlay_of(site_of(tmp_path, {"gates: {set": f"{tenant}gates: {{set"})) == routers
+
+
 NUMBERED = {"underlay: {links: unnumbered}": "underlay: {links: numbered, pool: 10.31.0.0/20}"}
 
 
