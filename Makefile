@@ -111,7 +111,7 @@ fault-matrix: setup-test ## inject every fault into simulated racks, run the gat
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
 .PHONY: variants
-variants: setup-test ## deploy every simulated environment twice on a new rack, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again
+variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again
 	@$(BIN)/python scripts/variants $(ENVS)
 
 .PHONY: fuzz
