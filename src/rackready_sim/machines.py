@@ -18,7 +18,7 @@ from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.image import DEBIAN
 from rackready_sim.plan import FABRIC, MIRROR_PORT, Cable, Machine, RackPlan, Role
-from rackready_sim.programs.build import install_switch
+from rackready_sim.programs.build import install_lldp, install_switch
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.machines")
@@ -31,8 +31,6 @@ Our choice: on an idle machine it takes a fraction of a second.
 """
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
-_LLDP = "configure lldp portidsubtype ifname\nconfigure system interface pattern swp*,eth0\n"
-"""Cumulus Linux sends the interface's name as port id (user guide, LLDP). The bridges of our VLANs are no ports."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
 
 
@@ -348,7 +346,7 @@ class Machines:
         inside(root, "chpasswd", stdin=f"{user}:{password}\n")
         write(root / f"etc/sudoers.d/{user}", f"{user} ALL=(ALL) NOPASSWD: ALL\n", 0o440)
         write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
-        write(root / "etc/lldpd.d/port_info.conf", _LLDP)
+        install_lldp(root, os, machine.name)
         inside(root, "systemctl", "enable", "--quiet", "lldpd.service")
 
 

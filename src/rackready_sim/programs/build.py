@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from rackready_sim.files import write
+
 _HERE = Path(__file__).parent
 _LIBRARY = "usr/lib/hw"
 _LAUNCHER = """#!/usr/bin/python3 -IS
@@ -81,8 +83,38 @@ _OWN = {
     "usr/sbin/update-grub": ("bootdisk", "update_grub"),
     "usr/sbin/update-initramfs": ("bootdisk", "update_initramfs"),
 }
-_SONIC = {"config": "config", "show": "show", "sonic-cfggen": "cfggen", "sonic-db-cli": "db_cli"}
-"""Programs of SONiC, and the function that answers."""
+_SONIC = {
+    "usr/local/bin/config": ("switch.sonic.cli", "config"),
+    "usr/local/bin/show": ("switch.sonic.cli", "show"),
+    "usr/local/bin/sonic-cfggen": ("switch.sonic.cli", "cfggen"),
+    "usr/local/bin/sonic-db-cli": ("switch.sonic.cli", "db_cli"),
+    "usr/bin/docker": ("switch.sonic.lldp", "docker"),
+    "usr/bin/lldpmgrd": ("switch.sonic.lldp", "manager"),
+}
+"""Programs of SONiC, and the module and function that answer."""
+_LLDP_MANAGER = """[Unit]
+Description=LLDP manager daemon for SONiC
+After=lldpd.service hw-devices.service
+PartOf=lldpd.service
+
+[Service]
+ExecStart=/usr/bin/lldpmgrd
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=lldpd.service
+"""
+_SONIC_LLDP = {
+    "etc/default/lldpd": 'DAEMON_ARGS="-I Ethernet[0-9]*,eth0 -C eth0"\n',
+    "etc/lldpd.conf": "configure system hostname {hostname}\nconfigure lldp portidsubtype ifname\npause\n",
+}
+"""Arguments and configuration of lldpd on a switch without MGMT_INTERFACE.
+
+Source: sonic-buildimage @086b03bd70 dockers/docker-lldp/supervisord.conf.common.j2, lldpd.conf.j2.
+"""
+_CUMULUS_LLDP = "configure lldp portidsubtype ifname\nconfigure system interface pattern swp*,eth0\n"
+"""Cumulus Linux sends the interface's name as port id (user guide, LLDP). The bridges of our VLANs are no ports."""
 
 
 def install(rootfs: Path) -> None:
@@ -106,10 +138,20 @@ def install_switch(rootfs: Path, os: str) -> None:
     """Install the command line of a switch's system, and remove that of the other."""
     (rootfs / "usr/bin/nv").unlink(missing_ok=True)
     if os == "sonic":
-        for name, function in _SONIC.items():
-            write_program(rootfs / "usr/local/bin" / name, launcher("switch.sonic.cli", function))
+        for path, (module, function) in _SONIC.items():
+            write_program(rootfs / path, launcher(module, function))
     else:
         write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
+
+
+def install_lldp(rootfs: Path, os: str, hostname: str) -> None:
+    """Configure lldpd as a switch's system does; it is started by the caller. lldpcli reads the files as no root."""
+    if os == "sonic":
+        for path, text in _SONIC_LLDP.items():
+            write(rootfs / path, text.format(hostname=hostname))
+        _unit(rootfs, "lldpmgrd.service", _LLDP_MANAGER, "lldpd.service")
+    else:
+        write(rootfs / "etc/lldpd.d/port_info.conf", _CUMULUS_LLDP)
 
 
 def _compile(rootfs: Path) -> None:
