@@ -1,8 +1,11 @@
-"""Neighbours of a switch whose system runs lldpd, read with `sudo lldpcli` in its own form json0 (lldpcli(8))."""
+"""Neighbours of a switch whose system runs lldpd, read with `sudo lldpcli` in its own form json0 (lldpcli(8)).
+
+``within``: the words before `lldpcli` where lldpd runs in a container.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rackready.drivers.switch.base import Neighbour, Session, SwitchError
@@ -12,15 +15,15 @@ _T = TypeVar("_T")
 _TIMEOUT_S = 60.0
 
 
-def neighbours(session: Session, switch: str) -> dict[str, list[Neighbour]]:
+def neighbours(session: Session, switch: str, within: Sequence[str] = ()) -> dict[str, list[Neighbour]]:
     """Return port -> its neighbours. Raises SwitchError."""
-    seen = _read(session, switch, lldp.NEIGHBOURS, lldp.parse_neighbours)
+    seen = _read(session, switch, (*within, *lldp.NEIGHBOURS), lldp.parse_neighbours)
     return {port: [neighbour(item) for item in items] for port, items in seen.items()}
 
 
-def known_as(session: Session, switch: str) -> frozenset[str]:
+def known_as(session: Session, switch: str, within: Sequence[str] = ()) -> frozenset[str]:
     """Return the names and chassis ids that the switch sends. Raises SwitchError."""
-    return frozenset(_read(session, switch, lldp.CHASSIS, lldp.parse_chassis))
+    return frozenset(_read(session, switch, (*within, *lldp.CHASSIS), lldp.parse_chassis))
 
 
 def neighbour(item: dict[str, str]) -> Neighbour:
@@ -37,7 +40,7 @@ def _read(session: Session, switch: str, argv: tuple[str, ...], parse: Callable[
             f"`sudo {command}`",
             expected="success",
             actual=f"exit {code}, {' '.join(text.split())[:300] or 'no output'}",
-            next_step="Check `systemctl status lldpd` on the switch, and that its user may use sudo.",
+            next_step="Check that lldpd runs on the switch (docs/runbooks/lldp.md), and that its user may use sudo.",
         )
     try:
         return parse(text)

@@ -4,6 +4,10 @@ Sources: sonic-utilities @691b1bbc4 config/main.py (apply-patch, checkpoint, rol
 or failed, 1 aborted) and generic_config_updater. It applies a change field by field, each with a pause of one second,
 and refuses some fields always; larger changes took minutes (sonic-buildimage issue 23945). So the timed revert is ours,
 and its time grows with the patch.
+
+Neighbours: sonic-buildimage @086b03bd70 dockers/docker-lldp: lldpd runs in the container `lldp`, which the host's own
+`lldpcli` enters by `docker exec` (base_image_files/lldpcli; with a terminal, so not from here). lldpmgrd gives each
+port that comes up its alias as port id, of the type local.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from typing import TypeVar
 from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
-from rackready.drivers.switch import sonic_counters, sonic_owned, sonic_scripts, sonic_state
+from rackready.drivers.switch import lldpd, sonic_counters, sonic_owned, sonic_scripts, sonic_state
 from rackready.drivers.switch.base import (
+    Neighbour,
     Revision,
     RevisionState,
     Session,
@@ -53,6 +58,8 @@ _LEAST_S, _EACH_S, _MOST_S = 300, 5, 3600
 and its checks. The five seconds per field are our choice."""
 _ONE_WAY = frozenset({"/PFC_WD/GLOBAL", "/PFC_WD/GLOBAL/POLL_INTERVAL", "/LOOPBACK_INTERFACE/Loopback0"})
 """Paths that SONiC never removes (gu_common.py, validate_field_operation): whoever adds one has no way back."""
+
+_LLDP = ("docker", "exec", "lldp")
 
 
 def render_config(config: SwitchConfig, have: Config) -> str:
@@ -255,6 +262,18 @@ class Sonic(SwitchDriver):
         text = self._root(hashes_script("STATE_DB", ["NEIGH_STATE_TABLE|*"]), "`sonic-db-cli`", 300)
         found = self._parsed("`sonic-db-cli`", lambda: parse_hashes(text))
         return {key.partition("|")[2]: fields.get("state", "none").lower() for key, fields in found.items()}
+
+    def neighbours(self) -> dict[str, list[Neighbour]]:
+        """Return port -> its neighbours, as the lldpd in SONiC's container reports them."""
+        return lldpd.neighbours(self.session, self.name, _LLDP)
+
+    def known_as(self) -> frozenset[str]:
+        """Return the names and chassis ids that its lldpd sends."""
+        return lldpd.known_as(self.session, self.name, _LLDP)
+
+    def known_ports(self) -> dict[str, str]:
+        """Return alias -> port, of CONFIG_DB. Raises SwitchError for an alias that two ports have."""
+        return self._parsed("PORT in CONFIG_DB", lambda: sonic_state.aliases(self._applied()))
 
     def _unconfirmed(self) -> list[str]:
         return [one.id for one in self.revisions() if one.state is RevisionState.UNCONFIRMED]

@@ -35,6 +35,19 @@ def state_of(config: Config, found: Hashes) -> SwitchState:
     return SwitchState(ports, _roce(config, found, ports))
 
 
+def aliases(config: Config) -> dict[str, str]:
+    """Return alias -> port, where they differ. Raises FormatError for an alias that means several ports."""
+    found: dict[str, str] = {}
+    for port, fields in config.get("PORT", {}).items():
+        alias = str(fields.get("alias", ""))
+        if not alias or alias == port:
+            continue
+        if alias in found or alias in config["PORT"]:
+            raise FormatError(f"alias {alias} of {port} is that of {found.get(alias, alias)}, too")
+        found[alias] = port
+    return found
+
+
 def _port(name: str, fields: Mapping[str, str], vlan: int | None) -> PortState:
     mtu, admin, oper = (fields.get(field, "") for field in ("mtu", "admin_status", "oper_status"))
     if not mtu.isdigit() or admin not in {"up", "down"} or oper not in {"up", "down", ""}:
