@@ -6,6 +6,8 @@ section as EOS does; `end` and `exit` leave a session pending, and `commit timer
 (clabmgr's observations of cEOS 4.35). Configuration lines: AVD's golden files (eos_cli_config_gen), Arista's manual on
 QoS as quoted by a guide to RoCE for EOS 4.36 (maps, profile, watchdog and its ranges, output of `show
 priority-flow-control`); neighbours of an interface are shown with its short name (netlab). Defaults are not shown.
+LLDP: tests/lines/lldp.py. It runs without a line, and `no lldp run` ends it (AVD, lldp.j2). Its own names: napalm,
+test/eos/mocked_data/test_get_facts.
 Refusals begin with `% `; `! ` is a warning.
 
 `python -m tests.lines.eos` is the same line on a terminal.
@@ -20,6 +22,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.lines import lldp
 from tests.lines.grammar import Config, Grammar, RefusedError, Rule, Tree
 
 _DEFAULT_TC = {0: 1, 1: 0, **{block: block for block in range(2, 8)}}
@@ -82,6 +85,7 @@ GRAMMAR: Grammar = {
             check=_within(0.005, 30),
         ),
         Rule(rf"{_WATCHDOG} action (?:drop|no-drop|errdisable)", rf"{_WATCHDOG} action"),
+        Rule("lldp run", hidden=_always, negative=True),
         Rule("ip routing ipv6 interfaces"),
         Rule("ip routing"),
         Rule("ipv6 unicast-routing"),
@@ -168,6 +172,8 @@ class EosLine:
     refuses: str = ""
     ignores: str = ""
     links_down: frozenset[str] = frozenset()
+    heard: dict[str, list[lldp.Heard]] = field(default_factory=dict)
+    mac: str = "00:1c:73:00:01:01"
     l2_mtu: int = 10178
     commit_takes_s: float = 1.0
     uptime: float = 5000.0
@@ -330,6 +336,9 @@ class EosLine:
             },
             "show priority-flow-control": self._pfc,
             "show bgp neighbors vrf all | json": lambda: {"vrfs": {"default": {"peerList": self._peers()}}},
+            "show lldp neighbors detail | json": self._lldp,
+            "show hostname | json": lambda: {"fqdn": f"{self.name}.dc.example", "hostname": self.name},
+            "show version | json": lambda: {"modelName": "DCS-7060X6-64PE", "systemMacAddress": self.mac},
         }
         if command not in answers:
             raise RefusedError("% Invalid input")
@@ -406,6 +415,11 @@ class EosLine:
             "linkStatus": self._link(port),
             "lineProtocolStatus": "up",
         }
+
+    def _lldp(self) -> dict[str, object]:
+        """Without LLDP, a document without neighbours: the answer of a switch that hears nobody looks the same."""
+        off = "no lldp run" in self.running.tree
+        return lldp.eos(() if off else self.ports(), {} if off else self.heard)
 
     def _peers(self) -> list[dict[str, str]]:
         """Every neighbour of a link answers; an interface is part of a link-local address (netlab's outputs)."""

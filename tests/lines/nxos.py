@@ -6,7 +6,9 @@ Replacing a configuration: Cisco, "Performing Configuration Replace" (a whole ru
 config-replace status` are not published: the line prints the form of `show rollback status`, or one that nobody knows.
 Configuration lines: Cisco's RoCE script (classes, ECN 950 to 3000 kbytes, watchdog), Nexus configurations with eBGP.
 Tables: `show interface priority-flow-control` with its bitmap, JSON of `show interface` (napalm, ansible). Files come
-by SCP, if the feature is on (netmiko). Defaults are not shown.
+by SCP, if the feature is on (netmiko). Defaults are not shown. LLDP: tests/lines/lldp.py; without its feature there is
+no such command (netests). Each port has its own address, and sends it as chassis id (napalm,
+test/nxos/mocked_data/test_get_lldp_neighbors_detail; `show interface` and `show hostname`: test_get_facts).
 
 `python -m tests.lines.nxos` is the same line on a terminal.
 """
@@ -18,6 +20,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
+from tests.lines import lldp
 from tests.lines.grammar import Config, Grammar, RefusedError, Rule, Tree
 
 _NAME = r"[\w.-]+"
@@ -124,6 +127,7 @@ class NxosLine:
     deaf: bool = False
     status: str = ""
     links_down: frozenset[str] = frozenset()
+    heard: dict[str, list[lldp.Heard]] = field(default_factory=dict)
     uptime: float = 5000.0
     running: Config = field(default_factory=lambda: Config(GRAMMAR))
     startup: Tree = field(default_factory=dict)
@@ -301,7 +305,10 @@ class NxosLine:
             "show interface status | json": lambda: _rows([self._port_status(port) for port in self.ports()]),
             "show interface priority-flow-control": self._pfc,
             "show ip bgp summary | json": self._summary,
+            "show hostname | json": lambda: json.dumps({"hostname": f"{self.name}.dc.example"}),
         }
+        if "feature lldp" in self.running.tree:
+            answers["show lldp neighbors detail | json"] = lambda: lldp.nxos(self.heard)
         if command not in answers:
             raise RefusedError("                       ^\n% Invalid command at '^' marker.")
         return answers[command]()
@@ -330,6 +337,7 @@ class NxosLine:
             "interface": port,
             "state": "up" if up and port not in self.links_down else "down",
             "admin_state": "up" if up else "down",
+            "eth_hw_addr": f"5087.89a1.{int(port.split('/')[1]):04x}",
             "eth_mtu": _value(self.lines(port), "mtu", "1500"),
             "eth_mode": "routed" if "no switchport" in self.lines(port) else "access",
         }

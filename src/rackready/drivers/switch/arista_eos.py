@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rackready.drivers.ssh.target import SshTarget
-from rackready.drivers.switch import cli_tree, eos_read
+from rackready.drivers.switch import cli_tree, eos_read, lldp_json
 from rackready.drivers.switch.base import (
+    Neighbour,
     Revision,
     RevisionState,
     Session,
@@ -199,6 +200,18 @@ class AristaEos(CommandLineDriver):
     def sessions(self) -> dict[str, str]:
         """Return BGP neighbour -> state in the default VRF."""
         return eos_read.neighbours(self.ask_json("show bgp neighbors vrf all"))
+
+    def neighbours(self) -> dict[str, list[Neighbour]]:
+        """Return port -> its neighbours. Raises SwitchError where `no lldp run` is configured (AVD, lldp.j2)."""
+        if re.search(r"^no lldp run\s*$", self.running(), re.MULTILINE):
+            raise self.lldp_is_off("lldp run", "`no lldp run`")
+        command = "show lldp neighbors detail"
+        return self.parsed(command, self.ask_json(command), lldp_json.of_eos)
+
+    def known_as(self) -> frozenset[str]:
+        """Return its names, and its own MAC address: the chassis id of EOS (napalm, test_get_facts)."""
+        names = self.parsed("show hostname", self.ask_json("show hostname"), eos_read.names)
+        return names | self.parsed("show version", self.ask_json("show version"), eos_read.chassis)
 
     def _unconfirmed(self) -> str | None:
         return next((one.id for one in self.revisions() if one.state is RevisionState.UNCONFIRMED), None)

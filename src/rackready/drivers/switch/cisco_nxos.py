@@ -17,8 +17,9 @@ from typing import ClassVar
 
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
-from rackready.drivers.switch import cli_tree, nxos_edit, nxos_read
+from rackready.drivers.switch import cli_tree, lldp_json, nxos_edit, nxos_read
 from rackready.drivers.switch.base import (
+    Neighbour,
     Revision,
     RevisionState,
     Session,
@@ -287,6 +288,29 @@ class CiscoNxos(CommandLineDriver):
     def sessions(self) -> dict[str, str]:
         """Return BGP neighbour -> state."""
         return nxos_read.sessions(self.ask_json("show ip bgp summary"))
+
+    def neighbours(self) -> dict[str, list[Neighbour]]:
+        """Return port -> its neighbours. Raises SwitchError where `feature lldp` is not configured."""
+        if not re.search(r"^feature lldp\s*$", self.running(), re.MULTILINE):
+            raise self.lldp_is_off("feature lldp", "not configured")
+        command = "show lldp neighbors detail"
+        code, output = self.session.run(f"{command} | json")
+        if code != 0 and output.strip() == lldp_json.NOBODY:
+            return {}
+        if code != 0:
+            raise self.refusal(f"{command} | json", output)
+        return self.parsed(command, self.document(command, output), lldp_json.of_nxos)
+
+    def known_as(self) -> frozenset[str]:
+        """Return its name, and the addresses of its ports: each sends its own as chassis id (napalm, nxos)."""
+        interfaces = nxos_read.rows(self.name, self.ask_json("show interface"))
+        name = self.parsed("show hostname", self.ask_json("show hostname"), nxos_read.hostname)
+        return nxos_read.addresses(interfaces) | {name, name.partition(".")[0]}
+
+    def known_ports(self) -> dict[str, str]:
+        """Return short name of a port -> its name: older releases send Eth1/1 (napalm, nxos_ssh)."""
+        ports = re.findall(r"^interface (Ethernet\S+)", self.running(), re.MULTILINE)
+        return {lldp_json.short_name(port): port for port in ports}
 
     def _unsure(self, what: str, actual: str) -> SwitchUncertainError:
         return SwitchUncertainError(

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ClassVar, TypeVar
 
 from rackready.design.switches import MARK, SwitchConfig
 from rackready.drivers.switch import cli_tree as tree
 from rackready.drivers.switch.base import SwitchDriver, SwitchError
 from rackready.drivers.switch.cli_tree import Path, joined, split
+from rackready.format_error import FormatError
 from rackready.render.environment import render
 
+_T = TypeVar("_T")
 _SHOWN = 300
 
 
@@ -190,18 +192,25 @@ class CommandLineDriver(SwitchDriver):
         """Run one command; return its output. Raises SwitchError when the switch refuses it."""
         code, output = self.session.run(command, timeout_s=timeout_s)
         if code != 0:
-            raise SwitchError(
-                self.name,
-                f"`{command}`",
-                expected="accepted",
-                actual=shown(output),
-                next_step="Log in to the switch and run it to see more.",
-            )
+            raise self.refusal(command, output)
         return output
+
+    def refusal(self, command: str, output: str) -> SwitchError:
+        """Return the error of a command that the switch refused."""
+        return SwitchError(
+            self.name,
+            f"`{command}`",
+            expected="accepted",
+            actual=shown(output),
+            next_step="Log in to the switch and run it to see more.",
+        )
 
     def ask_json(self, command: str) -> dict[str, Any]:
         """Run ``command | json``; return the document. Raises SwitchError for anything but an object."""
-        output = self.ask(f"{command} | json")
+        return self.document(command, self.ask(f"{command} | json"))
+
+    def document(self, command: str, output: str) -> dict[str, Any]:
+        """Return the document that ``command | json`` printed. Raises SwitchError for anything but an object."""
         try:
             found = json.loads(output)
         except ValueError:
@@ -215,6 +224,29 @@ class CommandLineDriver(SwitchDriver):
                 next_step="Log in and run it; the release may be too old for it.",
             )
         return found
+
+    def parsed(self, command: str, document: dict[str, Any], parse: Callable[[dict[str, Any]], _T]) -> _T:
+        """Return what a document of ``command | json`` means. Raises SwitchError for a shape that is not known."""
+        try:
+            return parse(document)
+        except FormatError as error:
+            raise SwitchError(
+                self.name,
+                f"`{command} | json`",
+                expected="a document of a known shape",
+                actual=str(error),
+                next_step="Log in and run it; report the output: the release may be newer than rackready.",
+            ) from error
+
+    def lldp_is_off(self, expected: str, actual: str) -> SwitchError:
+        """Return the error of a switch whose configuration has LLDP switched off."""
+        return SwitchError(
+            self.name,
+            "LLDP",
+            expected=f"`{expected}`",
+            actual=actual,
+            next_step=f"Type `{expected}` on the switch and save it; it is not rackready's to set.",
+        )
 
 
 def shown(text: str) -> str:

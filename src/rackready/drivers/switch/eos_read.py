@@ -1,4 +1,4 @@
-"""Readers of what Arista EOS prints: pending sessions, ports, RoCE. Pure."""
+"""Readers of what Arista EOS prints: pending sessions, its names, ports, RoCE. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rackready.drivers.switch.base import (
     SwitchUncertainError,
 )
 from rackready.drivers.switch.cli_tree import Path
+from rackready.drivers.switch.lldp_json import colons
+from rackready.format_error import FormatError
 
 MOST_PENDING = 5
 """`maxOpenSessions` of `show configuration sessions detail | json` (arista-eosplus/pyeapi issue 184)."""
@@ -52,6 +54,23 @@ def neighbours(document: Mapping[str, Any]) -> dict[str, str]:
         address, _, interface = str(peer.get("peerAddress", "")).partition("%")
         out[_long(str(peer.get("ifName") or interface or address))] = str(peer.get("state", "none")).lower()
     return out
+
+
+def names(document: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of `show hostname | json`. Raises FormatError."""
+    return frozenset({_field(document, "hostname"), _field(document, "fqdn")})
+
+
+def chassis(document: Mapping[str, Any]) -> frozenset[str]:
+    """Return the switch's MAC address, of `show version | json`. Raises FormatError."""
+    return frozenset({colons(_field(document, "systemMacAddress"))})
+
+
+def _field(document: Mapping[str, Any], key: str) -> str:
+    found = document.get(key)
+    if not isinstance(found, str) or not found:
+        raise FormatError(f"no `{key}`; keys: {', '.join(sorted(document)) or 'none'}")
+    return found
 
 
 def sessions(where: str, document: Mapping[str, Any]) -> list[Revision]:

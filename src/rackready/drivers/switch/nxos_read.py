@@ -1,4 +1,4 @@
-"""Readers of what Cisco NX-OS prints: a replacement under way, files, ports, RoCE. Pure."""
+"""Readers of what Cisco NX-OS prints: a replacement under way, files, its name, ports, RoCE. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchUncertainError
 from rackready.drivers.switch.cli_tree import Path
+from rackready.drivers.switch.lldp_json import colons
+from rackready.format_error import FormatError
 
 _FREE = re.compile(r"^Operation Status\s*:\s*(?:Success|Failed)\s*$", re.MULTILINE)
 """Last line of `show rollback status`, which the same engine prints (Cisco's own tests)."""
@@ -75,6 +77,19 @@ def ports(
             vlan=int(vlan) if str(vlan).isdigit() else None,
         )
     return out
+
+
+def addresses(interfaces: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Return the MAC addresses of all interfaces, of `show interface | json`; a tunnel has none."""
+    return frozenset(colons(str(row["eth_hw_addr"])) for row in interfaces.values() if row.get("eth_hw_addr"))
+
+
+def hostname(document: Mapping[str, Any]) -> str:
+    """Return the name of `show hostname | json`, with its domain where one is set. Raises FormatError."""
+    found = document.get("hostname")
+    if not isinstance(found, str) or not found:
+        raise FormatError(f"no `hostname`; keys: {', '.join(sorted(document)) or 'none'}")
+    return found
 
 
 def sessions(document: Mapping[str, Any]) -> dict[str, str]:
