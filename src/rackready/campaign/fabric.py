@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rackready.campaign.cables import beside, wrong_cables
+from rackready.campaign.cables import beside, with_ends, wrong_cables
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, dry_results, plan
 from rackready.campaign.rails import clear_idle, known_up, proven
@@ -84,7 +84,10 @@ def _hosts(ctx: PhaseContext, site: Site, nodes: list[str], others: Results) -> 
     rails = [name for name in nodes if out[name].outcome in CONTINUES]
     bad |= {name for name, result in out.items() if result.outcome not in CONTINUES}
     found = _play(ctx, site, rails, bad, [RAILS])
-    return out | {name: replace(result, changed=out[name].changed or result.changed) for name, result in found.items()}
+    return out | {
+        name: with_ends(replace(result, changed=out[name].changed or result.changed), out[name])
+        for name, result in found.items()
+    }
 
 
 def _play(
@@ -109,7 +112,9 @@ def _agreement(ctx: PhaseContext, done: Results) -> Results:
         }
     verified = verify_fabric(ctx, list(done)) if done else {}
     return {
-        name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", []))
+        name: with_ends(
+            proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])), done[name]
+        )
         for name, found in verified.items()
     }
 

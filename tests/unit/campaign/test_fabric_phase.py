@@ -105,6 +105,26 @@ def test_a_node_with_a_wrong_cable_stops_before_its_rails_are_measured_and_other
     assert "node02" not in world.known, "no peer for a rail"
 
 
+def test_cables_that_one_end_told_of_are_in_the_result_and_hold_nobody_back(world: World) -> None:
+    ends = ["4 cables to leaf01: read at node02 only"]
+    world.wrong = {"node02": NodeResult(Outcome.PASS, "node02: right", data={"read_at_one_end": ends})}
+    found = world.run("node01", "node02")
+    assert (found["node01"].message, found["node01"].data) == ("node01: said", {})
+    assert found["node02"].outcome is Outcome.PASS
+    assert found["node02"].message == f"node02: said; {ends[0]}"
+    assert found["node02"].data == {"read_at_one_end": ends}
+    assert world.tags == [(["nics"], ["node01", "node02"]), (["rails"], ["node01", "node02"])]
+
+
+def test_a_node_whose_rails_were_not_measured_tells_the_ends_too(world: World) -> None:
+    ends = ["4 cables to leaf01: read at node02 only"]
+    world.wrong = {"node02": NodeResult(Outcome.PASS, "node02: right", data={"read_at_one_end": ends})}
+    world.unmeasured = ALONE
+    found = world.run("node02")["node02"]
+    assert found.outcome is Outcome.SKIP
+    assert found.message.endswith(f"{ALONE[1]}; {ends[0]}")
+
+
 def test_a_dry_run_shows_wrong_cables_beside_what_would_change(world: World) -> None:
     world.wrong = {"node02": NodeResult(Outcome.FAIL, "node02: swapped")}
     world.context = replace(world.context, check=True)

@@ -94,8 +94,8 @@ def words(found: Cabling, node: str = "node01") -> list[str]:
 
 def test_cables_as_planned_have_no_finding(cables: list[PlannedCable], hall: Hall) -> None:
     found = judged(cables, hall.told(), NODES)
-    assert (found.findings, found.notes, found.silent) == ({}, {}, False)
-    assert found.result("node01").outcome is Outcome.PASS
+    assert (found.findings, found.notes, found.one_end, found.silent) == ({}, {}, {}, False)
+    assert (found.result("node01").outcome, found.result("node01").data) == (Outcome.PASS, {})
 
 
 def test_two_crossed_cables_are_one_finding_with_the_move(cables: list[PlannedCable], hall: Hall) -> None:
@@ -245,6 +245,8 @@ def test_a_switch_that_was_not_read_leaves_the_nodes_end(cables: list[PlannedCab
     found = judged(cables, hall.told(), NODES)
     assert found.findings == {}
     assert found.notes["node01"] == ["leaf01: its LLDP was not read: its driver does not read LLDP"]
+    assert found.one_end["node01"] == ["4 cables to leaf01: read at node01 only"]
+    assert found.result("node01").data == {"read_at_one_end": ["4 cables to leaf01: read at node01 only"]}
     hall.swap(("node01", "enp24s0np0"), ("node01", "enp64s0np0"))
     assert codes(judged(cables, hall.told(), NODES)) == {"node01": ["cable-swapped"]}
 

@@ -35,6 +35,12 @@ class Owners:
         """Whether a cable must be there: it is a checked node's, or joins two switches."""
         return cable.a.device in self._nodes or self._is_trunk(cable)
 
+    def of_cable(self, cable: PlannedCable) -> set[str]:
+        """Return the checked nodes that a cable concerns: its own, or all behind the switches that it joins."""
+        if self._is_trunk(cable):
+            return self.behind(cable.a.device) | self.behind(cable.b.device)
+        return {cable.a.device} & self._nodes
+
     def behind(self, switch: str) -> set[str]:
         """Return the checked nodes at a switch; of one without nodes, those at the nearest switches that have some."""
         seen, now = {switch}, {switch}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
@@ -148,7 +148,12 @@ class Session(Protocol):
 
 
 class SwitchDriver(ABC):
-    """One switch. Nothing takes effect before ``commit``, which reverts itself unless ``confirm`` follows in time."""
+    """One switch. Nothing takes effect before ``commit``, which reverts itself unless ``confirm`` follows in time.
+
+    ``sends_port_names``: whether it sends the site's names of its ports by LLDP; ``known_ports`` translates others.
+    """
+
+    sends_port_names: ClassVar[bool] = True
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -12,29 +14,38 @@ from rackready.design.switches import switch_config
 from rackready.drivers.cabling_check import findings as kinds
 from rackready.drivers.cabling_check.judge import judge
 from rackready.drivers.cabling_check.owners import Owners
-from rackready.drivers.cabling_check.types import PlannedCable
+from rackready.drivers.cabling_check.types import End, PlannedCable
 from rackready.drivers.process import check_stop
-from rackready.drivers.switch.findings import LLDP_UNREAD
+from rackready.drivers.switch.findings import LLDP_PORT_UNNAMED, LLDP_SWITCH_SILENT, LLDP_UNREAD
 from rackready.drivers.switch.lldp_read import Readers
-from rackready.drivers.switch.lldp_seen import Told, seen_of
+from rackready.drivers.switch.lldp_seen import Told, seen_of, unnamed_of
 from rackready.drivers.switch.planned import planned_cables
 from rackready.drivers.switch.waves import with_uppers
 from rackready.model.finding_kinds import KINDS
 from rackready.model.outcome import Finding, Outcome, worst
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, finding_documents
+from rackready.model.place import Place
 from rackready.paths import EnvPaths
 
+_T = TypeVar("_T")
 WAIT_S = 60.0
 """Twice the usual interval between frames: 30 s, the default of IEEE 802.1AB and of lldpd."""
 _POLL_S = 3.0
 _TELL_S = 15.0
 _SILENCE = frozenset(
-    kind.code for kind in (kinds.MISSING, kinds.DEVICE_ABSENT, kinds.ONE_SIDED, kinds.AMBIGUOUS, kinds.NOTHING_SEEN)
+    kind.code
+    for kind in (
+        *(kinds.MISSING, kinds.DEVICE_ABSENT, kinds.ONE_SIDED, kinds.AMBIGUOUS, kinds.NOTHING_SEEN),
+        LLDP_SWITCH_SILENT,
+    )
 )
 """What a frame that is still to come may change: silence, and an old neighbour beside a new one."""
-_UNREAD = frozenset({LLDP_UNREAD.code, kinds.UNREAD.code})
+_UNREAD = frozenset({LLDP_UNREAD.code, LLDP_PORT_UNNAMED.code, kinds.UNREAD.code})
 _AGENT = frozenset({kinds.ONE_SIDED.code})
 """The cable is right, because one end has shown it; only an agent is silent."""
+
+ONE_END = "read_at_one_end"
+"""Key of a result's data: cables that were read at one end only."""
 
 Say = Callable[[str, str], None]
 """Called with a node and one line of its progress."""
@@ -44,18 +55,21 @@ Say = Callable[[str, str], None]
 class Cabling:
     """Result of the check. ``findings``: node -> what is wrong with its cables; ``notes``: node -> what to look at.
 
+    ``one_end``: node -> which of its cables were read at one end only, because the device at the other was not read.
     ``silent``: whether a frame that is still to come could change it.
     """
 
     findings: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    one_end: Mapping[str, Sequence[str]] = field(default_factory=dict)
     silent: bool = False
 
     def result(self, node: str) -> NodeResult:
         """Return a node's result: fail for a wrong cable, error for one about which nothing is known."""
         found = self.findings.get(node, ())
         if not found:
-            return NodeResult(Outcome.PASS, f"{node}: every cable is plugged in as planned")
+            data = {ONE_END: list(self.one_end[node])} if node in self.one_end else {}
+            return NodeResult(Outcome.PASS, f"{node}: every cable is plugged in as planned", data=data)
         outcome = worst([KINDS[finding.code].outcome for finding in found])
         return NodeResult(outcome, "; ".join(map(str, found)), data={FINDINGS: finding_documents(found)})
 
@@ -99,9 +113,12 @@ def judged(cables: Sequence[PlannedCable], told: Iterable[Told], nodes: Collecti
     told, owners = list(told), Owners(cables, nodes, _is_trunk)
     unread = {one.device: one.trouble for one in told if one.trouble}
     seen = seen_of(told, cables)
-    lit = {end for sighting in seen.sightings for end in (sighting.local, sighting.remote)}
+    lit = frozenset(end for sighting in seen.sightings for end in (sighting.local, sighting.remote))
     due = [cable for cable in cables if owners.due(cable) or {cable.a.end, cable.b.end} & lit]
-    found = [(finding, owners.of(finding)) for finding in judge(due, seen)]
+    mute = _mute(due, lit, unread)
+    heard = [cable for cable in due if not {cable.a.device, cable.b.device} & set(mute)]
+    every = [*(judge(heard, seen) if heard or not mute else ()), *mute.values(), *_unnamed(told, cables)]
+    found = [(finding, owners.of(finding)) for finding in every]
     findings = {
         node: [LLDP_UNREAD.found(node, "a whole document of lldp.py", unread[node])]
         if node in unread
@@ -114,7 +131,53 @@ def judged(cables: Sequence[PlannedCable], told: Iterable[Told], nodes: Collecti
         for node in nodes
     }
     silent = any(concerned and finding.code in _SILENCE for finding, concerned in found)
-    return Cabling(_some(findings), {node: lines for node, lines in notes.items() if lines}, silent)
+    return Cabling(_some(findings), _some(notes), _one_end(due, lit - seen.unidentified, unread, owners), silent)
+
+
+def _mute(cables: Iterable[PlannedCable], lit: Collection[End], unread: Mapping[str, str]) -> dict[str, Finding]:
+    """Return the switches that were not read and that nobody hears: silence at one end does not say what is plugged."""
+    dark: Counter[str] = Counter()
+    bright = set()
+    for cable in cables:
+        switches = {cable.b.device} if not _is_trunk(cable) else {cable.a.device, cable.b.device}
+        if cable.a.end in lit or cable.b.end in lit:
+            bright |= switches
+        else:
+            dark.update(switches)
+    return {
+        name: LLDP_SWITCH_SILENT.found(name, "its neighbours, or a device that hears it", unread[name], count=count)
+        for name, count in sorted(dark.items())
+        if name in unread and name not in bright
+    }
+
+
+def _unnamed(told: Iterable[Told], cables: Iterable[PlannedCable]) -> list[Finding]:
+    return [
+        LLDP_PORT_UNNAMED.found(
+            Place(*local), "a port of the site", f"{remote} of a switch that was not read", switch=remote.device
+        )
+        for local, remote in unnamed_of(told, cables).items()
+    ]
+
+
+def _one_end(
+    cables: Iterable[PlannedCable], lit: Collection[End], unread: Collection[str], owners: Owners
+) -> dict[str, list[str]]:
+    """Return node -> in words, which of its cables, and of the switches that it is behind, one end alone told of."""
+    counts: dict[str, Counter[tuple[str, str]]] = {}
+    for cable in cables:
+        ends = (cable.a.device, cable.b.device)
+        silent = [device for device in ends if device in unread]
+        if len(silent) != 1 or not (cable.a.end in lit or cable.b.end in lit):
+            continue
+        near = ends[1] if silent[0] == ends[0] else ends[0]
+        for node in owners.of_cable(cable):
+            counts.setdefault(node, Counter())[silent[0], near] += 1
+    return {node: [_read_at(*pair, count) for pair, count in sorted(own.items())] for node, own in counts.items()}
+
+
+def _read_at(far: str, near: str, count: int) -> str:
+    return f"{count} cable{'s' if count > 1 else ''} to {far}: read at {near} only"
 
 
 def _definite(found: Cabling) -> Cabling:
@@ -125,8 +188,8 @@ def _definite(found: Cabling) -> Cabling:
     )
 
 
-def _some(findings: Mapping[str, Sequence[Finding]]) -> dict[str, Sequence[Finding]]:
-    return {node: items for node, items in findings.items() if items}
+def _some(found: Mapping[str, Sequence[_T]]) -> dict[str, Sequence[_T]]:
+    return {node: items for node, items in found.items() if items}
 
 
 def _is_trunk(cable: PlannedCable) -> bool:

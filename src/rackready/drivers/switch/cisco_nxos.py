@@ -48,6 +48,7 @@ class CiscoNxos(CommandLineDriver):
     """NX-OS. ``sleep``: how it waits for the end of a timer."""
 
     template = "switches/cisco_nxos/root.j2"
+    sends_port_names: ClassVar[bool] = False
     sleep: Callable[[float], None] = staticmethod(time.sleep)
     keys: ClassVar[re.Pattern[str]] = re.compile(
         r"(?:description|shutdown|mtu|switchport(?: mode| access vlan)?(?=$| \S+$)|ip address|ip redirects|bfd interval"

@@ -230,6 +230,24 @@ LLDP_UNREAD = ErrorKind(
     runbook="docs/runbooks/lldp.md",
     by=_BY,
 )
+LLDP_PORT_UNNAMED = ErrorKind(
+    "lldp-port-unnamed",
+    "far end of its cable",
+    meaning="The port hears a switch that could not be read, under a name that the site does not have. Such a switch "
+    "sends aliases of its ports, so the cable could not be compared.",
+    next_step="Make {switch} readable (its reason is in the warning), then run `rackready fabric` again.",
+    runbook="docs/runbooks/lldp.md",
+    by=_BY,
+)
+LLDP_SWITCH_SILENT = ErrorKind(
+    "lldp-switch-silent",
+    "{count} cables, read at neither end",
+    meaning="The switch does not tell its neighbours, and nobody hears it: its LLDP is off, or the switch. Its cables "
+    "may be right.",
+    next_step="Start LLDP on the switch, then run `rackready fabric` again.",
+    runbook="docs/runbooks/lldp.md",
+    by=_BY,
+)
 NO_CABLE = ErrorKind(
     "fabric-no-cable",
     "no cable",
@@ -243,5 +261,5 @@ FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
     *(TRUNK_DOWN, SESSION_DOWN, WATCHDOG, ECN_THRESHOLDS, ADAPTIVE_OFF),
     *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, ENDS_ECN, ENDS_SPEED, ENDS_FEC, ENDS_TOS, ENDS_GID),
-    *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, NO_CABLE),
+    *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, LLDP_PORT_UNNAMED, LLDP_SWITCH_SILENT, NO_CABLE),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Self
+from typing import Self, TypeVar
 
 from rackready.design.facts import node_facts
 from rackready.drivers.remote import Answer, Remote
@@ -15,11 +15,14 @@ from rackready.drivers.switch.base import SwitchDriver
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.lldp_seen import Told
 from rackready.drivers.switch.lldpd import neighbour
+from rackready.drivers.switch.registry import driver_for
+from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.ondevice.lldp import FORMAT
 from rackready.paths import EnvPaths
 
+_T = TypeVar("_T")
 _READ = ("python3", "/usr/local/lib/rackready/lldp.py")
 _TIMEOUT_S = 120.0
 """lldpcli answers at once; a busy node starts programs late."""
@@ -63,19 +66,48 @@ class Readers:
 
     def _switch(self, switch: str) -> Told:
         if switch in self._silent:
-            return Told(switch, trouble=self._silent[switch])
-        driver = self._drivers[switch]
+            return Told(switch, port_names=self._sends_names(switch), trouble=self._silent[switch])
+        return told_by_switch(self._drivers[switch])
+
+    def _sends_names(self, switch: str) -> bool:
+        """Return whether a switch without a session sends the site's names of ports: its system tells."""
+        os = next(item.os for item in self._site.switches if item.name == switch)
         try:
-            ports = driver.neighbours()
-            if ports is None:
-                return Told(switch, trouble=NOT_READ)
-            return Told(switch, ports, driver.known_as(), aliases=driver.known_ports())
-        except RackreadyError as error:
-            return Told(switch, trouble=str(error))
+            return driver_for(switch, os).sends_port_names
+        except RackreadyError:
+            return False
 
     def _host(self, node: str) -> Told:
         netdevs = [nic.netdev for nic in node_facts(self._site, node).nics]
         return told_by(node, self._remote.run(node, (*_READ, *netdevs), timeout_s=_TIMEOUT_S))
+
+
+def told_by_switch(driver: SwitchDriver) -> Told:
+    """Return what a switch reports. One that does not tell its neighbours may tell its names, for those who hear it."""
+    troubles: list[RackreadyError] = []
+    ports = _ask(driver.neighbours, troubles)
+    ids = _ask(driver.known_as, troubles)
+    aliases = _ask(driver.known_ports, troubles)
+    trouble = str(troubles[0]) if troubles else NOT_READ if ports is None else ""
+    return Told(
+        driver.name,
+        {} if trouble or ports is None else ports,
+        ids or (),
+        aliases=aliases or {},
+        port_names=driver.sends_port_names or aliases is not None,
+        trouble=trouble,
+    )
+
+
+def _ask(read: Callable[[], _T], troubles: list[RackreadyError]) -> _T | None:
+    """Return what a switch answers; nothing after the connection broke: each question would wait for its end."""
+    if any(isinstance(one, SwitchUnreachableError) for one in troubles):
+        return None
+    try:
+        return read()
+    except RackreadyError as error:
+        troubles.append(error)
+        return None
 
 
 def told_by(node: str, answer: Answer) -> Told:

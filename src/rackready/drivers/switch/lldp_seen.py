@@ -27,12 +27,23 @@ class Told:
     """Name of a port in LLDP -> its name in the site, where they differ."""
     rates: Mapping[str, int] = field(default_factory=dict)
     """Port -> rate of its link, Gb/s; 0: unknown."""
+    port_names: bool = True
+    """Whether what others hear of its ports is a name of the site, after ``aliases``."""
     trouble: str = ""
 
 
 def seen_of(told: Iterable[Told], cables: Iterable[PlannedCable]) -> Seen:
     """Return the links at planned ports, and at other ports if a planned NIC is at their far end."""
     return _Resolver(list(told), list(cables)).seen()
+
+
+def unnamed_of(told: Iterable[Told], cables: Iterable[PlannedCable]) -> dict[End, End]:
+    """Return port -> what it hears, where that is a port of a switch whose names of ports were not read.
+
+    Such a port may be the planned one, under another name: nothing can be said about its cable.
+    """
+    read = list(told)
+    return {} if all(one.port_names for one in read) else _Resolver(read, list(cables)).unnamed()
 
 
 class _Resolver:
@@ -47,7 +58,22 @@ class _Resolver:
         self._macs = {mac.lower(): End(one.device, port) for one in told for mac, port in one.addresses.items()}
         self._aliases = {one.device: one.aliases for one in told}
         self._rates = {End(one.device, port): rate for one in told for port, rate in one.rates.items()}
+        self._nameless = {one.device for one in told if not one.port_names}
         self._foreign: dict[str, str] = {}
+
+    def unnamed(self) -> dict[End, End]:
+        if not self._nameless:
+            return {}
+        found: dict[End, End] = {}
+        for one in self._told:
+            for port, neighbours in sorted(one.ports.items()):
+                if End(one.device, port) in self._ports:
+                    unknown = [remote for remote in map(self._remote, neighbours) if self._is_unnamed(remote)]
+                    found |= {End(one.device, port): remote for remote in unknown}
+        return found
+
+    def _is_unnamed(self, remote: End) -> bool:
+        return remote.device in self._nameless and remote not in self._ports
 
     def seen(self) -> Seen:
         sightings = []
@@ -61,7 +87,8 @@ class _Resolver:
                         sightings.append(Sighting(local, remote, rate))
                         self._describe(remote, neighbour)
         read = frozenset(one.device for one in self._told if not one.trouble)
-        return Seen(read, tuple(_current(dict.fromkeys(sightings))), foreign=self._foreign)
+        unknown = frozenset(self.unnamed())
+        return Seen(read, tuple(_current(dict.fromkeys(sightings))), unknown, self._foreign)
 
     def _remote(self, neighbour: Neighbour) -> End:
         by_port = self._macs.get(neighbour.port.lower())

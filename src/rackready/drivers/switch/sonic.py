@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
@@ -69,6 +69,8 @@ def render_config(config: SwitchConfig, have: Config) -> str:
 
 class Sonic(SwitchDriver):
     """Community SONiC, from 202205 on: the first release with `config apply-patch` and `config rollback`."""
+
+    sends_port_names: ClassVar[bool] = False
 
     def __init__(self, name: str, session: Session) -> None:
         super().__init__(name, session)
