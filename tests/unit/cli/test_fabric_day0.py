@@ -92,6 +92,7 @@ def test_the_script_does_what_the_switch_needs(key: Path) -> None:
     assert ran == [
         "nv set system hostname leaf-su001-01",
         "nv set interface eth0 ipv4 address 10.20.1.21/24",
+        "nv unset interface eth0 ipv4 address dhcp",
         "nv set interface eth0 ipv4 gateway 10.20.1.1",
         "nv config apply -y",
         "nv config save",

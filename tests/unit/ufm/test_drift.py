@@ -67,7 +67,16 @@ def test_a_ufm_that_does_not_answer_is_not_asked(ufm: Ufm, tmp_path: Path) -> No
     ufm.page = True
     with up(ufm, tmp_path) as own:
         found = drift(tmp_path, own, "node01")
-    assert found["node01"].not_asked[0].startswith("partitions in UFM: UFM resources/pkeys")
+    assert found["node01"].not_asked[-1].startswith("partitions in UFM: UFM resources/pkeys")
+
+
+def test_a_node_whose_ports_are_not_known_is_no_clean_node(ufm: Ufm, tmp_path: Path) -> None:
+    with up(ufm, tmp_path) as own:
+        found = drift(tmp_path, own, "node01")["node01"]
+    assert (found.items, found.not_asked) == (
+        [],
+        ["partitions in UFM: its port GUIDs are not known. Run `rackready fabric`."],
+    )
 
 
 def test_a_node_without_a_fabric_phase_is_not_compared(ufm: Ufm, tmp_path: Path) -> None:

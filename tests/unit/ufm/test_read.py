@@ -12,6 +12,7 @@ import pytest
 from rackready.design.plan import lay
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.planned import planned_cables
+from rackready.drivers.ufm import reading
 from rackready.drivers.ufm.errors import UfmError
 from rackready.drivers.ufm.fabric import fabric_of
 from rackready.drivers.ufm.read import (
@@ -230,3 +231,14 @@ def test_a_reading_that_is_not_whole_tells_why(ufm: Ufm, tmp_path: Path, resourc
     with up(ufm, tmp_path) as own:
         found = read_ufm(own)
     assert (found.fabric, found.trouble.startswith(f"UFM {resource} - Expected: a whole answer")) == (None, True)
+
+
+@pytest.mark.parametrize("torn", [1, 2])
+def test_a_link_that_changed_between_two_answers_is_read_once_more(
+    ufm: Ufm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: int
+) -> None:
+    left = iter([True] * torn)
+    monkeypatch.setattr(reading, "read_links", lambda answer: read_links(answer)[: -1 if next(left, False) else None])
+    with up(ufm, tmp_path) as own:
+        found = read_ufm(own)
+    assert (found.fabric is not None, found.trouble == "") == ((torn == 1), (torn == 1))

@@ -22,6 +22,9 @@ def compare_ufm(paths: EnvPaths, site: Site, applied: Mapping[str, Applied], fou
     if own is None or own.ufm is None or not nodes or not any(tenant.pkey for tenant in site.tenants):
         return
     guids = kept_guids(paths, site)
+    for node in nodes:
+        if not guids.get(node):
+            found[node].not_asked.append("partitions in UFM: its port GUIDs are not known. Run `rackready fabric`.")
     ours = {int(guid, 16): node for node in nodes for guid in guids.get(node, ())}
     try:
         with UfmClient(own.ufm) as client:

@@ -8,6 +8,7 @@ from rackready.design.infiniband import infiniband_vars
 from rackready.drivers.ib_fabric.reading import Reader
 from rackready.model.phase import PhaseContext
 from rackready.model.site import Site
+from rackready.ondevice.whole_file import replace_file
 from rackready.paths import EnvPaths
 
 _FILE = "port-guids.json"
@@ -28,7 +29,7 @@ def port_guids(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, lis
         reader.close()
     known = {node.name: found[node.name] for node in site.nodes() if node.name in found}
     if not ctx.check:
-        (paths.state / _FILE).write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        replace_file(paths.state / _FILE, json.dumps(known, indent=1) + "\n")
     return known
 
 

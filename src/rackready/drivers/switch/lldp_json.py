@@ -109,5 +109,7 @@ def _text(parent: Mapping[str, Any], key: str) -> str:
 
 def _sent(parent: Mapping[str, Any], key: str) -> str:
     """Return a field that the neighbour may leave out."""
-    found = _text(parent, key)
+    found = parent.get(key)
+    if not isinstance(found, str):
+        raise FormatError(f"a neighbour without `{key}`")
     return "" if found in _ABSENT else found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rackready.drivers.ib.discover import IbFabric
 from rackready.drivers.ufm.client import UfmClient
+from rackready.drivers.ufm.errors import UfmAnswerError
 from rackready.drivers.ufm.fabric import fabric_of
 from rackready.drivers.ufm.partitions import is_open, read
 from rackready.drivers.ufm.read import Alarm, UfmPort, read_alarms, read_links, read_ports, read_version
@@ -38,14 +39,27 @@ def read_ufm(ufm: Ufm) -> UfmReading:
     try:
         with UfmClient(ufm) as client:
             out.version = read_version(client.get("app/ufm_version"))
-            ports = read_ports(client.get("resources/ports"))
-            links = read_links(client.get("resources/links"))
+            ports, links, out.fabric = _fabric(client)
             out.alarms = alarms_by_port(read_alarms(client.get("app/alarms")), ports, links)
             out.default_open = is_open(read(client))
-            out.fabric = fabric_of(ports, links)
     except RackreadyError as error:
-        out.trouble = str(error)
+        out.fabric, out.trouble = None, str(error)
     return out
+
+
+def _fabric(client: UfmClient) -> tuple[Mapping[str, UfmPort], Sequence[tuple[str, str]], IbFabric]:
+    """Return UFM's ports, its links, and both as one fabric. Raises UfmError.
+
+    They come one after the other: where a link changed in between, both are read once more.
+    """
+    for last in (False, True):
+        ports, links = read_ports(client.get("resources/ports")), read_links(client.get("resources/links"))
+        try:
+            return ports, links, fabric_of(ports, links)
+        except UfmAnswerError:
+            if last:
+                raise
+    raise AssertionError
 
 
 def alarms_by_port(
