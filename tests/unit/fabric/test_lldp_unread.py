@@ -80,7 +80,8 @@ def test_a_cable_that_nobody_hears_is_never_a_pass(cables: list[PlannedCable]) -
     ports = dict(told[0].ports)
     ports.pop(next(cable.a.port for cable in cables if cable.a.device == "node01"))
     found = judged(cables, [replace(told[0], ports=ports), *told[1:]], ["node01"])
-    assert codes(found) == ["cable-missing"]
+    assert codes(found) == ["lldp-silent"]
+    assert found.result("node01").outcome is Outcome.ERROR
     assert found.one_end == {"node01": ["3 cables to leaf01: read at node01 only"]}
 
 
@@ -101,17 +102,44 @@ def silenced(cables: list[PlannedCable], *switches: str) -> list[Told]:
 
 def test_a_switch_that_nobody_reads_or_hears_is_an_error_and_no_missing_cable(cables: list[PlannedCable]) -> None:
     found = judged(cables, silenced(cables, "leaf01"), ["node01"])
-    assert codes(found) == ["lldp-switch-silent"]
-    assert str(found.findings["node01"][0]).startswith(
-        "leaf01: 4 cables, read at neither end - Expected: its neighbours, or a device that hears it "
-        f"Actual: {WHY}. Start LLDP on the switch"
+    assert codes(found) == ["lldp-silent"]
+    assert str(found.findings["node01"][0]) == (
+        "leaf01: no neighbour on 4 of its cables - Expected: a neighbour at one end Actual: none at node01 enp24s0np0, "
+        "node01 enp64s0np0, node01 enp79s0np0, node01 enp94s0np0; leaf01 was not read. "
+        "Make the switch readable, then run `rackready fabric` again: its own view tells which it is."
     )
     assert (found.result("node01").outcome, found.silent, found.one_end) == (Outcome.ERROR, True, {})
 
 
 def test_every_switch_that_nobody_reads_or_hears_is_one_error(cables: list[PlannedCable]) -> None:
     found = judged(cables, silenced(cables, "leaf01", "leaf02"), ["node01"])
-    assert [one.code for one in found.findings["node01"]] == ["lldp-switch-silent"] * 2
+    assert [one.code for one in found.findings["node01"]] == ["lldp-silent"] * 2
+
+
+def test_an_old_neighbour_of_a_silent_switch_makes_no_other_cable_missing(cables: list[PlannedCable]) -> None:
+    node, *rest = silenced(cables, "leaf01")
+    stale = Neighbour("leaf01", "", alias("Ethernet96"), "local")
+    first = next(cable.a.port for cable in cables if cable.a.device == "node01")
+    found = judged(cables, [replace(node, ports={**node.ports, first: [stale]}), *rest], ["node01"])
+    assert codes(found) == ["cable-wrong-port", "lldp-silent"]
+
+
+def test_the_trunks_of_a_silent_switch_are_an_error_of_all_behind_it() -> None:
+    trunks = [
+        PlannedCable(PlannedEnd("node01", "p1", rail=1), PlannedEnd("leaf01", "swp1")),
+        PlannedCable(PlannedEnd("leaf01", "swp33"), PlannedEnd("spine01", "swp1")),
+    ]
+    told = [
+        Told("node01", {"p1": [Neighbour("leaf01", "", "swp1", "ifname")]}),
+        Told("leaf01", {"swp1": [Neighbour("node01", "", "p1", "ifname")]}),
+        Told("spine01", trouble=WHY),
+    ]
+    found = judged(trunks, told, ["node01"])
+    assert codes(found) == ["lldp-silent"]
+    assert "spine01: no neighbour on 1 of its cables" in str(found.findings["node01"][0])
+    told[1] = Told("leaf01", trouble=WHY)
+    found = judged(trunks, told, ["node01"])
+    assert [one.node for one in found.findings["node01"]] == ["leaf01", "spine01"]
 
 
 def test_a_switch_that_was_read_and_hears_nobody_is_no_error_of_its_agent(cables: list[PlannedCable]) -> None:

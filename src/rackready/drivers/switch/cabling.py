@@ -16,7 +16,7 @@ from rackready.drivers.cabling_check.judge import judge
 from rackready.drivers.cabling_check.owners import Owners
 from rackready.drivers.cabling_check.types import End, PlannedCable
 from rackready.drivers.process import check_stop
-from rackready.drivers.switch.findings import LLDP_PORT_UNNAMED, LLDP_SWITCH_SILENT, LLDP_UNREAD
+from rackready.drivers.switch.findings import LLDP_PORT_UNNAMED, LLDP_SILENT, LLDP_UNREAD
 from rackready.drivers.switch.lldp_read import Readers
 from rackready.drivers.switch.lldp_seen import Told, seen_of, unnamed_of
 from rackready.drivers.switch.planned import planned_cables
@@ -31,12 +31,14 @@ _T = TypeVar("_T")
 WAIT_S = 60.0
 """Twice the usual interval between frames: 30 s, the default of IEEE 802.1AB and of lldpd."""
 _POLL_S = 3.0
+_LISTED = 8
+"""Ports that one finding lists."""
 _TELL_S = 15.0
 _SILENCE = frozenset(
     kind.code
     for kind in (
         *(kinds.MISSING, kinds.DEVICE_ABSENT, kinds.ONE_SIDED, kinds.AMBIGUOUS, kinds.NOTHING_SEEN),
-        LLDP_SWITCH_SILENT,
+        LLDP_SILENT,
     )
 )
 """What a frame that is still to come may change: silence, and an old neighbour beside a new one."""
@@ -115,9 +117,10 @@ def judged(cables: Sequence[PlannedCable], told: Iterable[Told], nodes: Collecti
     seen = seen_of(told, cables)
     lit = frozenset(end for sighting in seen.sightings for end in (sighting.local, sighting.remote))
     due = [cable for cable in cables if owners.due(cable) or {cable.a.end, cable.b.end} & lit]
-    mute = _mute(due, lit, unread)
-    heard = [cable for cable in due if not {cable.a.device, cable.b.device} & set(mute)]
-    every = [*(judge(heard, seen) if heard or not mute else ()), *mute.values(), *_unnamed(told, cables)]
+    dark = [cable for cable in due if not {cable.a.end, cable.b.end} & lit and _switches(cable) & unread.keys()]
+    apart = {cable.b.end for cable in dark}
+    rest = [cable for cable in due if cable.b.end not in apart]
+    every = [*(judge(rest, seen) if rest or not dark else ()), *_silent(dark, unread), *_unnamed(told, cables)]
     found = [(finding, owners.of(finding)) for finding in every]
     findings = {
         node: [LLDP_UNREAD.found(node, "a whole document of lldp.py", unread[node])]
@@ -134,21 +137,20 @@ def judged(cables: Sequence[PlannedCable], told: Iterable[Told], nodes: Collecti
     return Cabling(_some(findings), _some(notes), _one_end(due, lit - seen.unidentified, unread, owners), silent)
 
 
-def _mute(cables: Iterable[PlannedCable], lit: Collection[End], unread: Mapping[str, str]) -> dict[str, Finding]:
-    """Return the switches that were not read and that nobody hears: silence at one end does not say what is plugged."""
-    dark: Counter[str] = Counter()
-    bright = set()
-    for cable in cables:
-        switches = {cable.b.device} if not _is_trunk(cable) else {cable.a.device, cable.b.device}
-        if cable.a.end in lit or cable.b.end in lit:
-            bright |= switches
-        else:
-            dark.update(switches)
-    return {
-        name: LLDP_SWITCH_SILENT.found(name, "its neighbours, or a device that hears it", unread[name], count=count)
-        for name, count in sorted(dark.items())
-        if name in unread and name not in bright
-    }
+def _silent(dark: Sequence[PlannedCable], unread: Mapping[str, str]) -> list[Finding]:
+    """Return an error for each switch that was not read, with its cables that nobody hears: that proves nothing."""
+    out = []
+    for switch in sorted({name for cable in dark for name in _switches(cable)} & unread.keys()):
+        far = [cable.a if cable.b.device == switch else cable.b for cable in dark if switch in _switches(cable)]
+        more = f" and {len(far) - _LISTED} more" if len(far) > _LISTED else ""
+        actual = f"none at {', '.join(str(end.end) for end in far[:_LISTED])}{more}; {switch} was not read"
+        near = [end.device for end in far]
+        out.append(LLDP_SILENT.found(switch, "a neighbour at one end", actual, nodes=near, count=len(far)))
+    return out
+
+
+def _switches(cable: PlannedCable) -> set[str]:
+    return {cable.a.device, cable.b.device} if _is_trunk(cable) else {cable.b.device}
 
 
 def _unnamed(told: Iterable[Told], cables: Iterable[PlannedCable]) -> list[Finding]:

@@ -239,12 +239,12 @@ LLDP_PORT_UNNAMED = ErrorKind(
     runbook="docs/runbooks/lldp.md",
     by=_BY,
 )
-LLDP_SWITCH_SILENT = ErrorKind(
-    "lldp-switch-silent",
-    "{count} cables, read at neither end",
-    meaning="The switch does not tell its neighbours, and nobody hears it: its LLDP is off, or the switch. Its cables "
-    "may be right.",
-    next_step="Start LLDP on the switch, then run `rackready fabric` again.",
+LLDP_SILENT = ErrorKind(
+    "lldp-silent",
+    "no neighbour on {count} of its cables",
+    meaning="The switch was not read by LLDP, and nothing is heard at the other ends of these cables: they may be "
+    "unplugged, or LLDP or the switch is off.",
+    next_step="Make the switch readable, then run `rackready fabric` again: its own view tells which it is.",
     runbook="docs/runbooks/lldp.md",
     by=_BY,
 )
@@ -261,5 +261,5 @@ FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
     *(TRUNK_DOWN, SESSION_DOWN, WATCHDOG, ECN_THRESHOLDS, ADAPTIVE_OFF),
     *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, ENDS_ECN, ENDS_SPEED, ENDS_FEC, ENDS_TOS, ENDS_GID),
-    *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, LLDP_PORT_UNNAMED, LLDP_SWITCH_SILENT, NO_CABLE),
+    *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, LLDP_PORT_UNNAMED, LLDP_SILENT, NO_CABLE),
 )
