@@ -33,6 +33,14 @@ _COLDPLUG = """[Service]
 ExecStart=
 ExecStart=/usr/bin/udevadm trigger --type=devices --action=add --subsystem-match=net
 """
+_KERNEL_VIEW = """[Unit]
+After=hw-firmware.service
+
+[Service]
+BindPaths=-/run/hw/sys:/sys
+"""
+"""systemd's library takes a device only below the kernel's own /sys, which the simulated hardware moves aside."""
+_READERS = (_UDEV[0], _TRIGGER, "systemd-networkd.service", "NetworkManager.service")
 _WANTS = "etc/systemd/system/{}.wants/{}"
 
 
@@ -80,8 +88,11 @@ def install(network: Network, root: Path) -> None:
         write(root / place, text, 0o600 if "netplan" in place else 0o644)
     for unit in network.units:
         _link(root / _WANTS.format("multi-user.target", unit), f"/lib/systemd/system/{unit}")
-    for unit in MASKED if network.udev else ():
-        (root / "etc/systemd/system" / unit).unlink(missing_ok=True)
+    if network.udev:
+        for unit in MASKED:
+            (root / "etc/systemd/system" / unit).unlink(missing_ok=True)
+        for unit in _READERS:
+            write(root / f"etc/systemd/system/{unit}.d/kernel-view.conf", _KERNEL_VIEW)
 
 
 def _link(place: Path, target: str) -> None:
