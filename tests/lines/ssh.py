@@ -69,7 +69,8 @@ class _Server(paramiko.ServerInterface):
                     answer = self.line.type(command) if command.strip() else ""
                     shown = f"{command}\n{answer}{'' if answer.endswith(chr(10)) or not answer else chr(10)}"
                     channel.sendall((shown + self.line.prompt).replace("\n", "\r\n").encode())
-        channel.close()
+        with suppress(EOFError):  # the client closed the whole connection
+            channel.close()
 
     def _scp(self, channel: paramiko.Channel, command: str) -> None:
         path = command.rsplit(maxsplit=1)[-1].strip("'\"")
