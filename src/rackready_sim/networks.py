@@ -91,6 +91,8 @@ def install(network: Network, root: Path) -> None:
     if network.udev:
         for unit in MASKED:
             (root / "etc/systemd/system" / unit).unlink(missing_ok=True)
+        # It waits for an interface of networkd: the management interface is none here, and rails may have no link.
+        _link(root / "etc/systemd/system/systemd-networkd-wait-online.service", "/dev/null")
         for unit in _READERS:
             write(root / f"etc/systemd/system/{unit}.d/kernel-view.conf", _KERNEL_VIEW)
 
