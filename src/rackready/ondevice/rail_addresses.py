@@ -23,7 +23,7 @@ from .whole_file import replace_file
 CHOICES = ("auto", "none", "netplan", "networkd", "networkmanager", "ifupdown")
 _ALL = (Networkd, NetworkManager, Ifupdown, Netplan)
 _SETTLE_S = 30.0
-"""Longest wait for addresses after a manager was told, s (judgement: here it took less than one)."""
+"""Longest wait for addresses, and for the way in, after a manager was told, s (judgement: here it took less than one)."""
 _MISSING = 127
 """Exit code of a program that is not installed."""
 
@@ -204,7 +204,7 @@ class RailAddresses:
         todo = rails if touched else [rail for rail in rails if chosen and self._unheld(chosen, [rail])]
         before, kept = guard.state(), {path: _kept(self._at(path)) for path in touched}
         self._write(chosen, todo, {path: files.get(path) for path in touched})
-        after = guard.state()
+        after = self._way_back(guard, before)
         if after != before:
             self._write(chosen, todo, kept)
             raise NodeProblem(f"the way into the node as before: {before}", after, _WAY_IN)
@@ -212,6 +212,17 @@ class RailAddresses:
             self._settled(chosen, rails)
             chosen.again(rails)
             self._settled(chosen, rails)
+
+    def _way_back(self, guard: WayIn, before: str) -> str:
+        """Return the way in as soon as it is as before, else as it was last seen.
+
+        A reload may configure the management interface again: where netplan renders for networkd, each
+        `systemctl daemon-reload` writes its files anew. With DHCP it then has no default route for a moment.
+        """
+        deadline = time.monotonic() + self.settle_s
+        while (after := guard.state()) != before and time.monotonic() < deadline:
+            self.pause(0.5)
+        return after
 
     def _write(
         self, chosen: Manager | None, rails: Sequence[HostRail], files: Mapping[str, tuple[str, int] | None]

@@ -1,9 +1,10 @@
 """Network managers of a node, each with its files for the rails, and the way in which it takes them over.
 
-Each touches rails alone. `netplan apply` is never used: it rebinds the driver of interfaces that are down
+Each configures rails alone. `netplan apply` is never used: it rebinds the driver of interfaces that are down
 (netplan-apply(8)), and `netplan generate` writes every file anew, so that the next `networkctl reload` configures the
 management interface again (seen with netplan 0.106 and systemd 252). So netplan generates into a folder of its own, and
-the files of the rails alone are taken from there; the next boot generates the same.
+the files of the rails alone are taken from there; the next boot generates the same. Each `systemctl daemon-reload` also
+runs netplan's generator (systemd.generator(7)): after it the reload here is that next one.
 """
 
 from __future__ import annotations
