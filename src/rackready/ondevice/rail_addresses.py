@@ -23,7 +23,7 @@ from .whole_file import replace_file
 CHOICES = ("auto", "none", "netplan", "networkd", "networkmanager", "ifupdown")
 _ALL = (Networkd, NetworkManager, Ifupdown, Netplan)
 _SETTLE_S = 30.0
-"""Longest wait for addresses, and for the way in, after a manager was told, s (judgement: here it took less than one)."""
+"""Longest wait for addresses and the way in after a manager was told, s (judgement: here it took less than one)."""
 _MISSING = 127
 """Exit code of a program that is not installed."""
 
@@ -55,12 +55,12 @@ class RailAddresses:
         cards = [self._card(item) for item in self.rails]
         guard = WayIn(self.run)
         self._refuse_way_in(guard, cards)
-        chosen = self._choose(wish, guard, cards)
+        chosen, rails = self._choose(wish, guard, cards), [card.rail for card in cards]
         self.manager = chosen.name if chosen else "none"
         if chosen:
             chosen.refuse_unread()
             self._refuse_claims(chosen, cards)
-        rails = [card.rail for card in cards]
+            chosen.refuse_files(self._files(chosen, rails))
         found = self._differences(chosen, rails)
         if check or not found:
             return found

@@ -53,6 +53,9 @@ class Manager:
     def refuse_unread(self) -> None:
         """Raise NodeProblem where it would not read rackready's files."""
 
+    def refuse_files(self, files: Files) -> None:
+        """Raise NodeProblem where it would not accept rackready's files. Nothing is written."""
+
     def claims(self, card: Card) -> list[Claim]:
         """Return what others told it about a rail, without what rackready's own files precede."""
         raise NotImplementedError
@@ -217,6 +220,11 @@ class Netplan(Networkd):
             folders = [into / folder if folder.startswith("run/") else self.root / folder for folder in _FOLDERS]
             return [self._named(into, claim) for claim in self._before_ours(folders, card)]
 
+    def refuse_files(self, files: Files) -> None:
+        """Raise NodeProblem where netplan refuses a file: with one that it refuses, a boot has no network at all."""
+        with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
+            self._generate(Path(name), without=rail_files.NETPLAN, extra=files)
+
     def apply(self, rails: Sequence[HostRail]) -> None:
         """Generate the files of the rails, then as networkd."""
         pattern = f"run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format('*')}.*"
@@ -236,17 +244,23 @@ class Netplan(Networkd):
         """Return the file that netplan generates."""
         return f"/run/systemd/network/10-netplan-{rail_files.NETPLAN_ID.format(rail.netdev)}.network"
 
-    def _generate(self, into: Path, *, without: str = "") -> None:
-        """Generate networkd's files of all definitions below ``into``. Raises NodeProblem with netplan's words."""
+    def _generate(self, into: Path, *, without: str = "", extra: Files | None = None) -> None:
+        """Generate networkd's files of all definitions below ``into``: the node's, less ``without``, and ``extra``.
+
+        Raises NodeProblem with netplan's words.
+        """
         for folder in _YAML:
             if (self.root / folder).is_dir() and not (into / folder).exists():
                 shutil.copytree(self.root / folder, into / folder)
         if without:
             (into / without.lstrip("/")).unlink(missing_ok=True)
+        for path, (text, mode) in (extra or {}).items():
+            (into / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(into / path.lstrip("/"), text, mode=mode)
         done = self.run(["netplan", "generate", "--root-dir", str(into)])
         if done.returncode != 0:
             said = " ".join(done.out.replace(str(into), "").split())[:400]
-            step = "Correct the file that `netplan generate` names on the node, then run again."
+            step = _OLD if rail_files.NETPLAN in said else _CORRECT
             raise NodeProblem("netplan files that netplan accepts", said or f"exit {done.returncode}", step)
 
     def _named(self, into: Path, claim: Claim) -> Claim:
@@ -258,6 +272,11 @@ class Netplan(Networkd):
         files = [path for path in files if path.name != Path(rail_files.NETPLAN).name]
         here = [path for path in files if line.search(read(path))]
         return Claim(here[-1] if here else self.root / _YAML[0], claim.addresses, claim.other, claim.exact)
+
+
+_CORRECT = "Correct the file that `netplan generate` names on the node, then run again."
+_OLD = "Update netplan on the node, or set fabric.address_manager: none in the site file."
+"""Next step where netplan refuses rackready's file: its words are those of 0.106 (rail_files.py)."""
 
 
 class Ifupdown(Manager):
