@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -203,11 +205,16 @@ class RailAddresses:
         touched = [path for path in [*stale, *files] if not _same(self._at(path), files.get(path))]
         todo = rails if touched else [rail for rail in rails if chosen and self._unheld(chosen, [rail])]
         before, kept = guard.state(), {path: _kept(self._at(path)) for path in touched}
-        self._write(chosen, todo, {path: files.get(path) for path in touched})
+        try:
+            self._write(chosen, todo, {path: files.get(path) for path in touched})
+        except NodeProblem as problem:  # files that a manager refuses must not wait for the next boot
+            self._put_back(chosen, todo, kept)
+            said = problem.check
+            raise NodeProblem(said["expected"], said["actual"], f"{_BACK} {said['next_step']}") from problem
         after = self._way_back(guard, before)
         if after != before:
-            self._write(chosen, todo, kept)
-            raise NodeProblem(f"the way into the node as before: {before}", after, _WAY_IN)
+            self._put_back(chosen, todo, kept)
+            raise NodeProblem(f"the way into the node as before: {before}", after, f"{_BACK} {_WAY_IN}")
         if chosen:
             self._settled(chosen, rails)
             chosen.again(rails)
@@ -231,12 +238,7 @@ class RailAddresses:
         gone = [one for one in self._leaving(files) if not chosen or one.name != chosen.name]
         for one in [*gone, *([chosen] if chosen else [])]:
             one.release(rails)
-        for path, wanted in files.items():
-            if wanted is None:
-                self._at(path).unlink(missing_ok=True)
-            else:
-                self._at(path).parent.mkdir(parents=True, exist_ok=True)
-                replace_file(self._at(path), wanted[0], mode=wanted[1])
+        self._place(files)
         for one in gone:
             one.apply([])
         for rail in rails:
@@ -244,12 +246,47 @@ class RailAddresses:
         if chosen:
             chosen.apply(rails)
 
+    def _place(self, files: Mapping[str, tuple[str, int] | None]) -> None:
+        for path, wanted in files.items():
+            if wanted is None:
+                self._at(path).unlink(missing_ok=True)
+            else:
+                self._at(path).parent.mkdir(parents=True, exist_ok=True)
+                replace_file(self._at(path), wanted[0], mode=wanted[1])
+
+    def _put_back(
+        self, chosen: Manager | None, rails: Sequence[HostRail], kept: Mapping[str, tuple[str, int] | None]
+    ) -> None:
+        """Bring the earlier files back, and let their managers act as far as they can.
+
+        What they refuse now is not told: it would hide why the files come back.
+        """
+        others = [one for one in self._with_file(kept) if not chosen or one.name != chosen.name]
+        for one in [*others, *([chosen] if chosen else [])]:
+            one.release(rails)
+        self._place(kept)
+        for rail in rails:
+            self._drop_rule(rail)
+        for one in [*others, *([chosen] if chosen else [])]:
+            with suppress(NodeProblem):
+                one.apply([rail for rail in rails if self._has_file(one, rail)])
+            with suppress(NodeProblem):
+                one.again([])
+
     def _leaving(self, files: Mapping[str, tuple[str, int] | None]) -> list[Manager]:
         """Return the managers at work that lose a file."""
-        lost = {path for path, wanted in files.items() if wanted is None}
+        return self._with_file([path for path, wanted in files.items() if wanted is None])
+
+    def _with_file(self, paths: Iterable[str]) -> list[Manager]:
+        """Return the managers at work that read one of these files."""
         kinds = [kind(self.run, self.root) for kind in _ALL]
-        losing = [one for one in kinds if any(Path(path).match(pattern) for path in lost for pattern in one.patterns)]
-        return [one for one in losing if one.present()]
+        theirs = [one for one in kinds if any(Path(path).match(pattern) for path in paths for pattern in one.patterns)]
+        return [one for one in theirs if one.present()]
+
+    def _has_file(self, manager: Manager, rail: HostRail) -> bool:
+        """Return whether a manager's file of a rail is there and names it: the first, where it has more than one."""
+        first = read(self._at(next(iter(manager.files([rail])))))
+        return bool(re.search(rf"(?<![\w.-]){re.escape(rail.netdev)}(?![\w.-])", first))
 
     def _drop_rule(self, rail: HostRail) -> None:
         """Remove rules of the rail's table, of `ip` or an earlier address: a manager sets its own, and keeps others."""
@@ -278,7 +315,8 @@ class RailAddresses:
 
 
 _CHOOSE = "Set fabric.address_manager in the site file, or stop the manager that is not to set them."
-_WAY_IN = "The earlier files are in place again. Attach the journal of the network manager to a report."
+_BACK = "The earlier files are in place again."
+_WAY_IN = "Attach the journal of the network manager to a report."
 
 
 def _kept(path: Path) -> tuple[str, int] | None:

@@ -13,6 +13,7 @@ import pytest
 from rackready.ondevice import rail_addresses
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.rail_addresses import RailAddresses
+from rackready.ondevice.rail_claims import read
 from rackready.ondevice.way_in import WayIn
 
 ITEM: dict[str, Any] = {"netdev": "rail1", "pci": "0000:18:00.0", "address": "10.8.1.11/24"}
@@ -46,11 +47,11 @@ class Node:
     def _answer(self, line: str) -> Done | None:
         if line.startswith("systemctl is-active"):
             return Done(0 if SERVICES.get(line.rsplit(maxsplit=1)[-1]) in self.active else 3, "")
-        if line == "networkctl reload":
+        if line == "networkctl reload":  # configures interfaces whose file is new, changed or gone (networkctl(1))
             self.away = self.blinks
+            self.default = "gone" if self.cuts_off and "rail1" in read(self.root / FILE) else "eth0"
         if line.startswith("networkctl reconfigure"):
             self.have = not self.deaf
-            self.default = "gone" if self.cuts_off and (self.root / FILE).exists() else "eth0"
         if line.startswith("networkctl --no-pager"):
             mine = line.endswith("rail1") and (self.root / FILE).exists() and self.have
             other = self.manages.get(line.rsplit(maxsplit=1)[-1]) == "networkd"
