@@ -157,7 +157,7 @@ class RailAddresses:
         here = [one for one in self._front() if one.name != chosen.name and one.present()]
         bad: list[tuple[HostRail, Claim]] = []
         for card in cards:
-            claims = [claim for one in [chosen, *here] for claim in one.claims(card)]
+            claims = [claim for one in [chosen, *here] for claim in one.claims(card, ours=one is chosen)]
             bad += [(card.rail, claim) for claim in claims if not claim.same(card.rail)]
         if bad:
             raise NodeProblem(

@@ -28,6 +28,11 @@ class Claim:
     other: str = ""
     exact: bool = True
 
+    @property
+    def empty(self) -> bool:
+        """Return whether it gives the interface nothing of what a rail has, a name or an MTU at most."""
+        return not self.addresses and not self.other
+
     def same(self, rail: HostRail) -> bool:
         """Return whether it gives the interface what it is to have, as far as addresses go."""
         return not self.other and set(self.addresses) == {rail.address}
@@ -102,7 +107,7 @@ def _network_claim(path: Path, entries: Sequence[tuple[str, str, str]], *, exact
     dhcp = [value for value in values(entries, "Network", "DHCP") if value.lower() not in {"no", "false", "0", "none"}]
     out = [f"DHCP={dhcp[-1]}"] if dhcp else []
     out += ["Unmanaged=yes"] if values(entries, "Link", "Unmanaged")[-1:] in (["yes"], ["true"], ["1"]) else []
-    for key in ("Bond", "Bridge", "VRF", "Gateway", "VLAN", "DNS"):
+    for key in ("Bond", "Bridge", "VRF", "Gateway", "VLAN", "MACVLAN", "IPVLAN", "VXLAN", "Tunnel", "DNS"):
         out += [f"{key}={value}" for value in values(entries, "Network", key)]
     return Claim(path, addresses, " and ".join(out), exact)
 
@@ -134,8 +139,9 @@ def _keyfile(path: Path, card: Card) -> Claim | None:
     addresses = [value.split(",")[0] for at, key, value in entries if at == "ipv4" and re.fullmatch(r"address\d*", key)]
     method = "".join(values(entries, "ipv4", "method"))
     upper = values(entries, "connection", "master") + values(entries, "connection", "controller")
-    other = f"part of {upper[0]}" if upper else "DHCP" if method == "auto" else ""
-    return Claim(path, addresses, other, named)
+    asks = f"method={method}" if method in {"shared", "link-local"} else ""
+    asks = "DHCP" if method == "auto" or not (method or addresses) else asks  # libnm: auto without [ipv4]
+    return Claim(path, addresses, f"part of {upper[0]}" if upper else asks, named)
 
 
 def _ifcfg(path: Path, card: Card) -> Claim | None:
@@ -144,9 +150,11 @@ def _ifcfg(path: Path, card: Card) -> Claim | None:
         return None
     if pairs.get("ONBOOT", "yes").lower() == "no":
         return None
-    address = f"{pairs['IPADDR']}/{pairs.get('PREFIX', '')}" if pairs.get("IPADDR") else ""
-    dhcp = "DHCP" if pairs.get("BOOTPROTO", "").lower() == "dhcp" else ""
-    return Claim(path, [address] if address else [], dhcp)
+    found = [pairs[key] for key in ("IPADDR", "IPADDR0") if pairs.get(key)]
+    address = f"{found[0]}/{pairs.get('PREFIX') or pairs.get('PREFIX0', '')}" if found else ""
+    dhcp = "DHCP" if pairs.get("BOOTPROTO", "").lower() in {"dhcp", "bootp"} else ""
+    upper = [pairs[key] for key in ("MASTER", "TEAM_MASTER", "BRIDGE") if pairs.get(key)]
+    return Claim(path, [address] if address else [], f"part of {upper[0]}" if upper else dhcp)
 
 
 def of_ifupdown(root: Path, card: Card, ours: str) -> list[Claim]:

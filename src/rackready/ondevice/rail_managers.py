@@ -56,8 +56,12 @@ class Manager:
     def refuse_files(self, files: Files) -> None:
         """Raise NodeProblem where it would not accept rackready's files. Nothing is written."""
 
-    def claims(self, card: Card) -> list[Claim]:
-        """Return what others told it about a rail, without what rackready's own files precede."""
+    def claims(self, card: Card, *, ours: bool = True) -> list[Claim]:
+        """Return what others told it about a rail, without what rackready's own files precede.
+
+        ``ours``: it has rackready's files. Then a file that only names the interface, as MAAS writes one for each
+        card, is none. Without them such a file makes it manage the rail, and remove addresses of another manager.
+        """
         raise NotImplementedError
 
     def release(self, rails: Sequence[HostRail]) -> None:
@@ -107,9 +111,9 @@ class Networkd(Manager):
         """Return a file for each rail."""
         return rail_files.networkd(rails)
 
-    def claims(self, card: Card) -> list[Claim]:
+    def claims(self, card: Card, *, ours: bool = True) -> list[Claim]:
         """Return files that name the interface, and files that networkd looks at before rackready's."""
-        return self._before_ours([self.root / folder for folder in _FOLDERS], card)
+        return self._counting([self.root / folder for folder in _FOLDERS], card, ours=ours)
 
     def apply(self, rails: Sequence[HostRail]) -> None:
         """Read the files and configure the rails."""
@@ -129,9 +133,10 @@ class Networkd(Manager):
         """Return the path of rackready's file."""
         return rail_files.NETWORKD.format(rail.netdev)
 
-    def _before_ours(self, folders: Sequence[Path], card: Card) -> list[Claim]:
-        ours = Path(self.wanted_holder(card.rail)).name
-        return [claim for claim in of_networkd(folders, card, ours) if claim.place.name < ours or claim.exact]
+    def _counting(self, folders: Sequence[Path], card: Card, *, ours: bool) -> list[Claim]:
+        own = Path(self.wanted_holder(card.rail)).name
+        found = of_networkd(folders, card, own)
+        return [one for one in found if one.place.name < own or (one.exact and not (ours and one.empty))]
 
     def _file(self, netdev: str) -> str:
         found = re.search(r"^\s*Network File: (/\S+)", self.run([*_STATUS, netdev]).out, re.MULTILINE)
@@ -160,13 +165,13 @@ class NetworkManager(Manager):
         """Return a profile for each rail, and the settings of the devices."""
         return {**rail_files.profiles(rails), **rail_files.devices(rails)}
 
-    def claims(self, card: Card) -> list[Claim]:
+    def claims(self, card: Card, *, ours: bool = True) -> list[Claim]:
         """Return profiles that name the interface; rackready's profiles go before all others by their priority."""
         lines = self._do("nmcli", "--terse", "--fields", "FILENAME", "connection", "show").splitlines()
         paths = [self.root / line.replace("\\:", ":").lstrip("/") for line in lines if line.startswith("/")]
-        ours = Path(rail_files.PROFILE.format(card.rail.netdev)).name
-        found = of_profiles([path for path in paths if path.name != ours], card)
-        return [claim for claim in found if claim.exact]
+        own = Path(rail_files.PROFILE.format(card.rail.netdev)).name
+        found = of_profiles([path for path in paths if path.name != own], card)
+        return [one for one in found if one.exact and not (ours and one.empty)]
 
     def apply(self, rails: Sequence[HostRail]) -> None:
         """Load the profiles, then the settings of the devices, then start the profiles.
@@ -212,13 +217,13 @@ class Netplan(Networkd):
         """Return one netplan file."""
         return rail_files.netplan(rails)
 
-    def claims(self, card: Card) -> list[Claim]:
+    def claims(self, card: Card, *, ours: bool = True) -> list[Claim]:
         """Return claims of .network files, of those that netplan would generate now in place of those in /run."""
         with tempfile.TemporaryDirectory(prefix="rackready-netplan-") as name:
             into = Path(name)
             self._generate(into, without=rail_files.NETPLAN)
             folders = [into / folder if folder.startswith("run/") else self.root / folder for folder in _FOLDERS]
-            return [self._named(into, claim) for claim in self._before_ours(folders, card)]
+            return [self._named(into, claim) for claim in self._counting(folders, card, ours=ours)]
 
     def refuse_files(self, files: Files) -> None:
         """Raise NodeProblem where netplan refuses a file: with one that it refuses, a boot has no network at all."""
@@ -307,7 +312,7 @@ class Ifupdown(Manager):
             step = "Add `source /etc/network/interfaces.d/*` to it, then run again."
             raise NodeProblem("/etc/network/interfaces that includes interfaces.d", "it does not", step)
 
-    def claims(self, card: Card) -> list[Claim]:
+    def claims(self, card: Card, *, ours: bool = True) -> list[Claim]:  # noqa: ARG002 - no stanza is empty
         """Return other stanzas of the interface: ifupdown would apply both."""
         return of_ifupdown(self.root, card, str(self.root / rail_files.STANZAS.lstrip("/")))
 

@@ -18,6 +18,7 @@ from rackready.ondevice.way_in import WayIn
 
 ITEM: dict[str, Any] = {"netdev": "rail1", "pci": "0000:18:00.0", "address": "10.8.1.11/24"}
 FILE = "etc/systemd/network/05-rackready-rail1.network"
+PROFILES = "etc/NetworkManager/system-connections/*"
 SERVICES = {"systemd-networkd.service": "networkd", "NetworkManager.service": "networkmanager"}
 
 
@@ -66,6 +67,8 @@ class Node:
         return Done(0, self._ip(line)) if line.startswith(known) else None
 
     def _ip(self, line: str) -> str:
+        if line.startswith("nmcli --terse"):
+            return "".join(f"/{path.relative_to(self.root)}\n" for path in self.root.glob(PROFILES))
         if line in {"ip -4 route show default", "ip -4 route show dev eth0"}:
             if self.away:
                 self.away -= 1
@@ -257,3 +260,32 @@ def test_a_file_of_somebody_else_is_named(node: Node) -> None:
     assert rails(node).ensure("auto", 0, "") != [], "a pattern that comes later is no obstacle"
     (folder / "00-site.network").write_text("[Match]\nName=rail*\n\n[Network]\nDHCP=yes\n")
     assert "00-site.network: DHCP=yes" in refused(node), "one that comes before is"
+
+
+def test_a_file_that_only_names_the_interface_is_no_obstacle_unless_it_precedes(node: Node) -> None:
+    """As MAAS leaves it for each card, through netplan: match by macaddress, set-name, mtu."""
+    named = "[Match]\nPermanentMACAddress=b8:59:9f:00:00:01\nName=rail1\n\n[Link]\nMTUBytes=1500\n\n[Network]\n{}\n"
+    (node.root / "sys/class/net/rail1/address").write_text("b8:59:9f:00:00:01\n")
+    folder = node.root / "run/systemd/network"
+    folder.mkdir(parents=True)
+    (folder / "10-netplan-rail1.network").write_text(named.format("LinkLocalAddressing=ipv6"))
+    assert rails(node).ensure("auto", 0, "") != []
+    (folder / "10-netplan-rail1.network").write_text(named.format("DHCP=ipv4"))
+    assert "10-netplan-rail1.network: DHCP=ipv4" in refused(node)
+    (folder / "10-netplan-rail1.network").unlink()
+    (folder / "00-first.network").write_text(named.format("LinkLocalAddressing=ipv6"))
+    assert "00-first.network: no address" in refused(node)
+
+
+def test_a_profile_without_addresses_is_no_obstacle_to_networkmanager_s_own(node: Node) -> None:
+    node.active = {"networkmanager"}
+    path = node.root / PROFILES.replace("*", "site.nmconnection")
+    path.parent.mkdir(parents=True)
+    text = "[connection]\nid=site\ntype=ethernet\ninterface-name=rail1\n[ipv4]\nmethod={}\n"
+    path.write_text(text.format("disabled"))
+    assert rails(node).ensure("auto", 0, "", check=True) != []
+    path.write_text(text.format("auto"))
+    assert "site.nmconnection: DHCP" in refused(node)
+    path.write_text(text.format("disabled"))
+    node.active, node.manages = {"networkmanager", "networkd"}, {"eth0": "networkd"}
+    assert "site.nmconnection: no address" in refused(node), "NetworkManager would have the rail beside networkd"

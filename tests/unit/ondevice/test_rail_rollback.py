@@ -41,6 +41,8 @@ class Site(Node):
     """A node on which a rail that comes up takes the way in away, if it ``cuts_off``; down it gives it back."""
 
     old_netplan: bool = False
+    named: str = ""
+    """What netplan generates of somebody else's definition of the rail."""
     broken: str = ""
     """A command that fails."""
 
@@ -65,8 +67,10 @@ class Site(Node):
         text = read(into / YAML)
         if self.old_netplan and "ignore-carrier" in text:
             return Done(1, f"{into}{REFUSED}\n")
+        (into / MADE).parent.mkdir(parents=True)
+        if self.named:
+            (into / MADE).with_name("10-netplan-rail1.network").write_text(self.named)
         if "rail1" in text:
-            (into / MADE).parent.mkdir(parents=True)
             (into / MADE).write_text("[Match]\nName=rail1\n")
         return Done(0, "")
 
@@ -182,6 +186,16 @@ def test_netplan_is_asked_before_its_file_is_written(
     }
     assert (left(node), written) == ([], [])
     assert not [line for line in node.sent if line.startswith(("networkctl re", "ip rule"))]
+
+
+def test_a_card_that_netplan_only_names_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What netplan 0.106 makes of MAAS's `match: {macaddress: ...}, set-name: rail1, mtu: 1500`."""
+    node = site(tmp_path, monkeypatch, "netplan")
+    (node.root / "sys/class/net/rail1/address").write_text("b8:59:9f:00:00:01\n")
+    node.named = "[Match]\nPermanentMACAddress=b8:59:9f:00:00:01\nName=rail1\n\n[Link]\nMTUBytes=1500\n\n[Network]\n"
+    assert rails(node).ensure("auto", 0, "", check=True) != []
+    node.named += "Address=10.1.1.1/24\n"
+    assert "rail1 in " in refused(node)
 
 
 def test_another_netplan_file_that_is_refused_is_to_be_corrected(
