@@ -13,7 +13,7 @@ from typing import Any
 from . import rail_files
 from .command import NodeProblem, Run, run
 from .difference import Difference, words
-from .fence import FOLDER, fence
+from .fence import FOLDER, at_work, fence
 from .file_state import digest, state
 from .rail_claims import Card, Claim, read
 from .rail_files import Files, HostRail
@@ -26,6 +26,8 @@ CHOICES = ("auto", "none", "netplan", "networkd", "networkmanager", "ifupdown")
 _ALL = (Networkd, NetworkManager, Ifupdown, Netplan)
 _SETTLE_S = 30.0
 """Longest wait for addresses and the way in after a manager was told, s (judgement: here it took less than one)."""
+_OPERATION = "rails"
+"""A marker of its own beside the lock of installations: the next installation ends that one's."""
 _MISSING = 127
 """Exit code of a program that is not installed."""
 
@@ -63,13 +65,16 @@ class RailAddresses:
             chosen.refuse_unread()
             self._refuse_claims(chosen, cards)
             chosen.refuse_files(self._files(chosen, rails))
-        found = self._differences(chosen, rails)
-        if check or not found:
+        found, left = self._differences(chosen, rails), at_work(_OPERATION, folder=self.folder)
+        if check or not (found or left):
             return found
-        with fence("install", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+        with (
+            fence("install", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes,
+            fence(_OPERATION, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as own,
+        ):
             found = self._differences(chosen, rails)
-            self._change(chosen, rails, guard)
-            self.notes += notes
+            self._change(chosen, rails, guard, anew=left)
+            self.notes += dict.fromkeys([*notes, *own])
         return found
 
     def _card(self, item: Mapping[str, Any]) -> Card:
@@ -199,14 +204,15 @@ class RailAddresses:
         found = [path for pattern in patterns for path in self.root.glob(pattern.lstrip("/"))]
         return sorted({f"/{path.relative_to(self.root)}" for path in found} - set(files))
 
-    def _change(self, chosen: Manager | None, rails: Sequence[HostRail], guard: WayIn) -> None:
+    def _change(self, chosen: Manager | None, rails: Sequence[HostRail], guard: WayIn, *, anew: bool) -> None:
+        """Bring the rails to a manager. ``anew``: an earlier run did not end; nobody knows which files managers saw."""
         files = self._files(chosen, rails)
         stale = self._stale(files)
         touched = [path for path in [*stale, *files] if not _same(self._at(path), files.get(path))]
         todo = rails if touched else [rail for rail in rails if chosen and self._unheld(chosen, [rail])]
         before, kept = guard.state(), {path: _kept(self._at(path)) for path in touched}
         try:
-            self._write(chosen, todo, {path: files.get(path) for path in touched})
+            self._write(chosen, todo, {path: files.get(path) for path in touched}, anew=anew)
         except NodeProblem as problem:  # files that a manager refuses must not wait for the next boot
             self._put_back(chosen, todo, kept)
             said = problem.check
@@ -232,10 +238,17 @@ class RailAddresses:
         return after
 
     def _write(
-        self, chosen: Manager | None, rails: Sequence[HostRail], files: Mapping[str, tuple[str, int] | None]
+        self,
+        chosen: Manager | None,
+        rails: Sequence[HostRail],
+        files: Mapping[str, tuple[str, int] | None],
+        *,
+        anew: bool,
     ) -> None:
-        """Bring these files to the node, None for absent, and let the managers act."""
+        """Bring these files to the node, None for absent, and let the managers act, with ``anew`` all of them."""
         gone = [one for one in self._leaving(files) if not chosen or one.name != chosen.name]
+        known = {one.name for one in [*gone, *([chosen] if chosen else [])]}
+        gone += [one for one in self._front() if anew and one.name not in known and one.present()]
         for one in [*gone, *([chosen] if chosen else [])]:
             one.release(rails)
         self._place(files)

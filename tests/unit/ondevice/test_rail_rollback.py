@@ -1,4 +1,4 @@
-"""Nothing of rackready's stays where a manager refuses it, or where the way in is lost."""
+"""Nothing of rackready's stays where a manager refuses it, where the way in is lost, or where a run was killed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,13 @@ class Site(Node):
     """What netplan generates of somebody else's definition of the rail."""
     broken: str = ""
     """A command that fails."""
+    kills: str = ""
+    """A command before which rackready is killed, once."""
 
     def _answer(self, line: str) -> Done | None:
+        if line == self.kills:
+            self.kills = ""
+            raise KeyboardInterrupt
         if self.broken and line.startswith(self.broken):
             return Done(1, "failed")
         own = self._netplan(line) or self._nmcli(line) or self._ifup(line)
@@ -70,8 +75,9 @@ class Site(Node):
         (into / MADE).parent.mkdir(parents=True)
         if self.named:
             (into / MADE).with_name("10-netplan-rail1.network").write_text(self.named)
-        if "rail1" in text:
-            (into / MADE).write_text("[Match]\nName=rail1\n")
+        for rail in ("rail1", "rail2"):
+            if f'"{rail}"' in text:
+                (into / MADE.replace("rail1", rail)).write_text(f"[Match]\nName={rail}\n")
         return Done(0, "")
 
     def _nmcli(self, line: str) -> Done | None:
@@ -210,3 +216,48 @@ def test_another_netplan_file_that_is_refused_is_to_be_corrected(
     one.run = run
     with pytest.raises(NodeProblem, match="Correct the file that `netplan generate` names"):
         one.ensure("auto", 0, "")
+
+
+RELOADS = {
+    "networkd": "networkctl reload",
+    "netplan": "networkctl reload",
+    "networkmanager": "nmcli connection reload",
+}
+"""What tells a manager that a file is gone."""
+
+
+@pytest.mark.parametrize("wish", ["auto", "none"])
+@pytest.mark.parametrize("manager", sorted(RELOADS))
+def test_a_manager_hears_of_files_that_a_killed_run_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str, wish: str
+) -> None:
+    node = site(tmp_path, monkeypatch, manager)
+    have(node, monkeypatch)
+    both = rails(node)
+    both.rails = [ITEM, {**ITEM, "netdev": "rail2", "address": "10.8.2.11/24"}]
+    assert both.ensure("auto", 0, "") != []
+    node.kills = "nmcli general reload conf" if manager == "networkmanager" else "networkctl reload"
+    with pytest.raises(KeyboardInterrupt):
+        rails(node).ensure(wish, 0, "")
+    (tmp_path / "lock/install.json").write_text('{"state": "done"}')  # of another role, in between
+    node.sent.clear()
+    assert rails(node).ensure(wish, 0, "", check=True) == []
+    assert RELOADS[manager] not in node.sent, "a dry run tells nobody"
+    one = rails(node)
+    assert one.ensure(wish, 0, "") == []
+    assert [note for note in one.notes if "interrupted" in note] == [
+        "an earlier run (token 0) was interrupted here: its effect is observed first"
+    ]
+    assert RELOADS[manager] in node.sent
+    assert not [path for path in left(node) if "rail2" in read(node.root / path)]
+    assert not list(tmp_path.glob("run/systemd/network/*rail2*"))
+    node.sent.clear()
+    assert rails(node).ensure(wish, 0, "") == []
+    assert RELOADS[manager] not in node.sent, "a run that ended is not repeated"
+
+
+def have(node: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the manager hold both rails, as far as rackready asks."""
+    (node.root / "sys/class/net/rail2").mkdir()
+    (node.root / "sys/class/net/rail2/mtu").write_text("9000\n")
+    monkeypatch.setattr(rail_addresses.RailAddresses, "_unheld", lambda *_: [])
