@@ -143,6 +143,36 @@ def test_a_file_of_somebody_else_is_named_and_nothing_is_changed(machine: RailNo
     assert machine.differs() == []
 
 
+NAMED = {
+    "networkd": ("/etc/systemd/network/20-named.network", "[Match]\\nName=rail1\\n\\n[Link]\\nMTUBytes=1500\\n"),
+    "netplan": (
+        "/etc/netplan/60-maas.yaml",
+        (
+            "network:\\n  ethernets:\\n    card1: {match: {name: rail1}, mtu: 1500}\\n"
+            "    rail1: {match: {macaddress: $(cat /sys/class/net/rail1/address)}, set-name: rail1, mtu: 1500}\\n"
+        ),
+    ),
+    "networkmanager": (
+        "/etc/NetworkManager/system-connections/named.nmconnection",
+        "[connection]\\nid=named\\ntype=ethernet\\ninterface-name=rail1\\n[ipv4]\\nmethod=disabled\\n",
+    ),
+}
+"""A file that only names a rail, and sets another MTU."""
+
+
+def test_a_file_that_only_names_a_rail_changes_nothing(machine: RailNode) -> None:
+    if machine.way == "ifupdown":
+        pytest.skip("every stanza of ifupdown configures its interface")
+    place, text = NAMED[NAMES.get(machine.way, machine.way)]
+    seen = {"netplan": "netplan generate; networkctl reload", "networkd": "networkctl reload"}.get(
+        machine.way, "nmcli connection reload"
+    )
+    machine.sh(f'printf "{text}" > {place}; chmod 600 {place}; {seen}')
+    assert machine.differs() == []
+    machine.sh(f"rm {place}; {seen}")
+    assert machine.differs() == []
+
+
 def test_without_a_manager_the_files_go_and_networkd_leaves_rules_alone(machine: RailNode) -> None:
     assert machine.ensure("none")["manager"] == "none"
     again = machine.ensure("none")
