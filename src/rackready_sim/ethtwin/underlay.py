@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
 from rackready.design.switches import Gateway, Routing, as_numbers, gateways_of, routing_of
 from rackready.design.topology.types import Tier
-from rackready.design.wiring import cables, topology_fabric, trunk_ends
+from rackready.design.wiring import TrunkEnd, cables, topology_fabric, trunk_ends
 from rackready.model.site import Site
 from rackready_sim.errors import describe
 
@@ -53,10 +53,15 @@ def underlay_of(site: Site) -> dict[str, Router]:
             "A fabric of leafs alone has no routes to rehearse.",
         )
     open_to_all = site.model_copy(update={"tenants": []})
-    return {name: _router(open_to_all, name) for name in ends}
+    tiers = {switch.name: switch.tier for switch in topology_fabric(site).switches}
+    nodes: dict[str, dict[str, None]] = {}
+    for (node, _), (switch, _) in cables(site).items():
+        nodes.setdefault(switch, {})[node] = None
+    ports = _ports(site, ends)
+    return {name: _router(open_to_all, name, tiers[name], nodes.get(name, {}), ports[name]) for name in ends}
 
 
-def _router(site: Site, name: str) -> Router:
+def _router(site: Site, name: str, tier: Tier, nodes: Iterable[str], ports: tuple[Port, ...]) -> Router:
     routing = routing_of(site, name)
     if routing is None or not routing.loopback:
         raise describe(
@@ -65,29 +70,18 @@ def _router(site: Site, name: str) -> Router:
             "none",
             "Give the site a pool: networks: {loopbacks: 10.30.0.0/20}.",
         )
-    tier = next(switch.tier for switch in topology_fabric(site).switches if switch.name == name)
-    nodes = dict.fromkeys(node for (node, _), (switch, _) in cables(site).items() if switch == name)
     gateways = gateways_of(site, name, nodes)
     own = (f"{routing.loopback}/32", *(str(IPv4Interface(gateway.address).network) for gateway in gateways))
-    return Router(name, tier, routing, gateways, tuple(_ports(site, name)), own)
+    return Router(name, tier, routing, gateways, ports, own)
 
 
-def _ports(site: Site, name: str) -> Iterator[Port]:
-    names = site.remember("twin interfaces", lambda: _interfaces(site))
-    for end in trunk_ends(site)[name]:
-        yield Port(
-            names[name, end.port],
-            end.port,
-            end.peer,
-            end.peer_port,
-            names[end.peer, end.peer_port],
-            as_numbers(site)[end.peer],
-            end.address,
-            end.peer_address,
-        )
+def _ports(site: Site, ends: Mapping[str, list[TrunkEnd]]) -> dict[str, tuple[Port, ...]]:
+    """Return switch -> its ends of cables. Interfaces are counted: Linux refuses the port names of some systems."""
+    names = {(switch, end.port): f"p{place}" for switch, own in ends.items() for place, end in enumerate(own, 1)}
+    asns = as_numbers(site)
 
+    def port(switch: str, end: TrunkEnd) -> Port:
+        near, far = names[switch, end.port], names[end.peer, end.peer_port]
+        return Port(near, end.port, end.peer, end.peer_port, far, asns[end.peer], end.address, end.peer_address)
 
-def _interfaces(site: Site) -> dict[tuple[str, str], str]:
-    """Return (switch, port) -> interface in the twin: ports of some systems have names that Linux refuses."""
-    ends = trunk_ends(site)
-    return {(switch, end.port): f"p{place}" for switch, own in ends.items() for place, end in enumerate(own, 1)}
+    return {switch: tuple(port(switch, end) for end in own) for switch, own in ends.items()}
