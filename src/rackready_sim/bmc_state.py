@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready_sim import host_state
 
 State = dict[str, Any]
 
 _MADE = datetime(2026, 1, 12, 8, 0, tzinfo=UTC)
 """Time when the node left the factory: its log starts here."""
 _AIR_FANS, _PSU_COUNT, _PSU_W = 12, 6, 3300
-_DIMMS, _DIMM_MIB, _DRIVES = 32, 65536, 8
 _TEMPERATURES = (
     ("TEMP_AMBIENT", 22, 6, (37, 40, 42)),
     ("TEMP_MB_OUTLET", 41, 7, (72, 75, 77)),
@@ -32,6 +32,9 @@ def build_bmc(facts: NodeFacts) -> State:
     """Return what the BMC of a healthy node reports; equal input gives equal output."""
     name, platform = facts.node.name, facts.platform
     count = platform.psus.count if platform.psus is not None else _PSU_COUNT
+    host = host_state.parts_of(facts)
+    modules = host.dimms or host.sockets  # soldered memory is one module of each processor
+    mib = host.memory_gib * 1024 // modules
     liquid = platform.cooling is not None and platform.cooling.kind != "air"
     return {
         "schema": "subsystem",
@@ -55,15 +58,38 @@ def build_bmc(facts: NodeFacts) -> State:
             "errors": _first_errors(name),
         },
         "dimms": [
-            {"id": f"DIMM{index}", "serial": _serial(f"{name}/dimm{index}"), "mib": _DIMM_MIB, "present": True}
-            for index in range(_DIMMS)
+            {
+                "id": f"DIMM{index}",
+                "serial": _serial(f"{name}/dimm{index}"),
+                "mib": mib,
+                "present": True,
+            }
+            for index in range(modules)
         ],
         "drives": [
             {"id": f"NVMe{index}", "serial": _serial(f"{name}/nvme{index}"), "present": True}
-            for index in range(_DRIVES)
+            for index in range(host.drives)
         ],
+        "processors": [_processor(facts, index) for index in range(host.sockets)],
         "health": {"system": "OK", "chassis": "OK"},
     }
+
+
+def gpu_name(facts: NodeFacts, index: int) -> str:
+    """Return the id of a GPU over Redfish.
+
+    NVIDIA/libredfish c094c9e6, mockups nvidia_viking, nvidia_gb200, supermicro and dell.
+    """
+    if facts.platform.manufacturer == "NVIDIA":
+        return f"GPU_{index}" if facts.gpu.form == "superchip" else f"GPU_SXM_{index + 1}"
+    return f"GPU{index + 1}" if facts.platform.manufacturer == "Supermicro" else f"Video.Slot.{index + 1}-1"
+
+
+def _processor(facts: NodeFacts, index: int) -> State:
+    """Return a processor. A DGX reports no model (mockup nvidia_viking)."""
+    host = host_state.parts_of(facts)
+    model = {} if facts.platform.manufacturer == "NVIDIA" else {"Model": host_state.model_of(host)}
+    return {"id": f"DevType1_CPU{index}", "facts": {"TotalCores": host.cores, **model}}
 
 
 def entry(at: datetime, severity: str, sensor: str, message: str) -> State:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rackready.design.facts import NicFacts, NodeFacts, node_facts
-from rackready.model.profile import HostParts
+from rackready.model.server_parts import HostParts
 from rackready.model.site import Site
 
 

@@ -48,6 +48,20 @@ Engine = Annotated[
 Uplinks = Annotated[
     int, typer.Option("--uplinks", min=0, help="Number of uplinks whose loss is tried, one after the other.")
 ]
+BareMetal = Annotated[
+    int | None,
+    typer.Option(
+        "--metal",
+        min=0,
+        show_default=False,
+        help="Number of nodes, from the first, that are bare metal: QEMU machines with firmware and blank disks, to be "
+        "imaged over the network. Default: as the rack is, none in a new one.",
+    ),
+]
+OnlyMetal = Annotated[
+    bool,
+    typer.Option("--bare", help="Only bare-metal nodes, their BMCs and network: no container of any kind is made."),
+]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
 _DEGREES = (
@@ -66,17 +80,19 @@ _DEGREES = (
 )
 
 
-def _rack(env: str) -> Rack:
+def _rack(env: str, metal: int | None = None, *, bare: bool = False) -> Rack:
     began = time.monotonic()
-    return Rack(
-        env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}")
-    )
+
+    def say(text: str) -> None:
+        progress.print(f"[{time.monotonic() - began:5.1f} s] {text}")
+
+    return Rack(env_paths(env).root, env, say, metal=metal, bare=bare)
 
 
 @app.command()
-def up(env: Env = "sim", output: Output = Format.TEXT) -> None:
+def up(env: Env = "sim", metal: BareMetal = None, output: Output = Format.TEXT, *, bare: OnlyMetal = False) -> None:
     """Create the rack, or its missing parts. Nodes and injected faults stay as they are."""
-    result = _rack(env).up()
+    result = _rack(env, metal, bare=bare).up()
     if output is Format.JSON:
         print_json({"changes": result.changes, "seconds": round(result.seconds, 1)})
     elif result.changes:

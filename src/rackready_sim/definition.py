@@ -42,11 +42,20 @@ class Definition:
         return cls._build(root, env, record)
 
     @classmethod
-    def load_or_choose(cls, root: Path, env: str) -> Definition:
-        """Return the rack that was created here, or choose addresses for a new one. Raise SimError."""
+    def load_or_choose(cls, root: Path, env: str, metal: int | None = None, *, bare: bool = False) -> Definition:
+        """Return the rack that was created here, or choose addresses for a new one. Raise SimError.
+
+        ``metal`` and ``bare`` are of a new rack; None: as it is, of a new one none.
+        """
         clone = clone_id(root)
-        record = Store(root).load() or Record(
-            clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone)
+        found = Store(root).load()
+        if found is not None and metal is not None and (found.metal, found.bare) != (metal, bare):
+            made = f"made with --metal {found.metal}{' --bare' if found.bare else ''}"
+            hint = f"Run `rackready sim down --env {found.env}`, then `rackready sim up` again."
+            asked = f"--metal {metal}{' --bare' if bare else ''}"
+            raise describe(f"the simulated rack of {root}", asked, made, hint)
+        record = found or Record(
+            clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone), metal=metal or 0, bare=bare
         )
         return cls._build(root, env, record)
 
@@ -66,7 +75,14 @@ class Definition:
                 hint,
             )
         site = site_without_overlay(root, env)
-        plan = build_plan(site, clone=record.clone, subnet=IPv4Network(record.subnet), loopback=record.loopback)
+        plan = build_plan(
+            site,
+            clone=record.clone,
+            subnet=IPv4Network(record.subnet),
+            loopback=record.loopback,
+            metal=record.metal,
+            bare=record.bare,
+        )
         return cls(root, env, site, Store(root), record, plan)
 
     def machines(self, record: Record | None = None) -> Machines:
@@ -88,7 +104,7 @@ class Definition:
 
     def fingerprint(self) -> str:
         """Return the emulator's inputs as text; the emulator restarts when they change."""
-        return json.dumps([digest(self.site), str(self.plan.subnet), self.plan.bmcs], sort_keys=True)
+        return json.dumps([digest(self.site), str(self.plan.subnet), self.plan.bmcs, self.plan.metal], sort_keys=True)
 
 
 def site_without_overlay(root: Path, env: str) -> Site:

@@ -76,7 +76,8 @@ def in_use(loopback: str) -> bool:
 def code_digest(fingerprint: str) -> str:
     """Return a digest of what the emulator serves and of its program."""
     total = hashlib.sha256(fingerprint.encode())
-    for path in sorted([*_PACKAGE.glob("*.py"), *(_PACKAGE / "redfish").glob("*.py")]):
+    folders = (_PACKAGE, _PACKAGE / "redfish", _PACKAGE / "metal")
+    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
         total.update(path.read_bytes())
     return total.hexdigest()[:16]
 

@@ -19,7 +19,7 @@ from rackready.model.profile import GpuProfile
 from rackready.model.site import Site
 from rackready.model.supply import Figure
 from rackready_sim import gpu_state, host_state
-from rackready_sim.bmc_state import build_bmc
+from rackready_sim.bmc_state import build_bmc, gpu_name
 from rackready_sim.built import machine_facts
 
 State = dict[str, Any]
@@ -62,6 +62,7 @@ def build_state(site: Site, node_name: str) -> State:
         "driver_refused": {},
         "management": {"link": "up"},
         "bmc": build_bmc(facts),
+        "bmc_faults": {},
         "host": host_state.build(facts),
         "boot_count": 0,
         "faults": [],
@@ -139,6 +140,7 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "index": index,
         "uuid": f"GPU-{uuid.uuid5(_NAMESPACE, name)}",
         "serial": _serial("165", name),
+        "bmc_name": gpu_name(facts, index),
         "pci": _pci(facts, index),
         "numa": _gpu_numa(facts, index),
         "name": profile.product_name,

@@ -27,6 +27,8 @@ _FOR_RPM = {
     "modifyrepo_c": "createrepo-c",
 }
 """Programs that only nodes of the RHEL family need."""
+_FOR_METAL = {"qemu-system-x86_64": "qemu-system-x86", "sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
+"""Programs that only bare-metal nodes need."""
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _INOTIFY_WANTED = 1024
 _NOISE = ("level=warning", "WARN[")
@@ -81,7 +83,7 @@ def words(stderr: bytes) -> str:
 
 def missing(name: str) -> SimError:
     """Return the error for a program that is not installed."""
-    package = {**_PACKAGES, **_FOR_RPM}.get(name, name)
+    package = {**_PACKAGES, **_FOR_RPM, **_FOR_METAL}.get(name, name)
     return describe(
         f"program {name} on this machine", "installed", "not found", f"apt-get install {package}, or `make setup-sim`."
     )

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from rackready.design.facts import NodeFacts
-from rackready.model.profile import HostParts
+from rackready.model.server_parts import HostParts
 
 State = dict[str, Any]
 
@@ -28,13 +28,23 @@ _PLAIN = HostParts(
 _MODULE = "MMA4Z00-NS400"
 
 
+def parts_of(facts: NodeFacts) -> HostParts:
+    """Return the sizes of a node's host."""
+    return facts.platform.host or _PLAIN
+
+
+def model_of(parts: HostParts) -> str:
+    """Return the model name of a processor."""
+    return f"Intel(R) Xeon(R) Platinum {parts.cpu_model}"
+
+
 def build(facts: NodeFacts) -> State:
     """Return the state of a healthy host; equal input gives equal output."""
-    parts = facts.platform.host or _PLAIN
+    parts = parts_of(facts)
     name = facts.node.name
     return {
         "cpu": {
-            "model": f"Intel(R) Xeon(R) Platinum {parts.cpu_model}",
+            "model": model_of(parts),
             "sockets": parts.sockets,
             "cores": parts.cores,
             "threads": parts.threads,

@@ -19,8 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackready.drivers import debian_source
 from rackready.paths import private_dir
-from rackready_sim import apt_sources, ib_image, networks, rhel
+from rackready_sim import ib_image, networks, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
 from rackready_sim.podman import LIMITS, create, images, mounted, podman, remove, untag
@@ -40,8 +41,11 @@ _RECIPE = "10"
 _HERE = Path(__file__).resolve().parent
 _INPUTS = ("programs", "nvml")
 _MMDEBSTRAP_S = 900.0
-_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
-"""Program that ends mmdebstrap, with its cleanup, if this process is killed."""
+_DIES_WITH_US = ("unshare", "--mount", "--", "setpriv", "--pdeathsig", "TERM", "--")
+"""Programs that end mmdebstrap, with its cleanup, if this process is killed.
+
+Its mounts of /proc, /sys and /dev exist for it alone: none is left in the work directory if it is killed as well.
+"""
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 _MASKED = (
     "systemd-binfmt.service",
@@ -140,7 +144,7 @@ def _adopt(name: str, family: str) -> bool:
 
 
 def _build_base(name: str, work: Path, say: Say) -> None:
-    source = apt_sources.find(SUITE)
+    source = debian_source.find(SUITE)
     say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
     began = time.monotonic()
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
@@ -154,7 +158,7 @@ def _build_base(name: str, work: Path, say: Say) -> None:
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
-def _mmdebstrap(archive: Path, source: apt_sources.AptSource, log: Path) -> None:
+def _mmdebstrap(archive: Path, source: debian_source.AptSource, log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
     argv = [
         *_DIES_WITH_US,
@@ -186,7 +190,7 @@ def _mmdebstrap(archive: Path, source: apt_sources.AptSource, log: Path) -> None
         actual = f"no end within {_MMDEBSTRAP_S:.0f} s: {said}" if code is None else f"exit status {code}: {said}"
         hint = (
             "Check the network and free disk space; another Debian mirror is named by "
-            f"{apt_sources.MIRROR_VARIABLE}=URL."
+            f"{debian_source.MIRROR_VARIABLE}=URL."
         )
         raise describe(f"Debian root file system from {source.shown}", "mmdebstrap succeeds", actual, hint)
 
@@ -197,7 +201,7 @@ def _add_packages(clone: str, common: str, name: str, variant: Variant, say: Say
     began = time.monotonic()
     work = f"rr-{clone}-base-{variant.name}"
     remove(work)
-    volumes = [f"--volume={path}:{path}:ro" for path in apt_sources.authorities()]
+    volumes = [f"--volume={path}:{path}:ro" for path in debian_source.authorities()]
     script = (
         "set -e; export DEBIAN_FRONTEND=noninteractive; apt-get update --quiet; apt-get install --quiet --yes "
         f"--no-install-recommends {' '.join(variant.packages)}; apt-get clean; rm -rf /var/lib/apt/lists/*"

@@ -32,6 +32,8 @@ Our choice: on an idle machine it takes a fraction of a second.
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
+_SEEDED = "var/lib/hw/seeded"
+"""The last file that is written to a new machine's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,17 @@ class NodeLogin:
     system: systems.System = systems.SYSTEMS["debian12"]
     user: str = "root"
     sudo_password: str = ""
+
+
+def _seeded(machine: Machine) -> bool:
+    """Return whether a machine that does not run has all that `_seed` writes; fabric and mirror need none of it.
+
+    A boot that failed may leave a container in the state of a new one: its disk is the node's, and stays.
+    """
+    if machine.role in ("mirror", "fabric"):
+        return True
+    with podman.mounted(machine.container) as root:
+        return (root / _SEEDED).exists()
 
 
 class Machines:
@@ -130,7 +143,7 @@ class Machines:
     def _namespaces(self, machine: Machine) -> int:
         """Return the process that holds a machine's namespaces; create them unless an interrupted boot left them."""
         found = podman.inspect(machine.container)
-        if found is None or found.status in ("configured", "created"):  # seeding it may have been cut short
+        if found is None or (found.status in ("configured", "created") and not _seeded(machine)):
             self._create(machine)
         pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
         if pid <= 0:
@@ -278,6 +291,7 @@ class Machines:
         try:
             with podman.mounted(machine.container) as root:
                 self._seed(machine, root)
+                write(root / _SEEDED, "")
         except (SimError, OSError):
             podman.remove(machine.container)
             raise
@@ -353,12 +367,15 @@ class Machines:
 def sockets(cables: Sequence[Cable], nics: Sequence[dict[str, Any]]) -> dict[int, hostnet.Socket | None]:
     """Return rail -> the switch port that its cable belongs into by the hardware state; None: it hangs loose.
 
-    A NIC's ``crossed`` is the rail whose cable is in its place, ``plugged`` the port of another place.
+    A NIC's ``crossed`` is the rail whose cable is in its place, ``plugged`` the port of another place. An InfiniBand
+    NIC has no cable here: its link lies in ibsim.
     """
     planned = {cable.rail: hostnet.Socket(cable.switch, cable.port) if cable.switch else None for cable in cables}
     found = dict(planned)
     for nic in nics:
         rail = nic["rail"]
+        if rail not in planned:
+            continue
         if "plugged" in nic:
             found[rail] = hostnet.Socket(*nic["plugged"])
         elif "crossed" in nic:

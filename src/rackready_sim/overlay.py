@@ -19,15 +19,20 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
     """Return the overlay document: addresses, ports, keys and the mirror's URL."""
     document: dict[str, Any] = {
         "access": _access(site, store),
-        "software": _software(site, plan, store),
+        **({"software": _software(site, plan, store)} if "mirror" in plan.machines else {}),
         "racks": [
             {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
         ],
     }
+    if site.bmc_authority is not None:
+        authority = {"certificate": str(store.tls / "ca.pem"), "key": {"file": str(store.tls / "ca-key.pem")}}
+        document["bmc_authority"] = authority
     with_login = [_switch(item, plan, store) for item in site.switches if item.name in plan.machines]
     if with_login:
         document["switches"] = with_login
-    if isinstance(site.handover, SlurmHandover):
+    if site.provisioning is not None and site.provisioning.service is not None:
+        document["provisioning"] = {"service": _boot_service(plan)}
+    if isinstance(site.handover, SlurmHandover) and "slurmctl" in plan.machines:
         login = {
             "controller": plan.machines["slurmctl"].address,
             "port": 22,
@@ -36,6 +41,11 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
         }
         document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
     return document
+
+
+def _boot_service(plan: RackPlan) -> dict[str, Any]:
+    """Return this machine's place on the rack's network, where it serves boot files and images."""
+    return {"address": plan.gateway, "interface": plan.bridge, "network": str(plan.subnet)}
 
 
 def _software(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:

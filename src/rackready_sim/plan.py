@@ -70,6 +70,8 @@ class RackPlan:
     cables: dict[str, tuple[Cable, ...]]
     bmcs: dict[str, str]
     trunks: tuple[Trunk, ...] = ()
+    metal: tuple[str, ...] = ()
+    """Nodes that are machines of QEMU; they have no container."""
 
     @property
     def bridge(self) -> str:
@@ -91,13 +93,19 @@ def clone_id(root: Path) -> str:
     return hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:6]
 
 
-def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) -> RackPlan:
+def build_plan(
+    site: Site, *, clone: str, subnet: IPv4Network, loopback: str, metal: int = 0, bare: bool = False
+) -> RackPlan:
     """Return the rack of a site.
 
-    ``loopback`` is the first three octets of the BMCs' network (127.x.y). Raises SimError if the site is larger than
-    one simulated rack can be.
+    ``loopback`` is the first three octets of the BMCs' network (127.x.y). The first ``metal`` nodes are bare metal;
+    ``bare`` leaves out every other machine. Raises SimError if the site is larger than one simulated rack can be, or
+    has fewer nodes.
     """
     nodes, switches = site.nodes(), site.switches
+    if metal > len(nodes) or (bare and metal < len(nodes)):
+        wanted = f"{len(nodes)}, because no other machine is made" if bare else f"at most {len(nodes)}"
+        raise describe("bare-metal nodes (--metal)", wanted, str(metal), "Give another number, or another site.")
     if len(nodes) > _MAX_NODES or len(switches) > _MAX_SWITCHES:
         actual = f"{len(nodes)} nodes, {len(switches)} switches"
         raise describe(
@@ -106,18 +114,25 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
             actual,
             "Rehearse with a smaller site file.",
         )
+    machines = {} if bare else _around(site, clone, subnet)
+    for index, node in enumerate(nodes, 1):
+        machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
+    chosen = tuple(node.name for node in nodes[:metal])
+    cables = {node.name: () if node.name in chosen else _cables(site, node.name) for node in nodes}
+    bmcs = {node.name: f"{loopback}.{_BMC + index}" for index, node in enumerate(nodes, 1)}
+    return RackPlan(clone, subnet, machines, cables, bmcs, () if bare else _trunks(site), chosen)
+
+
+def _around(site: Site, clone: str, subnet: IPv4Network) -> dict[str, Machine]:
+    """Return every machine that is not a node."""
     machines = {"mirror": _machine(clone, subnet, "mirror", "mirror", _MIRROR)}
     if site.handover.kind == "slurm":
         machines["slurmctl"] = _machine(clone, subnet, "slurmctl", "controller", _CONTROLLER)
     if site.fabric.kind == "infiniband":  # one machine stands for all InfiniBand switches
         machines[FABRIC] = _machine(clone, subnet, FABRIC, "fabric", _FABRIC)
-    for index, switch in enumerate(() if site.fabric.kind == "infiniband" else switches, 1):
+    for index, switch in enumerate(() if site.fabric.kind == "infiniband" else site.switches, 1):
         machines[switch.name] = _machine(clone, subnet, switch.name, "switch", _SWITCH + index)
-    for index, node in enumerate(nodes, 1):
-        machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
-    cables = {node.name: _cables(site, node.name) for node in nodes}
-    bmcs = {node.name: f"{loopback}.{_BMC + index}" for index, node in enumerate(nodes, 1)}
-    return RackPlan(clone, subnet, machines, cables, bmcs, _trunks(site))
+    return machines
 
 
 def subnet_candidates(clone: str) -> list[IPv4Network]:

@@ -32,6 +32,9 @@ from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import raise_inotify_limit, require_host, require_root
 from rackready_sim.image import DEBIAN, SWITCH, ensure_image, remove_images
+from rackready_sim.metal import leftovers
+from rackready_sim.metal import state as metal_state
+from rackready_sim.metal.machine import Metal, require_programs
 from rackready_sim.plan import clone_id
 from rackready_sim.store import Store
 
@@ -46,12 +49,6 @@ class UpResult:
     seconds: float = 0.0
 
 
-def _built(folder: Path) -> list[tuple[str, int]]:
-    """Return the folders of repositories as they are now: a newly built one is another folder."""
-    places = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
-    return [(str(path), path.stat().st_ino) for path in places if path.exists()]
-
-
 def _silent(text: str) -> None:
     del text
 
@@ -59,7 +56,12 @@ def _silent(text: str) -> None:
 class Rack:
     """The simulated rack of one checkout."""
 
-    def __init__(self, root: Path, env: str = "sim", say: Say = _silent) -> None:
+    def __init__(
+        self, root: Path, env: str = "sim", say: Say = _silent, *, metal: int | None = None, bare: bool = False
+    ) -> None:
+        """``metal``, ``bare``: what a new rack is made of (plan.build_plan); None: as it is."""
+        self._metal = metal
+        self._bare = bare
         self.root = root.resolve()
         self.env = env
         self.clone = clone_id(self.root)
@@ -74,21 +76,36 @@ class Rack:
         Nodes that are on stay on, and injected faults stay.
         """
         began = time.monotonic()
-        require_host()
-        if said := raise_inotify_limit():
-            self._say(said)
+        require_root()
         with self.store.locked():
             result = UpResult()
-            defined = Definition.load_or_choose(self.root, self.env)
+            defined = Definition.load_or_choose(self.root, self.env, self._metal, bare=self._bare)
+            self._require(defined)
             self._files(defined, result)
-            self._image(defined, result)
-            self._machines(defined, result)
+            if defined.record.bare:
+                self._bridge(defined, result)
+            else:
+                self._image(defined, result)
+                self._machines(defined, result)
             self._bmcs(defined, result)
             self._repair_cables(defined)
             ready.wait(defined.plan)
             overlay.write(EnvPaths(self.root, self.env).overlay, overlay.build(defined.site, defined.plan, self.store))
         result.seconds = time.monotonic() - began
         return result
+
+    def _require(self, defined: Definition) -> None:
+        """Raise SimError unless this machine has what this rack needs."""
+        if defined.plan.metal:
+            require_programs()
+        if not defined.record.bare:
+            require_host()
+            if said := raise_inotify_limit():
+                self._say(said)
+
+    def _bridge(self, defined: Definition, result: UpResult) -> None:
+        if hostnet.ensure_bridge(defined.plan):
+            self._changed(result, f"bridge {defined.plan.bridge}")
 
     def _files(self, defined: Definition, result: UpResult) -> None:
         """Write keys, passwords, certificates and hardware states.
@@ -130,6 +147,8 @@ class Rack:
         role = defined.plan.machines[name].role
         if role == "fabric":
             return ib_hardware.build_state(defined.site)
+        if name in defined.plan.metal:
+            return {**hardware.build_state(defined.site, name), "metal": metal_state.build(defined.site, name)}
         return (
             hardware.build_state(defined.site, name)
             if role == "node"
@@ -154,8 +173,7 @@ class Rack:
 
     def _machines(self, defined: Definition, result: UpResult) -> None:
         """Create the bridge and every machine that is always on; remove those that left the site."""
-        if hostnet.ensure_bridge(defined.plan):
-            self._changed(result, f"bridge {defined.plan.bridge}")
+        self._bridge(defined, result)
         known = {machine.container for machine in defined.plan.machines.values()}
         for container in podman.containers(self.clone):
             if container.name not in known:
@@ -174,9 +192,9 @@ class Rack:
     def _mirror_content(self, defined: Definition, result: UpResult) -> None:
         """Build the repository. A container sees the folder of its start, so a new folder needs a new container."""
         folder = self.store.mirror
-        before = _built(folder)
+        before = mirror.built(folder)
         mirror.build(defined.site, self.store)
-        if _built(folder) != before:
+        if mirror.built(folder) != before:
             files = [*folder.rglob("*.deb"), *folder.rglob("*.rpm")]
             named = ", ".join(sorted({path.parent.name for path in files} - {folder.name}))
             self._changed(result, f"mirror: signed package repository{named and ': '}{named}, {len(files)} packages")
@@ -223,6 +241,8 @@ class Rack:
             self._changed(result, f"Redfish emulator for {len(defined.plan.bmcs)} BMCs")
 
     def _repair_cables(self, defined: Definition) -> None:
+        if defined.record.bare:
+            return
         machines = defined.machines()
         for node in defined.plan.bmcs:
             machines.cable(node)
@@ -241,6 +261,7 @@ class Rack:
         with self.store.locked():
             self._refuse_while_deploying()
             removed = ["Redfish emulator"] if emulator.stop(self.store) else []
+            removed += leftovers.end(self.store, self.root / ".rackready" / self._recorded_env())
             if shutil.which("podman") is not None:
                 for container in podman.containers(self.clone):
                     self._say(f"removing {container.name}")
@@ -296,7 +317,8 @@ class Rack:
         defined = Definition.load(self.root, self.env)
         marker = emulator.Marker.read(self.store)
         alive = marker is not None and marker.alive
-        states = {container.name: container.status for container in podman.containers(self.clone)}
+        found = [] if record.bare else podman.containers(self.clone)
+        states = {container.name: container.status for container in found}
         rows = [self._row(defined, name, states) for name in defined.plan.machines]
         always = all(row["state"] == "running" for row in rows if row["kind"] != "node")
         return {
@@ -317,6 +339,10 @@ class Rack:
             "container": machine.container,
             "state": state,
         }
+        if name in defined.plan.metal:
+            row["container"] = ""
+            row["console"] = str(Metal(defined.plan, self.store, name).console)
+            state = "running" if Metal(defined.plan, self.store, name).running else "absent"
         if machine.role == "node":
             row["state"] = "on" if state == "running" else "off"
             row["bmc"] = defined.plan.bmcs[name]
@@ -346,11 +372,13 @@ class Rack:
 
     def _recable(self, defined: Definition, node: str) -> None:
         """Apply the fault to a running node. Before the first `up` there is nothing to plug."""
-        if not defined.record.image:
+        if not defined.record.image and not defined.record.bare:
             return
         require_root()
         with self.store.locked():
-            if node in defined.plan.bmcs:
+            if node in defined.plan.metal:
+                Metal(defined.plan, self.store, node).settle_link()
+            elif node in defined.plan.bmcs:
                 defined.machines().cable(node)
             elif defined.machines().created(node):
                 defined.machines().settle_switch(node)

@@ -1,7 +1,8 @@
 """The simulated rack's scheduler: Debian's slurmctld and munge, configured for the rack's nodes.
 
 Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node starts
-drained, like a new node in a cluster whose owners want it proven first.
+drained, like a new node in a cluster whose owners want it proven first. Where the site lets rackready write the files
+(handover.files), the controller knows none of them: only a node of its owner's, which is down.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from rackready_sim.plan import RackPlan
 
 REASON = "rackready: not handed over yet"
 _PORTS = (6817, 6818)
+_OWNERS = [
+    'NodeName=login01 NodeAddr=192.0.2.99 CPUs=4 State=DOWN Reason="being built"',
+    "PartitionName=admin Nodes=login01 State=UP",
+]
+"""Lines of a cluster without our nodes: slurmctld 22.05.8 does not start without any node (tried)."""
 _CPUS = {"Boards": 1, "SocketsPerBoard": 2, "CoresPerSocket": 56, "ThreadsPerCore": 2, "RealMemory": 2000000}
 """DGX H100: 2 Xeon 8480C with 56 cores each, 2 TB. Slurm accepts these values without a check (config_overrides)."""
 
@@ -25,11 +31,15 @@ def build(site: Site, plan: RackPlan) -> dict[str, str]:
     """Return slurm.conf and gres.conf of the rack; empty if the site does not hand over to Slurm."""
     if not isinstance(site.handover, SlurmHandover):
         return {}
-    return {"slurm.conf": _slurm_conf(site, plan, site.handover.partition), "gres.conf": _gres_conf(site)}
+    if site.handover.files is not None:
+        return {"slurm.conf": _slurm_conf(plan, _OWNERS)}
+    return {
+        "slurm.conf": _slurm_conf(plan, ["GresTypes=gpu", *_nodes(site, plan, site.handover.partition)]),
+        "gres.conf": _gres_conf(site),
+    }
 
 
-def _slurm_conf(site: Site, plan: RackPlan, partition: str) -> str:
-    machine = plan.machines["slurmctl"]
+def _nodes(site: Site, plan: RackPlan, partition: str) -> list[str]:
     cpus = " ".join(f"{key}={value}" for key, value in _CPUS.items())
     nodes = [
         f"NodeName={node.name} NodeAddr={plan.machines[node.name].address} {cpus} Gres=gpu:{_gpu(site, node.name)} "
@@ -37,6 +47,11 @@ def _slurm_conf(site: Site, plan: RackPlan, partition: str) -> str:
         for node in site.nodes()
     ]
     names = ",".join(node.name for node in site.nodes())
+    return [*nodes, f"PartitionName={partition} Nodes={names} Default=YES MaxTime=INFINITE State=UP"]
+
+
+def _slurm_conf(plan: RackPlan, more: list[str]) -> str:
+    machine = plan.machines["slurmctl"]
     lines = [
         "ClusterName=simrack",
         f"SlurmctldHost={machine.name}({machine.address})",
@@ -57,14 +72,12 @@ def _slurm_conf(site: Site, plan: RackPlan, partition: str) -> str:
         "JobAcctGatherType=jobacct_gather/none",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core",
-        "GresTypes=gpu",
         "MpiDefault=none",
         "ReturnToService=1",
         "SlurmdTimeout=30",
         "SlurmctldTimeout=60",
         "SchedulerType=sched/backfill",
-        *nodes,
-        f"PartitionName={partition} Nodes={names} Default=YES MaxTime=INFINITE State=UP",
+        *more,
     ]
     return "\n".join(lines) + "\n"
 

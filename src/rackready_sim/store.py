@@ -35,6 +35,10 @@ class Record:
     """Image of nodes whose system needs another one; empty: the same."""
     switch_image: str = ""
     """Image of switches that route; empty: the same as other machines."""
+    metal: int = 0
+    """The first so many nodes are bare metal: machines of QEMU."""
+    bare: bool = False
+    """Whether bare-metal nodes are all that there is: no container is made."""
     digests: dict[str, str] = field(default_factory=dict)
     """Digest of the healthy hardware of every node and switch: a change by the site recreates the state."""
 

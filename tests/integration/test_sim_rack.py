@@ -24,6 +24,7 @@ from rackready.drivers.redfish_errors import BmcLoginError, BmcTlsError
 from rackready.model.site import Site
 from rackready_sim.plan import clone_id
 from tests.integration.project import Project, cannot_run, within
+from tests.integration.slurm_controller import NAME, SlurmHost
 
 pytestmark = pytest.mark.integration
 
@@ -254,9 +255,49 @@ def reboots_by_itself(project: Project, node01: str) -> None:
     before, log = project.ssh(node01, BOOT_ID), len(project.power_log())
     with suppress(AssertionError, subprocess.CalledProcessError):
         project.ssh(node01, "systemctl reboot")
-    assert within(60, lambda: project.ssh(node01, BOOT_ID) != before)
+    assert within(180, lambda: project.ssh(node01, BOOT_ID) != before)
     assert [(row["action"], row["by"]) for row in project.power_log()[log:]] == [("reboot", "host")]
     assert len(project.ssh(node01, "ls /sys/class/infiniband").split()) == 8
+
+
+EXTRA = (
+    "NodeName=extra01 NodeAddr=192.0.2.200 CPUs=2 State=DRAIN Reason=new\nPartitionName=extra Nodes=extra01 State=UP\n"
+)
+
+
+def test_files_of_slurm_are_tried_written_and_taken_back(project: Project) -> None:
+    host = SlurmHost(f"rr-{clone_id(project.root)}-slurmctl")
+    before = host.ask("read")
+    assert (before["release"], before["answers"]) == ("slurm-wlm 22.05.8", True)
+    assert host.apply(EXTRA, ["extra01"])["result"] == "applied"
+    assert "extra01" in host.ask("read")["known"]
+    # Without its state the line drains nobody at the next restart, and slurmctld keeps the drain that it has.
+    settled = EXTRA.replace(" State=DRAIN Reason=new", "")
+    assert host.apply(settled, [], reload="none")["result"] == "applied"
+    # The trial refuses what slurmctld 22.05 would die of; nothing was written.
+    refused = host.apply(settled + "NodeName=extra01 CPUs=4\n", ["extra01"])
+    assert (refused["result"], refused["words"][-1]) == (
+        "refused",
+        "fatal: Duplicated NodeName extra01 in the config file",
+    )
+    # What passes the trial and does not bring the promised node is taken back.
+    back = host.apply(settled + "# more\n", ["extra01", "extra02"])
+    assert (back["result"], back["words"]) == (
+        "taken-back",
+        ["slurmctld does not know extra02", "with the old files slurmctld runs again"],
+    )
+    assert host.ask("read")["files"][NAME] == settled
+    # Killed before slurmctld read the new files, and after it.
+    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="reload")
+    assert host.ask("recover")["words"] == [
+        "an interrupted change was taken back",
+        "with the old files slurmctld runs again",
+    ]
+    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="missing")
+    assert host.ask("recover")["words"] == ["an interrupted change had happened: slurmctld runs with it"]
+    assert {"extra01", "other01"} <= set(host.ask("read")["known"])
+    host.sh(f"rm /etc/slurm/{NAME}; sed -i '/^Include/d' /etc/slurm/slurm.conf; systemctl restart slurmctld")
+    assert host.ask("read")["files"] == before["files"]
 
 
 def test_what_died_is_repaired_and_what_lives_is_left_alone(project: Project, node01: str) -> None:

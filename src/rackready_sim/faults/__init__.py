@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from rackready_sim.faults import bmc, fabric, gpu, gpu_links, host, optics
+from rackready_sim.faults import bmc, fabric, gpu, gpu_links, host, metal, optics
 from rackready_sim.faults.base import Fault, FaultError, State
 
 __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
@@ -13,7 +13,7 @@ __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
 _KEPT = ("faults", "boot_count", "node", "index")
 """Keys of the state that a repair keeps."""
 
-LAYERS = (gpu, gpu_links, fabric, host, optics, bmc)
+LAYERS = (gpu, gpu_links, fabric, host, optics, bmc, metal)
 FAULTS: dict[str, Fault] = {fault.name: fault for layer in LAYERS for fault in layer.FAULTS}
 
 

@@ -145,6 +145,14 @@ def _part_lost(state: State, kind: str, index: int) -> None:
     _one(state, kind, index)["missing_from_boot"] = state.get("boot_count", 0) + 1
 
 
+def _gpus_late(state: State, seconds: float) -> None:
+    state.setdefault("bmc_faults", {})["gpus_late"] = seconds
+
+
+def _nic_slot(state: State, nic: int, pci: str) -> None:
+    part(state, "nics", nic, "rail")["pci"] = pci
+
+
 _SUPPLIES, _FANS, _AIR = "bmc/power/sanity/supplies", "bmc/cooling/sanity/fans", "bmc/cooling/sanity/temperatures"
 _LOG, _CYCLES = "bmc/log/sanity/events", "bmc/power/stress/cycles"
 _PSU: Params = {"psu": 2}
@@ -207,6 +215,20 @@ FAULTS = (
         _rollup,
         {},
         "bmc/health/sanity/rollup",
+    ),
+    Fault(
+        "bmc-gpus-late",
+        "inventory",
+        "the BMC lists GPUs only from so many seconds after power-on",
+        _gpus_late,
+        {"seconds": 20.0},
+    ),
+    Fault(
+        "nic-wrong-slot",
+        "inventory",
+        "a compute NIC sits in another slot",
+        _nic_slot,
+        {"nic": 3, "pci": "0000:b1:00.0"},
     ),
     Fault(
         "part-missing-after-power-cycle",

@@ -14,9 +14,12 @@ from rackready.model.problems import RackreadyError
 from rackready_sim.definition import Definition
 from rackready_sim.emulator import Marker, process_start
 from rackready_sim.machines import Machines
+from rackready_sim.metal.machine import Metal
+from rackready_sim.metal.power import MetalPower, Powers
 from rackready_sim.plan import BMC_PORT
 from rackready_sim.redfish.app import build_app
 from rackready_sim.redfish.driver import Hardware
+from rackready_sim.redfish.outages import Outages
 from rackready_sim.redfish.power import NodePower
 from rackready_sim.redfish.server import BmcServer
 from rackready_sim.redfish.sessions import Sessions, guard
@@ -49,14 +52,23 @@ def _serve(rack: Definition, digest: str) -> None:
     def machines() -> Machines:
         return rack.machines(store.load())
 
-    power = NodePower(machines, store, list(plan.bmcs), [switch.name for switch in plan.of("switch")])
+    containers = NodePower(
+        machines,
+        store,
+        [name for name in plan.bmcs if name not in plan.metal],
+        [item.name for item in plan.of("switch")],
+    )
+    metal = MetalPower({name: Metal(plan, store, name) for name in plan.metal}, store)
+    power = Powers({name: metal if name in plan.metal else containers for name in plan.bmcs})
     sessions = Sessions(store)
+    outages = Outages(store, sessions)
     app = build_app(Hardware(store), power, sessions, store.base / "bmc")
     servers = [
-        BmcServer(address, BMC_PORT, guard(app, node, sessions), store.tls / f"{node}.pem")
+        BmcServer(address, BMC_PORT, outages.around(guard(app, node, sessions), node), store.tls / f"{node}.pem")
         for node, address in plan.bmcs.items()
     ]
-    power.adopt()
+    containers.adopt()
+    metal.adopt()
     for server in servers:
         server.serve_in_background()
     Marker(os.getpid(), process_start(os.getpid()), digest).write(store)

@@ -9,6 +9,7 @@ from sushy_tools import error
 from sushy_tools.emulator.resources.systems.base import AbstractSystemsDriver
 
 from rackready_sim.boot import BootSettings
+from rackready_sim.metal.flash import Flash
 from rackready_sim.redfish.context import NODE
 from rackready_sim.redfish.power import Power
 from rackready_sim.store import Store
@@ -41,7 +42,17 @@ class Hardware:
 
     def nics(self) -> list[dict[str, str]]:
         """Return id and MAC address of every NIC."""
-        return [{"id": nic["netdev"], "mac": nic["mac"]} for nic in self.store.state(NODE.get())["nics"]]
+        state = self.store.state(NODE.get())
+        if "metal" in state:  # the one card that the machine has
+            return [{"id": state["metal"]["nic"]["id"], "mac": state["metal"]["nic"]["mac"]}]
+        return [{"id": nic["netdev"], "mac": nic["mac"]} for nic in state["nics"]]
+
+    def flash(self) -> Flash:
+        """Return the firmware's variables of the node that is asked. Raise NotFound if it has no firmware."""
+        if "metal" not in self.store.state(NODE.get()):
+            message = "SecureBoot was not found"
+            raise error.NotFound(message)
+        return Flash(self.store, NODE.get())
 
     def uuid(self, part: str) -> str:
         """Return the UUID of the system or the chassis."""
@@ -153,6 +164,16 @@ class RackSystems(AbstractSystemsDriver):  # type: ignore[misc]
         """Return the number of CPU packages."""
         self.uuid(identity)
         return _CPUS
+
+    def get_secure_boot(self, identity: str) -> bool:
+        """Return whether Secure Boot is on at the next start. Raise NotFound without a firmware that knows it."""
+        self.uuid(identity)
+        return self._hardware.flash().secure_boot_next
+
+    def set_secure_boot(self, identity: str, secure: bool) -> None:  # noqa: FBT001 - as sushy-tools calls it
+        """Switch Secure Boot from the next start on."""
+        self.uuid(identity)
+        self._hardware.flash().set_next(enabled=secure)
 
     def get_nics(self, identity: str) -> list[dict[str, str]]:
         """Return id and MAC address of every NIC."""

@@ -18,10 +18,12 @@ from rackready_sim import faults, podman
 from rackready_sim.boot import BootSettings
 from rackready_sim.errors import SimError
 from rackready_sim.machines import REBOOTED, Machines
+from rackready_sim.redfish import staged
 from rackready_sim.store import Store
 
 log = logging.getLogger("rackready_sim.power")
-_EXIT_SEEN_S = 10.0
+_EXIT_SEEN_S = 90.0
+"""Podman sees the end of a container within a second, and later where many racks share the machine."""
 _TRIES = 5
 _TRY_AGAIN_S = 3.0
 
@@ -57,7 +59,7 @@ class NodePower:
     def adopt(self) -> None:
         """Watch running nodes, and restart those that asked for a reboot before this process started."""
         for node, queue in self._queues.items():
-            queue.submit(self._guarded, node, partial(self._watch_or_reboot, node))
+            queue.submit(guarded, node, partial(self._watch_or_reboot, node))
 
     def state(self, node: str) -> str:
         """Return the power state of the container; a transition in progress is reported as such."""
@@ -78,17 +80,10 @@ class NodePower:
 
     def _run(self, node: str, action: str) -> None:
         try:
-            self._guarded(node, lambda: self._act(node, action))
+            guarded(node, lambda: self._act(node, action))
         finally:
             with self._lock:
                 self._pending[node].remove(action)
-
-    def _guarded(self, node: str, work: Callable[[], None]) -> None:
-        """Run a queued job; errors go to the log, because nobody waits for the result."""
-        try:
-            work()
-        except Exception:
-            log.exception("%s: power action failed", node)
 
     def _act(self, node: str, action: str) -> None:
         if action in ("On", "ForceOn"):
@@ -138,6 +133,7 @@ class NodePower:
         with self._store.hardware_locked():
             state = self._store.state(node)
             state["boot_count"] = int(state.get("boot_count", 0)) + 1
+            staged.on_boot(state)
             on_boot = getattr(faults, "on_boot", None)
             if on_boot is not None:
                 on_boot(state)
@@ -158,7 +154,7 @@ class NodePower:
             poll.register(handle, select.POLLIN)
             poll.poll()
             os.close(handle)
-        self._queues[node].submit(self._guarded, node, partial(self._watch_or_reboot, node, ended=pid))
+        self._queues[node].submit(guarded, node, partial(self._watch_or_reboot, node, ended=pid))
 
     def _watch_or_reboot(self, node: str, ended: int = 0) -> None:
         """Restart a system that asked for a reboot, as a machine would; leave one that was powered off."""
@@ -170,7 +166,9 @@ class NodePower:
             found = podman.inspect(container)
         if found is None:
             return
-        if found.running:
+        if _ending(found, ended):
+            log.error("%s: podman still says %r %.0f s after the container ended", node, found.status, _EXIT_SEEN_S)
+        elif found.running:
             if not ended:
                 self._watch(node)
         elif found.status == "exited" and found.exit_code == REBOOTED:
@@ -178,9 +176,25 @@ class NodePower:
             self._note(node, "reboot", "host")
 
     def _note(self, node: str, action: str, by: str) -> None:
-        line = json.dumps({"time": datetime.now(UTC).isoformat(), "node": node, "action": action, "by": by})
-        with self._lock, self._store.power_log.open("a", encoding="utf-8") as out:
-            out.write(line + "\n")
+        note(self._store, node, action, by)
+
+
+def guarded(node: str, work: Callable[[], None]) -> None:
+    """Run a queued job; errors go to the log, because nobody waits for the result."""
+    try:
+        work()
+    except Exception:
+        log.exception("%s: power action failed", node)
+
+
+_NOTES = threading.Lock()
+
+
+def note(store: Store, node: str, action: str, by: str) -> None:
+    """Write a finished action to the power log."""
+    line = json.dumps({"time": datetime.now(UTC).isoformat(), "node": node, "action": action, "by": by})
+    with _NOTES, store.power_log.open("a", encoding="utf-8") as out:
+        out.write(line + "\n")
 
 
 def _ending(found: podman.Container, ended: int) -> bool:

@@ -13,14 +13,16 @@ from typing import Any
 
 import flask
 
+from rackready_sim.redfish.accounts import USER, Accounts
 from rackready_sim.redfish.context import NODE
+from rackready_sim.redfish.misbehave import Misbehaviour
 from rackready_sim.store import Store
 
 Environ = dict[str, Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Wsgi = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-_USER = "admin"
+_USER = USER
 _MAX_SESSIONS = 64
 _SESSIONS = "/redfish/v1/SessionService/Sessions"
 _OPEN_PATHS = frozenset({"", "/redfish", "/redfish/v1"})
@@ -30,13 +32,14 @@ class Sessions:
     """Sessions and passwords of every BMC; a session is valid only at the BMC that issued it."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.accounts = Accounts(store)
+        self.misbehaviour = Misbehaviour(store)
         self._tokens: dict[str, tuple[str, str]] = {}
         self._lock = threading.Lock()
 
     def accepts(self, user: str, password: str) -> bool:
         """Return whether these are the credentials of the BMC that is asked."""
-        wanted = self._store.secret(f"{NODE.get()}-bmc").read_text(encoding="utf-8").strip()
+        wanted = self.accounts.password()
         return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(
             password.encode(), wanted.encode()
         )
@@ -62,6 +65,11 @@ class Sessions:
                 del self._tokens[token]
         return bool(found)
 
+    def forget(self, node: str) -> None:
+        """Drop the sessions of a BMC that restarts."""
+        with self._lock:
+            self._tokens = {token: value for token, value in self._tokens.items() if value[0] != node}
+
     def listed(self) -> list[str]:
         """Return the ids of the sessions of the BMC that is asked."""
         with self._lock:
@@ -79,9 +87,16 @@ def guard(app: Wsgi, node: str, sessions: Sessions) -> Wsgi:
     def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         mark = NODE.set(node)
         try:
+            refused = sessions.misbehaviour.before(environ)
+            if refused is not None:
+                return _answer(start_response, *refused)
             if not _is_open(environ) and not _authenticated(environ, sessions):
                 return _refuse(start_response)
-            return app(environ, start_response)
+            if sessions.accounts.restricted() and not _may_change(environ, sessions):
+                return _answer(start_response, "403 Forbidden", [sessions.accounts.refusal()])
+            answer = app(environ, start_response)
+            sessions.misbehaviour.after(environ)
+            return answer
         finally:
             NODE.reset(mark)
 
@@ -91,6 +106,19 @@ def guard(app: Wsgi, node: str, sessions: Sessions) -> Wsgi:
 def _is_open(environ: Environ) -> bool:
     path = str(environ.get("PATH_INFO", "")).rstrip("/")
     return path in _OPEN_PATHS or (path == _SESSIONS and environ.get("REQUEST_METHOD") == "POST")
+
+
+def _may_change(environ: Environ, sessions: Sessions) -> bool:
+    """Return whether a request is allowed before the password of the factory is changed: login, logout, the account."""
+    path = str(environ.get("PATH_INFO", "")).rstrip("/")
+    own = path == sessions.accounts.path and environ.get("REQUEST_METHOD") in {"GET", "PATCH"}
+    return own or _is_open(environ) or path.startswith(_SESSIONS)
+
+
+def _answer(start_response: StartResponse, status: str, body: Iterable[bytes]) -> Iterable[bytes]:
+    whole = b"".join(body)
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(whole)))])
+    return [whole]
 
 
 def _authenticated(environ: Environ, sessions: Sessions) -> bool:
@@ -152,7 +180,8 @@ def blueprint(sessions: Sessions) -> flask.Blueprint:
         if not sessions.accepts(str(given.get("UserName", "")), str(given.get("Password", ""))):
             return flask.Response(_refusal(), status=401, content_type="application/json")
         ident, token = sessions.open()
-        return _session(ident), 201, {"X-Auth-Token": token, "Location": f"{_SESSIONS}/{ident}"}
+        told = {"@Message.ExtendedInfo": [sessions.accounts.message()]} if sessions.accounts.restricted() else {}
+        return _session(ident) | told, 201, {"X-Auth-Token": token, "Location": f"{_SESSIONS}/{ident}"}
 
     @service.get(f"{_SESSIONS}/<ident>")
     def _one(ident: str) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Resources that sushy-tools lacks: power, cooling, sensors, logs, BIOS, memory and drives of the asked node.
+"""Resources that sushy-tools lacks: power, cooling, sensors, logs, BIOS and parts of the asked node.
 
 Resources follow DMTF's schemas (DSP0268) and are computed from the hardware state at every request. ``schema`` in the
 state chooses between the current PowerSubsystem, ThermalSubsystem and Sensors, and the older Power and Thermal that
@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from rackready_sim.redfish import parts
 from rackready_sim.redfish.resources import Document, collection, resource, status
 from rackready_sim.redfish.sensors import sensors, thermal
 
@@ -31,11 +32,7 @@ def documents(state: State, system: str, chassis: str, manager: str) -> dict[str
     else:
         found |= sensors(bmc, chassis)
     return (
-        found
-        | _log(bmc, manager)
-        | _faults(bmc, system)
-        | _bios(bmc, system)
-        | _parts(bmc, system, int(state.get("boot_count", 0)))
+        found | _log(bmc, manager) | _faults(bmc, system) | _bios(bmc, system) | parts.documents(state, system, chassis)
     )
 
 
@@ -53,10 +50,10 @@ def links(state: State, system: str, chassis: str, manager: str) -> tuple[Docume
     summed = (
         _GRADES[max(worst, _GRADES.index(bmc["health"]["chassis"]))] if bmc["health"].get("follows", True) else "OK"
     )
-    of_chassis: Document = {name: {"@odata.id": f"{chassis}/{name}"} for name in names}
+    of_chassis: Document = {name: {"@odata.id": f"{chassis}/{name}"} for name in (*names, *parts.OF_CHASSIS)}
     of_chassis["Status"] = {"State": "Enabled", "Health": bmc["health"]["chassis"], "HealthRollup": summed}
     of_system: Document = {
-        name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "Memory", "Storage", "LogServices")
+        name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "LogServices", *parts.OF_SYSTEM)
     }
     of_system["Status"] = {
         "State": "Enabled",
@@ -266,40 +263,4 @@ def _bios(bmc: State, system: str) -> dict[str, Document]:
     return {
         at: {**now, "@Redfish.Settings": settings},
         f"{at}/SD": resource(f"{at}/SD", "Bios", "v1_2_0", Attributes=bmc["bios_pending"]),
-    }
-
-
-def _there(part: State, boots: int) -> bool:
-    """Return whether a part is in its place; a part may be missing from a certain boot on."""
-    return bool(part["present"]) and boots < part.get("missing_from_boot", boots + 1)
-
-
-def _parts(bmc: State, system: str, boots: int) -> dict[str, Document]:
-    """Return memory modules and drives; an empty place is reported as Absent."""
-    memory = {}
-    for dimm in bmc["dimms"]:
-        at = f"{system}/Memory/{dimm['id']}"
-        now = status("Enabled", "OK") if _there(dimm, boots) else status("Absent", None)
-        memory[at] = resource(
-            at,
-            "Memory",
-            "v1_16_0",
-            CapacityMiB=dimm["mib"] if _there(dimm, boots) else 0,
-            SerialNumber=dimm["serial"],
-            Status=now,
-        )
-    at = f"{system}/Storage/NVMe"
-    drives = {}
-    for drive in (drive for drive in bmc["drives"] if _there(drive, boots)):
-        place = f"{at}/Drives/{drive['id']}"
-        drives[place] = resource(
-            place, "Drive", "v1_17_0", SerialNumber=drive["serial"], Protocol="NVMe", Status=status("Enabled", "OK")
-        )
-    storage = resource(
-        at, "Storage", "v1_15_0", Status=status("Enabled", "OK"), Drives=[{"@odata.id": place} for place in drives]
-    )
-    return {
-        **collection(f"{system}/Memory", "Memory", memory),
-        **collection(f"{system}/Storage", "Storage", {at: storage}),
-        **drives,
     }

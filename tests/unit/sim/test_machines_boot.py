@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from rackready_sim import hostnet, machines, podman
 from rackready_sim.errors import SimError
+from rackready_sim.files import write
 from rackready_sim.machines import Machines
 from rackready_sim.store import Store
 
@@ -100,6 +102,26 @@ def test_a_machine_that_never_keeps_its_namespaces_is_an_error(tmp_path: Path, m
         SimError, match="leaf01: container rr-x-leaf01 - Expected: a running system within 3 tries Actual: none"
     ):
         boot(tmp_path, monkeypatch, ["init"] * 3)
+
+
+@pytest.mark.parametrize(("seeded", "first"), [(True, "init"), (False, "create")])
+def test_a_disk_stays_after_a_boot_that_failed_and_is_made_anew_when_its_making_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, *, seeded: bool
+) -> None:
+    """Podman reports both as a new container."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if seeded:
+        write(disk / machines._SEEDED, "")
+    made: list[str] = []
+    monkeypatch.setattr(podman, "mounted", lambda _: nullcontext(disk))
+    monkeypatch.setattr(podman, "inspect", lambda name: podman.Container(name, "created", 0, 0))
+    monkeypatch.setattr(podman, "init", lambda _: made.append("init") or 7)
+    monkeypatch.setattr(Machines, "_create", lambda *_: made.append("create"))
+    machine: Any = SimpleNamespace(name="node01", container="rr-x-node01", role="node")
+    plan: Any = SimpleNamespace(machines={"node01": machine})
+    assert Machines(plan, Store(tmp_path), "image")._namespaces(machine) == 7
+    assert made[0] == first
 
 
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str) -> Machines:

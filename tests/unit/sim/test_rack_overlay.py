@@ -10,10 +10,14 @@ import yaml
 
 from rackready.design.site import merge, parse_site
 from rackready.design.yaml import read_yaml
+from rackready.drivers.bmc_authority import load
+from rackready.model.bmc import BmcAuthority
 from rackready_sim import overlay
 from rackready_sim.definition import site_without_overlay
 from rackready_sim.plan import build_plan
 from rackready_sim.store import Store
+from rackready_sim.tls import ensure_certificates
+from tests.unit.sim.site_ca import SUBJECT, make
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -81,3 +85,14 @@ def _differences(one: object, two: object, path: str = "") -> list[str]:
             for found in _differences(*pair, f"{path}[{index}]")
         ]
     return [] if one == two else [path]
+
+
+def test_a_site_with_a_ca_for_its_bmcs_gets_that_of_the_rack(tmp_path: Path) -> None:
+    site = site_without_overlay(ROOT, "sim")
+    plan = build_plan(site, clone="ab12cd", subnet=IPv4Network("10.64.7.0/24"), loopback="127.9.8")
+    store = Store(tmp_path)
+    assert "bmc_authority" not in overlay.build(site, plan, store)
+    with_ca = site.model_copy(update={"bmc_authority": make(tmp_path / "site").model()})
+    ensure_certificates(store.tls, {"node01": "127.9.8.101"})
+    found = BmcAuthority.model_validate(overlay.build(with_ca, plan, store)["bmc_authority"] | {"subject": SUBJECT})
+    assert load(found).name == "CN=rackready simulated rack", "one that can sign"

@@ -11,7 +11,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rackready_sim import apt_sources, emulator, host, slurm, tls
+from rackready.drivers import debian_source
+from rackready_sim import emulator, host, slurm, tls
 from rackready_sim.definition import site_without_overlay
 from rackready_sim.errors import SimError
 from rackready_sim.plan import build_plan
@@ -121,12 +122,12 @@ def test_the_machines_own_debian_mirror_is_found_where_it_runs_debian(
     (tmp_path / "apt/sources.list.d").mkdir(parents=True)
     (tmp_path / "os-release").write_text(release)
     (tmp_path / "apt/sources.list.d" / name).write_text(text)
-    assert apt_sources.host_mirror(tmp_path) == expected
+    assert debian_source.host_mirror(tmp_path) == expected
 
 
 def test_credentials_of_a_mirror_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(apt_sources.MIRROR_VARIABLE, "http://user:password@mirror.example/debian")
-    source = apt_sources.find("bookworm")
+    monkeypatch.setenv(debian_source.MIRROR_VARIABLE, "http://user:password@mirror.example/debian")
+    source = debian_source.find("bookworm")
     assert source.shown == "http://mirror.example/debian"
     assert source.lines == ("deb http://user:password@mirror.example/debian bookworm main",)
 

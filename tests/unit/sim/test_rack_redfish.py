@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from werkzeug.test import Client
 
 from rackready.design.site import load_site
 from rackready.drivers import redfish
@@ -27,82 +25,17 @@ from rackready.model.site import Bmc as BmcSite
 from rackready_sim import faults
 from rackready_sim.boot import BootSettings
 from rackready_sim.hardware import build_state
-from rackready_sim.redfish.app import build_app
-from rackready_sim.redfish.driver import Hardware
 from rackready_sim.redfish.server import BmcServer
-from rackready_sim.redfish.sessions import Sessions, guard
-from rackready_sim.store import Store, write_private
 from rackready_sim.tls import ensure_certificates
 from tests.gates.test_bmc_cycles import Host
-
-NODES = {"node01": "SERIAL-1", "node02": "SERIAL-2"}
-
+from tests.unit.sim.emulated import NODES, Rack, emulated
 
 SANITY = sorted(gate_id for gate_id in all_gates() if gate_id.startswith("bmc/") and "/sanity/" in gate_id)
 
 
-class FakePower:
-    """Remembers what was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.states = dict.fromkeys(NODES, "Off")
-        self.boots: Callable[[str], None] | None = None
-        """What a boot does; None: power stays as it is."""
-
-    def state(self, node: str) -> str:
-        return self.states[node]
-
-    def request(self, node: str, action: str) -> None:
-        self.asked.append((node, action))
-        if self.boots is not None:
-            self.states[node] = "Off" if action in {"ForceOff", "GracefulShutdown"} else "On"
-            if self.states[node] == "On":
-                self.boots(node)
-
-
-class Rack:
-    """Two BMCs."""
-
-    def __init__(self, root: Path) -> None:
-        self.store = Store(root)
-        self.power = FakePower()
-        for node, serial in NODES.items():
-            nics = [{"netdev": "enp24s0np0", "mac": f"b8:3f:d2:00:00:{node[-2:]}"}]
-            chassis = {"serial": serial, "manufacturer": "NVIDIA", "product": "DGXH100", "bios": "1.06", "bmc": "25.06"}
-            self.store.write_state(node, {"chassis": chassis, "nics": nics})
-            write_private(self.store.secret(f"{node}-bmc"), f"secret-{node}")
-        sessions = Sessions(self.store)
-        app = build_app(Hardware(self.store), self.power, sessions, root)
-        self.guards = {node: guard(app, node, sessions) for node in NODES}
-        self.clients = {node: Client(self.guards[node]) for node in NODES}
-
-    def ask(
-        self,
-        node: str,
-        path: str,
-        *,
-        method: str = "GET",
-        body: Any = None,  # noqa: ANN401 - a JSON body
-        password: str = "",
-        token: str = "",
-    ) -> Any:  # noqa: ANN401 - a test response
-        headers = {"X-Auth-Token": token} if token else {}
-        if not token:
-            secret = password or f"secret-{node}"
-            headers["Authorization"] = "Basic " + base64.b64encode(f"admin:{secret}".encode()).decode()
-        return self.clients[node].open(path, method=method, json=body, headers=headers)
-
-    def system(self, node: str) -> str:
-        members = self.ask(node, "/redfish/v1/Systems").json["Members"]
-        assert len(members) == 1
-        return str(members[0]["@odata.id"])
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Rack:
-    """Built once: sushy-tools keeps its routes on one global application."""
-    return Rack(tmp_path_factory.mktemp("redfish"))
+def made() -> Rack:
+    return emulated()
 
 
 @pytest.fixture
@@ -342,5 +275,5 @@ def test_a_dimm_that_a_power_cycle_loses_is_named_by_the_gate_on_power_cycles(
         f"node01 dimm DIMM7: gone after a power cycle: 1 (cold) - Expected: {serial}"
     ]
     assert rack.power.asked == [("node01", "GracefulShutdown"), ("node01", "On")]
-    assert found.note == "0 of 3 power cycles (cold), 52 parts compared after each"
+    assert found.note == "0 of 3 power cycles (cold), 54 parts compared after each"
     ledger.close()

@@ -57,6 +57,11 @@ def test_a_fault_moves_its_cables_and_no_other(
     assert {rail: socket for rail, socket in after.items() if socket != before[rail]} == moved
 
 
+def test_a_rail_of_infiniband_has_no_cable_here_to_cross(state: dict[str, Any]) -> None:
+    faults.inject(state, "cables-swapped", nic=1, other=2)
+    assert sockets([], state["nics"]) == {}
+
+
 def test_an_end_is_found_by_its_address_and_a_bridge_that_borrows_it_is_no_port(cables: tuple[Cable, ...]) -> None:
     mac = hostnet.end_mac(cables[0])
     assert mac == f"02{cables[0].mac[2:]}"

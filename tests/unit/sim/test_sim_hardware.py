@@ -10,6 +10,7 @@ from rackready.design.site import load_site
 from rackready_sim import faults
 from rackready_sim.faults import FAULTS, FaultError
 from rackready_sim.hardware import State, build_state, build_switch_state
+from rackready_sim.metal import state as metal_state
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,8 @@ def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
 
 def _target(fault: str, node: State) -> State:
     """Return a machine that can have the fault."""
+    if FAULTS[fault].layer == "boot" and "metal" not in node:
+        return {**node, "metal": metal_state.build(load_site("sim-metal"), "node01")}
     switches = {"switch": ("sim", "leaf01"), "underlay": ("sim-spine", "leaf-su001-01")}
     at = switches.get(FAULTS[fault].layer)
     return node if at is None else build_switch_state(load_site(at[0]), at[1])

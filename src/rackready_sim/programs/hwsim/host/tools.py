@@ -27,12 +27,14 @@ def drives() -> list[State]:
 
 
 def lscpu(argv: list[str]) -> int:
-    """Print the processors, as text or with --json as util-linux 2.38 does."""
+    """Print the processors, as text, with --json or with --parse as util-linux 2.38 does."""
     if not host():
         return real.become("lscpu", argv)
     cpu = host()["cpu"]
     total, offline = tree.cpus(cpu), sorted(cpu["offline"])
     online = [number for number in range(total) if number not in set(offline)]
+    if parsed := [word for word in argv if word.startswith(("--parse=", "-p="))]:
+        return _parsable(parsed[-1].partition("=")[2], cpu, online)
     nodes = host()["numa_nodes"]
     rows: list[tuple[str, str, int]] = [
         ("Architecture:", "x86_64", 0),
@@ -40,8 +42,8 @@ def lscpu(argv: list[str]) -> int:
         ("Address sizes:", "52 bits physical, 57 bits virtual", 1),
         ("Byte Order:", "Little Endian", 1),
         ("CPU(s):", str(total), 0),
-        ("On-line CPU(s) list:", _ranges(online), 1),
-        *([("Off-line CPU(s) list:", _ranges(offline), 1)] if offline else []),
+        ("On-line CPU(s) list:", ranges(online), 1),
+        *([("Off-line CPU(s) list:", ranges(offline), 1)] if offline else []),
         ("Vendor ID:", "GenuineIntel", 0),
         ("Model name:", cpu["model"], 1),
         ("CPU family:", "6", 2),
@@ -55,12 +57,36 @@ def lscpu(argv: list[str]) -> int:
         ("BogoMIPS:", "4000.00", 2),
         ("NUMA:", "", 0),
         ("NUMA node(s):", str(nodes), 1),
-        *[(f"NUMA node{node} CPU(s):", _ranges(online[node::nodes]), 1) for node in range(nodes)],
+        *[
+            (f"NUMA node{node} CPU(s):", ranges(_online(tree.near(cpu, nodes, node), online)), 1)
+            for node in range(nodes)
+        ],
     ]
     if "-J" in argv or "--json" in argv:
         sys.stdout.write(json.dumps({"lscpu": _nested(rows)}, indent=3) + "\n")
     else:
         sys.stdout.write("".join(f"{'  ' * depth + name:<25}{value}\n" for name, value, depth in rows))
+    return 0
+
+
+def _online(numbers: list[int], online: list[int]) -> list[int]:
+    return sorted(set(numbers) & set(online))
+
+
+def _parsable(columns: str, cpu: State, online: list[int]) -> int:
+    """Print the online CPUs with --parse (util-linux 2.38, sys-utils/lscpu.c, print_cpus_parsable)."""
+    if columns != "CPU,CORE,SOCKET":
+        sys.stderr.write(f"lscpu: unknown column: {columns}\n")
+        return 1
+    sys.stdout.write(
+        "# The following is the parsable format, which can be fed to other\n"
+        "# programs. Each different item in every column has an unique ID\n"
+        "# starting usually from zero.\n"
+        "# CPU,Core,Socket\n"
+    )
+    for number in online:
+        core, socket = tree.place(cpu, number)
+        sys.stdout.write(f"{number},{core},{socket}\n")
     return 0
 
 
@@ -84,7 +110,8 @@ def _pruned(item: State) -> State:
     }
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
+    """Return numbers as a list such as 0-55,112-167."""
     out: list[list[int]] = []
     for number in numbers:
         if out and out[-1][1] == number - 1:

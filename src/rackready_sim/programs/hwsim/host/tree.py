@@ -101,6 +101,18 @@ def cpus(cpu: dict[str, Any]) -> int:
     return int(cpu["sockets"]) * int(cpu["cores"]) * int(cpu["threads"])
 
 
+def place(cpu: dict[str, Any], number: int) -> tuple[int, int]:
+    """Return core and socket of a CPU: as on x86, first threads of all cores socket by socket, then second ones."""
+    cores = int(cpu["sockets"]) * int(cpu["cores"])
+    return number % cores, number % cores // int(cpu["cores"])
+
+
+def near(cpu: dict[str, Any], numa_nodes: int, node: int) -> list[int]:
+    """Return the CPUs of a NUMA node: an equal share of the cores, with all of their threads."""
+    share = int(cpu["sockets"]) * int(cpu["cores"]) // numa_nodes
+    return [number for number in range(cpus(cpu)) if place(cpu, number)[0] // share == node]
+
+
 def _processors(cpu: dict[str, Any]) -> None:
     _put(f"{_CPU}/smt/control", "on" if cpu["threads"] > 1 else "off")
     _put(f"{_CPU}/smt/active", int(cpu["threads"] > 1))

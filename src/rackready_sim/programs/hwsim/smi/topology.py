@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .. import machine
+from .. import machine, store
+from ..host import tools, tree
 from ..machine import Gpu
 
 _LEGEND = """
@@ -41,7 +42,7 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
                 [
                     f"GPU{gpu.index}",
                     *cells,
-                    f"{numa * 56}-{numa * 56 + 55},{112 + numa * 56}-{167 + numa * 56}",
+                    _near(numa),
                     str(numa),
                     "\tN/A",
                 ]
@@ -57,6 +58,14 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         sys.stdout.write(f"  NIC{at}: {nic['rdma_device']}\n")
     sys.stdout.write("\n")
     return 0
+
+
+def _near(numa: int) -> str:
+    """Return the CPUs near a GPU, as lscpu lists its NUMA node's."""
+    host = store.hardware().get("host") or {}
+    if not host:
+        return "N/A"
+    return tools.ranges(tree.near(host["cpu"], int(host["numa_nodes"]), numa))
 
 
 def distance(gpu: dict[str, Any], nic: dict[str, Any]) -> str:
