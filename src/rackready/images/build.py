@@ -1,0 +1,103 @@
+"""Builds an image from its recipe, or takes one that others built, into the image store."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rackready.images import archive
+from rackready.images.ramdisk import EPOCH
+from rackready.images.recipes import Recipe
+from rackready.images.store import ImageStore, StoredImage
+from rackready.images.tools import Say, mmdebstrap, require, run
+from rackready.model.base import NAME_PATTERN
+from rackready.model.problems import RackreadyError
+from rackready.paths import private_dir
+
+
+def build(store: ImageStore, recipe: Recipe, say: Say, *, again: bool = False) -> StoredImage:
+    """Build an image and return it; the one in the store if it is of this recipe.
+
+    ``again``: also then, for newer packages. Raises RackreadyError with what the failing tool said.
+    """
+    present = store.find(recipe.name) if recipe.name in store.names() and not again else None
+    if present is not None and present.recipe == recipe.digest:
+        return present
+    require(("mmdebstrap", "zstd", "setpriv"))
+    say(f"image {recipe.name}: Debian {recipe.suite} with {len(recipe.packages)} packages (some minutes)")
+    with _work(store) as work:
+        log = store.folder / f"{recipe.name}.log"
+        log.unlink(missing_ok=True)
+        tar = work / "root.tar"
+        hooks = [f"--customize-hook={line}" for line in recipe.hooks]
+        mmdebstrap(
+            tar,
+            recipe.suite,
+            variant="minbase",
+            packages=recipe.packages,
+            options=[*recipe.options, *hooks],
+            log=log,
+            epoch=EPOCH,
+        )
+        say(f"image {recipe.name}: compressing")
+        packed = work / "root.tar.zst"
+        run(["zstd", "--quiet", "-9", "-T0", "-o", str(packed), str(tar)], log=log, where=f"image {recipe.name}")
+        tar.unlink()
+        source = f"Debian {recipe.suite}, {len(recipe.packages)} packages by mmdebstrap"
+        return _add(store, packed, recipe.name, source, recipe.digest)
+
+
+def import_file(store: ImageStore, path: Path, name: str) -> StoredImage:
+    """Copy an archive into the store under a name, and return the image.
+
+    Raises RackreadyError when it is no root file system that can boot, or no image can have that name.
+    """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise RackreadyError(
+            f"--name {name}",
+            expected="lower-case letters, digits and -, with a letter first, at most 63",
+            actual="another name",
+            next_step="Correct it.",
+        )
+    if not path.is_file():
+        raise RackreadyError(path, expected="an archive", actual="no such file", next_step="Correct the path.")
+    require(("zstd",))
+    with _work(store) as work:
+        copy = work / path.name
+        shutil.copyfile(path, copy)
+        return _add(store, copy, name, f"imported from {path.name}", "", called=path)
+
+
+def _add(
+    store: ImageStore, packed: Path, name: str, source: str, recipe: str, *, called: Path | None = None
+) -> StoredImage:
+    found = archive.inspect(packed, called or packed)
+    archive.check(packed, found)
+    packed.chmod(0o644)
+    image = StoredImage(
+        name=name,
+        sha256=archive.sha256(packed),
+        size=packed.stat().st_size,
+        unpacked=found.unpacked,
+        os=found.os_release["ID"],
+        release=found.os_release.get("VERSION_ID", "rolling"),
+        kernel=found.kernel,
+        built=datetime.now(UTC).replace(microsecond=0),
+        source=source,
+        recipe=recipe,
+    )
+    return store.add(packed, image)
+
+
+@contextmanager
+def _work(store: ImageStore) -> Iterator[Path]:
+    private_dir(store.folder)
+    for old in store.folder.glob("build-*"):  # of a build that was killed
+        shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=store.folder) as name:
+        yield Path(name)
