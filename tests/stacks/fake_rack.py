@@ -54,6 +54,11 @@ class FakeNode:
     asked_something: threading.Event = field(default_factory=threading.Event)
     has_sessions: bool = True
     in_system: bool = True
+    override: tuple[str, str] = ("None", "Disabled")
+    """The boot override: target and how long."""
+    image: str = ""
+    """URL of what is in its CD slot, of a BMC that has one (fake_media)."""
+    secure_boot: bool = False
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
     identity: dict[str, str] = field(default_factory=dict)
@@ -61,6 +66,8 @@ class FakeNode:
     more: Callable[[], dict[str, dict[str, Any]]] = dict
     """More documents of its BMC by address; the one at ``/redfish/v1/`` is added to its service root."""
     resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
+    answers: dict[str, str] = field(default_factory=dict)
+    """Output of further commands of its sshd."""
     ssh: FakeSsh | None = None
     host_key: paramiko.PKey = field(default_factory=lambda: paramiko.ECDSAKey.generate(bits=256))
 
@@ -72,10 +79,13 @@ class FakeNode:
 class FakeSsh:
     """An sshd that knows one command. Listens from start to stop, and breaks its connections when it stops."""
 
-    def __init__(self, address: str, port: int, host_key: paramiko.PKey, authorized: str) -> None:
+    def __init__(
+        self, address: str, port: int, host_key: paramiko.PKey, authorized: str, answers: dict[str, str]
+    ) -> None:
         self._authorized = authorized
         self._host_key = host_key
         self.boot_id = str(uuid.uuid4())
+        self._answers = answers
         self._sock = socket.create_server((address, port))
         self._transports: list[paramiko.Transport] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -91,7 +101,7 @@ class FakeSsh:
             transport.add_server_key(self._host_key)
             self._transports.append(transport)
             try:
-                transport.start_server(server=_Shell(self._authorized, self.boot_id))
+                transport.start_server(server=_Shell(self._authorized, self.boot_id, self._answers))
             except (EOFError, paramiko.SSHException, OSError):
                 transport.close()
 
@@ -104,8 +114,9 @@ class FakeSsh:
 
 
 class _Shell(paramiko.ServerInterface):
-    def __init__(self, authorized: str, boot_id: str) -> None:
+    def __init__(self, authorized: str, boot_id: str, answers: dict[str, str]) -> None:
         self._authorized = authorized
+        self._answers = answers
         self._boot_id = boot_id
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
@@ -119,12 +130,12 @@ class _Shell(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED if kind == "session" else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        known = command == b"cat /proc/sys/kernel/random/boot_id"
+        answers = {"cat /proc/sys/kernel/random/boot_id": f"{self._boot_id}\n", **self._answers}
+        text = answers.get(command.decode())
 
         def answer() -> None:
-            if known:
-                channel.sendall(f"{self._boot_id}\n".encode())
-            channel.send_exit_status(0 if known else 127)
+            channel.sendall((text or "").encode())
+            channel.send_exit_status(127 if text is None else 0)
             channel.close()
 
         threading.Timer(0.01, answer).start()
@@ -134,7 +145,7 @@ class _Shell(paramiko.ServerInterface):
 class FakeRack:
     """BMCs on 127.77.1.k, hosts on 127.77.2.k, in a folder that holds keys, passwords and certificates."""
 
-    def __init__(self, folder: Path, count: int, *, net: int = 77) -> None:
+    def __init__(self, folder: Path, count: int, *, net: int = 77, kind: type[Redfish] | None = None) -> None:
         self.folder = folder
         self.nodes = [
             FakeNode(f"node{k:02}", f"127.{net}.1.{k}", f"127.{net}.2.{k}", f"FAKE-{k:04}", f"secret-of-{k}")
@@ -149,7 +160,7 @@ class FakeRack:
         self._authorized = _client_key(folder / "id_ed25519")
         self._servers: list[ThreadingHTTPServer] = []
         for node in self.nodes:
-            self.serve(node, Redfish)
+            self.serve(node, kind or Redfish)
 
     def node(self, name: str) -> FakeNode:
         return next(node for node in self.nodes if node.name == name)
@@ -183,7 +194,7 @@ class FakeRack:
     def _boot(self, node: FakeNode) -> None:
         with self._lock:
             if node.power == "On" and node.ssh is None and node.boot_s >= 0:
-                node.ssh = FakeSsh(node.address, self.ssh_port, node.host_key, self._authorized)
+                node.ssh = FakeSsh(node.address, self.ssh_port, node.host_key, self._authorized, node.answers)
 
     def site(self, **timeouts: int) -> dict[str, Any]:
         """The racks, access and campaign of a site file for this rack."""
@@ -292,6 +303,7 @@ class Redfish(BaseHTTPRequestHandler):
         if self._may():
             boot = body["Boot"]
             self.machine.asked.append(f"boot {boot['BootSourceOverrideTarget']} {boot['BootSourceOverrideEnabled']}")
+            self.machine.override = (boot["BootSourceOverrideTarget"], boot["BootSourceOverrideEnabled"])
             self._answer(204, None)
 
     def do_DELETE(self) -> None:
@@ -360,8 +372,8 @@ class Redfish(BaseHTTPRequestHandler):
             **({"SerialNumber": self.machine.serial} if self.machine.in_system else {}),
             **self.machine.identity,
             "Boot": {
-                "BootSourceOverrideEnabled": "Disabled",
-                "BootSourceOverrideTarget": "None",
+                "BootSourceOverrideEnabled": self.machine.override[1],
+                "BootSourceOverrideTarget": self.machine.override[0],
                 "BootSourceOverrideTarget@Redfish.AllowableValues": ["Pxe", "Hdd", "UefiHttp"],
             },
             "Actions": {

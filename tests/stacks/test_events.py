@@ -10,9 +10,10 @@ from pulumi.automation import EngineEvent
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.stacks.events import Recorder, clean
-from rackready.stacks.metal import NODE_TYPE, node_of, urns
+from rackready.stacks.kinds import METAL
+from rackready.stacks.metal import NODE_TYPE
 
-COMPONENT, NODE = urns("sim-rack01", "rackready-metal", ["node01"])
+COMPONENT, NODE = METAL.urns("sim-rack01", ["node01"])
 
 
 def step(op: str, urn: str = NODE, **state: Any) -> dict[str, Any]:
@@ -50,6 +51,33 @@ def test_an_unchanged_node_is_a_pass_without_a_change() -> None:
         {"resOutputsEvent": step("same", new={"outputs": {"power": "On", "made": False}})},
     )
     assert (found.outcome, found.changed, found.message) == (Outcome.PASS, False, "as it should be")
+
+
+IMAGE = "write image debian12 to serial S1 (UEFI PXE boot)"
+
+
+@pytest.mark.parametrize(
+    ("event", "imaging", "message"),
+    [
+        ({"op": "create"}, "", "would create: power on, wait for SSH, pin its host key"),
+        (
+            {"op": "create"},
+            IMAGE,
+            f"would create: if it is off, {IMAGE}; wait for SSH with the host key that rackready made",
+        ),
+        (
+            {"op": "update", "diffs": ["erase"]},
+            IMAGE,
+            f"would update: power off, erase its disks, {IMAGE}, wait for SSH",
+        ),
+        ({"op": "update", "diffs": ["power"]}, IMAGE, "would update: bring back power"),
+    ],
+)
+def test_a_dry_run_tells_what_would_be_written(event: dict[str, Any], imaging: str, message: str) -> None:
+    recorder = Recorder()
+    recorder.imaging = {"node01": imaging} if imaging else {}
+    recorder.take(EngineEvent.from_json({"sequence": 0, "timestamp": 0, "resourcePreEvent": step(**event)}))
+    assert recorder.results(["node01"], check=True)["node01"].message == message
 
 
 def test_silence_about_a_node_is_an_error() -> None:
@@ -144,5 +172,15 @@ def test_the_engines_wrapping_is_taken_off(wrapped: str, bare: str) -> None:
 
 
 def test_only_nodes_have_a_node() -> None:
-    assert node_of(NODE) == node_of(COMPONENT) == "node01"
-    assert node_of("urn:pulumi:s::p::pulumi:pulumi:Stack::x") == node_of("") == ""
+    assert METAL.node_of(NODE) == METAL.node_of(COMPONENT) == "node01"
+    assert METAL.node_of("urn:pulumi:s::p::pulumi:pulumi:Stack::x") == METAL.node_of("") == ""
+
+
+def test_the_engine_has_started_when_it_works_on_a_node() -> None:
+    recorder, told = Recorder(), list[str]()
+    recorder.begun = lambda: told.append("begun")
+    stack = NODE.split("::")[0] + "::rackready-metal::pulumi:pulumi:Stack::rackready-metal-sim-rack01"
+    for urn, seen in ((stack, []), (COMPONENT, []), (NODE, ["begun"])):
+        event = {"sequence": 1, "timestamp": 0, "resourcePreEvent": step("create", urn)}
+        recorder.take(EngineEvent.from_json(event))
+        assert told == seen

@@ -17,6 +17,7 @@ from rackready.drivers.ssh.pins import fingerprint, text_of
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
+from rackready.stacks import power
 from rackready.stacks.args import NodeArgs
 from rackready.stacks.machine import POWER_ON, MachineIncompleteError, StackMachine
 from tests.stacks.fake_rack import FakeNode, FakeRack
@@ -183,7 +184,7 @@ def test_powered_off_behind_our_back_it_is_powered_on_again(rack: FakeRack, node
 def test_killed_in_the_middle_it_is_powered_on_exactly_once(
     rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(module, "_LAG_S", 0.5)
+    monkeypatch.setattr(power, "_LAG_S", 0.5)
     real = Bmc.power
 
     def dies(self: Bmc, *args: Any, **kwargs: Any) -> str:

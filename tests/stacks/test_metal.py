@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rackready.design.site import load_site
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
+from rackready.stacks.kinds import METAL
 from tests.unit.drivers.site_access import site_with
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +127,7 @@ def test_malformed_arguments_are_refused_before_any_resource_exists(args: RackAr
 
 
 def test_targets_name_each_node_with_its_component() -> None:
-    assert metal.urns("sim-rack01", "rackready-metal", ["node02"]) == [
+    assert METAL.urns("sim-rack01", ["node02"]) == [
         "urn:pulumi:sim-rack01::rackready-metal::rackready:stacks:MetalNode::node02",
         "urn:pulumi:sim-rack01::rackready-metal::rackready:stacks:MetalNode$rackready:metal:Node::node02",
     ]

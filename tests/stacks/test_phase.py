@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +134,7 @@ def site_of_racks(context: PhaseContext, racks: int, nodes: int) -> list[str]:
 def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     names = site_of_racks(context, 10, 1)
     limits: list[float] = []
+    monkeypatch.setattr(provision, "racks_at_once", lambda _database, _racks: 4)
 
     def run(_argv: list[str], *, timeout_s: float, **_rest: object) -> ChildResult:
         limits.append(timeout_s)
@@ -162,7 +164,47 @@ def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, m
     ],
 )
 def test_rounds(sizes: list[int], count: int) -> None:
-    assert worker.rounds({f"r{at}": [f"n{at}-{k}" for k in range(size)] for at, size in enumerate(sizes)}) == count
+    assert worker.rounds({f"r{at}": [f"n{at}-{k}" for k in range(size)] for at, size in enumerate(sizes)}, 4) == count
+
+
+@pytest.mark.parametrize(("free_mib", "racks"), [(0, 4), (1_600, 4), (8_000, 20), (24_000, 60), (512_000, 64)])
+def test_racks_side_by_side_take_half_of_the_free_memory(
+    free_mib: int, racks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = EnvPaths(tmp_path, "t").database
+    text = f"MemTotal:       99999999 kB\nMemAvailable:   {free_mib * 1024} kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda _path, encoding: text if encoding == "ascii" else "")
+    monkeypatch.setattr(worker.os, "cpu_count", lambda: 2)
+    assert worker.racks_at_once(database, {"r": ["n"]}) == racks
+    database.settings.parent.mkdir(parents=True)
+    database.settings.touch()
+    assert worker.racks_at_once(database, {"r": ["n"]}) == 4, "connections of a PostgreSQL server are few"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cores", "racks"),
+    [(1, 2, 64), (4, 2, 16), (16, 2, 4), (18, 2, 4), (72, 2, 4), (16, 16, 32), (16, 64, 64)],
+)
+def test_nodes_in_work_go_by_cores(
+    nodes: int, cores: int, racks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _path, encoding: "MemAvailable:   99999999 kB\n" if encoding else "")
+    monkeypatch.setattr(worker.os, "cpu_count", lambda: cores)
+    asked = {"small": ["n0"], "large": [f"n{k}" for k in range(nodes)]}
+    assert worker.racks_at_once(EnvPaths(tmp_path, "t").database, asked) == racks
+
+
+def test_few_engines_start_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn ends with the first step on a node, and at the latest with the run; a bounded semaphore refuses twice."""
+    turns = threading.BoundedSemaphore(2)
+    monkeypatch.setattr(worker, "_STARTS", turns)
+    with worker._turn() as begun, worker._turn():
+        assert turns.acquire(blocking=False) is False
+        begun()
+        assert turns.acquire(blocking=False) is True
+        turns.release()
+        begun()
+    assert [turns.acquire(blocking=False) for _ in range(3)] == [True, True, False]
 
 
 def test_a_full_disk_is_named(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,12 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.rpc import UNKNOWN
 
 from rackready.ledger.store import Ledger
-from rackready.stacks.metal import urns
-from rackready.stacks.provider import IncompleteError, MetalProvider, plain, wrapped
+from rackready.stacks.kinds import METAL
+from rackready.stacks.provider import MetalProvider
+from rackready.stacks.values import IncompleteError, plain, wrapped
 from tests.stacks.fake_rack import FakeRack
 
-URN = urns("t-rack01", "rackready-metal", ["node01"])[1]
+URN = METAL.urns("t-rack01", ["node01"])[1]
 
 
 @pytest.fixture
@@ -101,6 +102,22 @@ def test_create_gives_what_is_known_and_tells_of_progress(
 
 def test_nothing_differs_after_a_create(inputs: dict[str, Any]) -> None:
     assert diff(create(inputs), inputs).changes is False
+
+
+def test_a_node_that_is_to_be_erased_differs_until_that_campaign_has_imaged_it(
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imaged = {**inputs, "imaging": {"boot": "Pxe", "image": "debian12", "digest": "ab" * 32}}
+    old = {**imaged, "power": "On"}
+    monkeypatch.setenv("RACKREADY_CAMPAIGN", "c1")
+    assert diff(old, imaged).changes is False
+    monkeypatch.setenv("RACKREADY_ERASE", "node02,node01")
+    assert diff(old, imaged).diffs == ["erase"]
+    with Ledger.open(tmp_path / "state.sqlite") as ledger:
+        ledger.done(ledger.begin("node01", "image", "ab" * 32, {"run": "c1"}).token)
+    assert diff(old, imaged).changes is False
+    monkeypatch.setenv("RACKREADY_CAMPAIGN", "c2")
+    assert diff(old, imaged).diffs == ["erase"]
 
 
 def test_power_and_inputs_are_differences_and_nothing_is_ever_replaced(inputs: dict[str, Any]) -> None:

@@ -10,14 +10,17 @@ from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_figures import check_figures
 from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
+from rackready.design.check_kubernetes import check_kubernetes
 from rackready.design.check_nccl import check_nccl
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
 from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
+from rackready.design.check_provisioning import check_provisioning
 from rackready.design.check_racks import check_places, check_units
 from rackready.design.check_software import check_software
+from rackready.design.check_virtual import check_virtual
 from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.model.switch import Switch
@@ -79,11 +82,18 @@ def _names(subject: Subject) -> list[Flaw]:
         for n, node in enumerate(rack.nodes)
         if node.bmc.mac is not None
     )
+    boot_macs = (
+        _Use(node.boot_mac, ("racks", r, "nodes", n, "boot_mac"), f"node {node.name}")
+        for r, rack in enumerate(site.racks)
+        for n, node in enumerate(rack.nodes)
+        if node.boot_mac is not None
+    )
     return (
         _twice(hosts(), "name")
         + _twice(racks, "name")
         + _twice(serials, "serial number")
         + _twice(macs, "BMC MAC address")
+        + _twice(boot_macs, "boot MAC address")
     )
 
 
@@ -204,10 +214,12 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     _upstreams,
     check_software,
     check_gates,
+    check_kubernetes,
     check_units,
     check_places,
     check_outlets,
     check_power,
+    check_provisioning,
     check_figures,
     check_ports,
     check_links,
@@ -218,4 +230,5 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_nccl,
     check_other_fabrics,
     check_groups,
+    check_virtual,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.design.adaptive_routing import adaptive_problems
+from rackready.design.check_provisioning import unready
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set
 from rackready.design.infiniband import manager_nodes, subnets
@@ -41,8 +42,10 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
         *key_problems(site, list(nodes)),
         *_nic_stack(site, nodes),
         *_kinds(site, nodes),
+        *_deployed(site, nodes, command),
         *unpublished,
         *_unknown(site, nodes, command),
+        *(unready(site, nodes) if command in NEED_BMC else []),
     ]
     if reasons:
         head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
@@ -175,9 +178,34 @@ def _nic_stack(site: Site, nodes: Sequence[str]) -> list[Message]:
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[Message]:
-    virtual = [name for name in nodes if site.node(name).kind == "virtual"]
-    hint = "rackready does not provision virtual nodes yet. Exclude them with --limit."
-    return [Message(listed(virtual, _SHOWN), "kind virtual", expected="metal", next_step=hint)] if virtual else []
+    """Return virtual nodes that the site does not describe, and modes that rackready only plans."""
+    virtual = [site.node(name) for name in nodes if site.node(name).kind == "virtual"]
+    out = []
+    plain = [node.name for node in virtual if node.virtual is None]
+    if plain:
+        step = "Add `virtual` to each (docs/howto/virtual.md), or exclude them with --limit."
+        out.append(Message(listed(plain, _SHOWN), "virtual", expected="what they are made of", next_step=step))
+    known = {host.name for host in site.hypervisors}
+    lost = sorted({str(node.host) for node in virtual if node.virtual is not None and node.host not in known})
+    if lost:
+        step = "Add each to hypervisors with its NUMA nodes, or exclude its virtual nodes with --limit."
+        out.append(Message(listed(lost, _SHOWN), "hypervisors", expected="an entry", actual="none", next_step=step))
+    vgpu = [node.name for node in virtual if node.virtual is not None and node.virtual.fabric_manager == "vgpu"]
+    if vgpu:
+        step = "rackready makes no vGPU devices. Pass whole GPUs, or exclude them with --limit."
+        out.append(
+            Message(listed(vgpu, _SHOWN), "fabric_manager", expected="full or shared", actual="vgpu", next_step=step)
+        )
+    return out
+
+
+def _deployed(site: Site, nodes: Sequence[str], command: str) -> list[Message]:
+    """Return virtual nodes of a whole deployment: its first states ask a BMC, which they lack."""
+    virtual = [name for name in nodes if site.node(name).virtual is not None]
+    if command != "deploy" or not virtual:
+        return []
+    step = "Run `rackready provision` for them, then the later phases one by one, or exclude them with --limit."
+    return [Message(listed(virtual, _SHOWN), "kind virtual", expected="metal", next_step=step)]
 
 
 def _unpublished(site: Site, nodes: Sequence[str]) -> list[Message]:

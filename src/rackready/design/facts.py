@@ -18,6 +18,9 @@ from rackready.model.site import Node, Site, Switch
 from rackready.model.software import DriverSet, SoftwareProfile
 from rackready.profiles import loader
 
+_NO_STATE = {"source", "files", "apply"}
+"""Fields of a baseline that describe how a node comes to its versions, not which it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class NicFacts:
@@ -216,6 +219,7 @@ _PLANNED_PLATFORM: dict[str, Any] = {
             "rack_units",
             "source",
             "baseline",
+            "redfish",
         ),
         True,
     ),
@@ -259,7 +263,7 @@ def desired_digest(site: Site, name: str) -> str:
         "software": _of_software(facts),
         "driver": facts.driver,
         "fabric": fabric_document(site),
-        "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,
+        "baseline": facts.baseline.model_dump(mode="json", exclude=_NO_STATE) if facts.baseline is not None else None,
         "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
         **({} if facts.persistence else {"persistence": False}),
         **({} if facts.manage_dcgm else {"manage_dcgm": False}),

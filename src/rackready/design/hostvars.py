@@ -75,7 +75,9 @@ def site_vars(site: Site) -> dict[str, Any]:
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
         "rackready_fabric": fabric_document(site),
-        "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key", "settings"}),
+        "rackready_handover": site.handover.model_dump(
+            mode="json", exclude={"munge_key", "private_key", "settings", "kubeconfig"}
+        ),
     }
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rackready.design import check
 from rackready.design.absent import require_site_file
 from rackready.design.assign import assign
+from rackready.design.bmc_pins import pins, with_pins
 from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
@@ -29,7 +30,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, project_root
 from rackready.profiles import scope
 
-_PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path"})
+_PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig"})
 
 
 MACHINES = "machines.yml"
@@ -60,7 +61,10 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         require_site_file(paths)
     over = [] if site_file is not None else overlay_files(paths)
     folder = source.parent / FOLDER
-    key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over, *profile_files(folder))))
+    # the pins are this environment's own: another file with --site has none
+    pinned = pins(paths.bmc_pins) if site_file is None else {}
+    read = (source, *over, *profile_files(folder), *([paths.bmc_pins] if pinned else []))
+    key = (str(base), *(f"{path}:{_digest(path)}" for path in read))
     if key not in _loaded:
         document, problems = read_judged(source)
         site = parse_site(
@@ -70,6 +74,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
             overlays=[read_overlay(path) for path in over],
             problems=problems,
             own=read_own(folder, base),
+            pinned=pinned,
         )
         _loaded[key] = site
         while len(_loaded) > _KEPT:
@@ -159,7 +164,7 @@ def _named(value: Any) -> bool:  # noqa: ANN401
     )
 
 
-def parse_site(
+def parse_site(  # noqa: PLR0913 - what a site is made of
     raw: Any,  # noqa: ANN401
     *,
     source: str,
@@ -167,6 +172,7 @@ def parse_site(
     overlays: Sequence[Any] = (),
     problems: Sequence[Problem] = (),
     own: Own = _NO_PROFILES,
+    pinned: dict[str, str] | None = None,
 ) -> Site:
     """Return the site that a YAML document describes, compact or explicit.
 
@@ -175,7 +181,7 @@ def parse_site(
     The document is expanded, overlays are merged over it, and missing addresses are derived. Shape is checked by the
     models. Invalid parts are pruned and meaning is checked on the rest, so that a misspelt key does not hide a
     duplicate address elsewhere. ``problems``: problems of the document that are already known. ``own``: the site's own
-    profiles, which are used from now on.
+    profiles, which are used from now on. ``pinned``: node -> certificate that `bmc trust` pinned.
     """
     scope.use(own.profiles)
     if not isinstance(raw, dict):
@@ -192,7 +198,7 @@ def parse_site(
         document = expanded.document
         for overlay in overlays:
             document = merge(document, overlay) if isinstance(overlay, dict) else document
-        document = absolute(document, base)
+        document = with_pins(absolute(document, base), pinned or {})
         checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)])
         site = checked.site()
         if site is None or checked.problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -32,6 +33,14 @@ class SshArgs(Model):
     jump: JumpArgs | None = Field(None, description="absent: reached from the controller directly")
 
 
+class ImagingArgs(Model):
+    """The operating system of a node that is imaged. The plan itself is a secret, in a file of the environment."""
+
+    boot: BootTarget = Field(description="where it boots from to be imaged")
+    image: Name = Field(description="name of the image")
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the plan without what one run adds to it")
+
+
 class NodeArgs(Model):
     """One metal node. Secrets are references that the provider reveals: none is in state, log or process list."""
 
@@ -45,6 +54,12 @@ class NodeArgs(Model):
     ssh: SshArgs
     boot: BootTarget = Field(BootTarget.HDD, description="where it boots from when it is powered on")
     timeout_s: int = Field(900, ge=1, description="longest time from power-on until SSH answers, in seconds")
+    secure_boot: bool | None = Field(
+        None, description="whether Secure Boot must be on; null: as it is. Null is left out of the state"
+    )
+    imaging: ImagingArgs | None = Field(
+        None, description="what is written to its disks; null: it boots what is there. Null is left out of the state"
+    )
 
 
 class RackArgs(Model):
@@ -55,8 +70,10 @@ class RackArgs(Model):
     nodes: list[NodeArgs] = Field(min_length=1)
 
 
-def rack_args(site: Site, env: str, rack: str) -> RackArgs:
-    """Return the arguments of a rack's stack. Raises KeyError when the site has no such rack.
+def rack_args(site: Site, env: str, rack: str, imaging: Mapping[str, ImagingArgs] | None = None) -> RackArgs:
+    """Return the arguments of a rack's stack; ``imaging``: of its nodes that are imaged, from `boot_jobs.write_jobs`.
+
+    Raises KeyError when the site has no such rack.
 
     Nodes without an imported manifest are left out: `deployable.require` refused them before, and none of them was ever
     created.
@@ -71,8 +88,10 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
             serial=node.serial,
             serial_kind=None if node.serial_kind == "any" else node.serial_kind,
             bmc=bmc,
-            ssh=_ssh(site, node),
+            ssh=ssh_args(site, node),
             timeout_s=site.campaign.provision_timeout_s,
+            secure_boot=secure_boot_of(site),
+            imaging=(imaging or {}).get(node.name),
         )
         for node in found.nodes
         if node.serial is not None and (bmc := node.bmc.known()) is not None
@@ -80,7 +99,14 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
     return RackArgs(env=env, rack=rack, nodes=nodes)
 
 
-def _ssh(site: Site, node: Node) -> SshArgs:
+def secure_boot_of(site: Site) -> bool | None:
+    """Return whether Secure Boot must be on, None where any state will do."""
+    wanted = site.provisioning.secure_boot if site.provisioning is not None else "any"
+    return {"on": True, "off": False}.get(wanted)
+
+
+def ssh_args(site: Site, node: Node) -> SshArgs:
+    """Return where and how rackready logs in to a node."""
     access, hop = site.access, site.access.proxy_jump
     jump = None
     if hop is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from pulumi.automation import DiagnosticEvent, EngineEvent, StepEventMetadata
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.problems import quoted
-from rackready.stacks.metal import NODE_TYPE, node_of
+from rackready.stacks.kinds import METAL, StackKind
 
 _QUIET = {"same", "read", "refresh"}
 _WRAPPINGS = (
@@ -35,9 +36,14 @@ class _Seen:
 class Recorder:
     """Collector of the engine's events of one run; it makes a result per node."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: StackKind[Any] = METAL) -> None:
+        self.kind = kind
         self._seen: dict[str, _Seen] = {}
         self._general: list[str] = []
+        self.imaging: dict[str, str] = {}
+        """Node -> what imaging would do to it, of nodes that are imaged."""
+        self.begun: Callable[[], None] = lambda: None
+        """Called at every step on a node: the engine has started by then."""
 
     def take(self, event: EngineEvent) -> None:
         """Handle one event. Called by the engine's own thread."""
@@ -47,7 +53,9 @@ class Recorder:
             self._step(event.resource_pre_event.metadata)
         if event.res_outputs_event is not None:
             self._outputs(event.res_outputs_event.metadata)
-        if event.res_op_failed_event is not None and (node := node_of(event.res_op_failed_event.metadata.urn)):
+        if event.res_op_failed_event is not None and (
+            node := self.kind.node_of(event.res_op_failed_event.metadata.urn)
+        ):
             self._of(node).failed = True
 
     def results(self, nodes: list[str], *, check: bool = False) -> dict[str, NodeResult]:
@@ -68,14 +76,15 @@ class Recorder:
 
     def _diagnostic(self, event: DiagnosticEvent) -> None:
         text = clean(event.message)
-        node = node_of(event.urn or "")
+        node = self.kind.node_of(event.urn or "")
         if node:
             self._of(node).errors.append(text)
         elif text and text != "update failed":
             self._general.append(text)
 
     def _step(self, metadata: StepEventMetadata) -> None:
-        if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE:
+        if (node := self.kind.node_of(metadata.urn)) and metadata.type == self.kind.resource:
+            self.begun()
             seen = self._of(node)
             seen.ops.append(str(metadata.op.value))
             seen.keys += metadata.diffs or []
@@ -83,7 +92,11 @@ class Recorder:
             seen.problem = str(before.get("problem") or "") or seen.problem
 
     def _outputs(self, metadata: StepEventMetadata) -> None:
-        if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE and metadata.new is not None:
+        if (
+            (node := self.kind.node_of(metadata.urn))
+            and metadata.type == self.kind.resource
+            and metadata.new is not None
+        ):
             self._step(metadata)
             self._of(node).outputs = dict(metadata.new.outputs or {})
 
@@ -101,25 +114,45 @@ class Recorder:
             return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})
         data: dict[str, Any] = {
-            key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs
+            key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial", "restart") if key in seen.outputs
         }
-        message = _message(acted, seen.keys, data, check=check)
+        if self.kind.kind == "virtual":
+            message = _domain_message(acted, seen.keys, data, check=check)
+        else:
+            message = _message(acted, seen.keys, data, self.imaging.get(node, "") if check else None)
         return NodeResult(Outcome.PASS, message, changed=bool(acted), data={} if check or "delete" in acted else data)
 
 
-def _message(acted: list[str], keys: list[str], data: dict[str, Any], *, check: bool) -> str:
+def _message(acted: list[str], keys: list[str], data: dict[str, Any], imaging: str | None) -> str:
+    """Return a result in words. ``imaging``: in a dry run, what imaging would do; None: it is no dry run."""
     if not acted:
         return "as it should be"
-    if check:
-        what = (
-            "power on, wait for SSH, pin its host key"
-            if "create" in acted
-            else f"bring back {', '.join(sorted(set(keys)))}"
-        )
-        return f"would {acted[0]}: {what}"
+    if imaging is not None:
+        return f"would {acted[0]}: {_would(acted, keys, imaging)}"
     if acted == ["delete"]:
         return "powered off" if data.get("made") else "was on before us, left on"
     return "powered on, SSH answers" if data.get("made") else "was on, SSH answers"
+
+
+def _would(acted: list[str], keys: list[str], imaging: str) -> str:
+    if "erase" in keys:
+        return f"power off, erase its disks, {imaging}, wait for SSH"
+    if "create" in acted:
+        pins = "wait for SSH with the host key that rackready made" if imaging else "wait for SSH, pin its host key"
+        return f"if it is off, {imaging}; {pins}" if imaging else f"power on, {pins}"
+    return f"bring back {', '.join(sorted(set(keys)))}"
+
+
+def _domain_message(acted: list[str], keys: list[str], data: dict[str, Any], *, check: bool) -> str:
+    """Return what happened to a virtual node."""
+    if check and acted:
+        what = "define and start its domain" if "create" in acted else f"bring back {', '.join(sorted(set(keys)))}"
+        return f"would {acted[0]}: {what}"
+    if acted == ["delete"]:
+        return "stopped and undefined, its disk stays"
+    text = "defined and started" if "create" in acted else "redefined where it differed, runs"
+    text = text if acted else "as it should be"
+    return f"{text}; it runs an older definition: shut it down, then run again" if data.get("restart") else text
 
 
 def clean(message: str) -> str:

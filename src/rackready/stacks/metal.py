@@ -8,7 +8,9 @@ import pulumi
 
 from rackready import __version__
 from rackready.design.site import load_site
+from rackready.paths import EnvPaths
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
+from rackready.stacks.boot_jobs import write_jobs
 
 NODE_TYPE = "rackready:metal:Node"
 COMPONENT_TYPE = "rackready:stacks:MetalNode"
@@ -51,17 +53,5 @@ def declare(args: RackArgs) -> None:
 
 def declare_from_site(env: str, rack: str, root: Path) -> None:
     """Read the site file of an environment and declare one of its racks."""
-    declare(rack_args(load_site(env, root=root), env, rack))
-
-
-def node_of(urn: str) -> str:
-    """Return the node of a resource's URN, "" when the resource is no node's."""
-    parts = urn.split("::")
-    kinds = {COMPONENT_TYPE, f"{COMPONENT_TYPE}${NODE_TYPE}"}
-    return parts[-1] if len(parts) == 4 and parts[2] in kinds else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
-
-
-def urns(stack: str, project: str, nodes: list[str]) -> list[str]:
-    """Return the URNs of the nodes' resources and their components: the engine refuses a child without its parent."""
-    prefix = f"urn:pulumi:{stack}::{project}::{COMPONENT_TYPE}"
-    return [urn for node in nodes for urn in (f"{prefix}::{node}", f"{prefix}${NODE_TYPE}::{node}")]
+    site = load_site(env, root=root)
+    declare(rack_args(site, env, rack, write_jobs(site, EnvPaths(root, env), rack)))

@@ -1,4 +1,4 @@
-"""``pulumi-resource-rackready``: our Pulumi provider, with one kind of resource, ``rackready:metal:Node``.
+"""``pulumi-resource-rackready``: our Pulumi provider; here, the resource ``rackready:metal:Node`` and the server.
 
 Every effect goes through the ledger: a create that the engine repeats after a kill observes first and powers nothing on
 twice. The provider ends with the engine, also with a killed one: it changes no machine that nobody would record.
@@ -13,89 +13,47 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 from pulumi.provider.experimental import provider as api
-from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 from pulumi.runtime.rpc import UNKNOWN
-from pydantic import ValidationError
 
 from rackready import __version__
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
-from rackready.paths import Database, EnvPaths, project_root
 from rackready.stacks.args import NodeArgs
+from rackready.stacks.boot import BOOT_TYPE, BootProvider
+from rackready.stacks.by_type import ByType
+from rackready.stacks.domain_resource import DomainResource
+from rackready.stacks.ending import end_with
+from rackready.stacks.imaging import ERASE_VARIABLE, Imaging, installed_by
 from rackready.stacks.machine import MachineIncompleteError, MachineState, StackMachine
+from rackready.stacks.metal import NODE_TYPE
+from rackready.stacks.resource import Work, args_of, checked, inputs_of, teller
+from rackready.stacks.values import IncompleteError, Props, database, plain, state_dir, wrapped
+from rackready.stacks.virtual import DOMAIN_TYPE
 
 T = TypeVar("T")
-Props = Mapping[str, PropertyValue]
 _THREADS = 64
 """Waiting for a node to boot costs only a thread; the engine limits the nodes in progress."""
-
-
-def plain(value: PropertyValue) -> Any:  # noqa: ANN401 - JSON
-    """Return a property value as JSON data (whole numbers as int); an unknown one as None."""
-    inner = value.value
-    if isinstance(inner, Mapping):
-        return {key: plain(item) for key, item in inner.items()}
-    if isinstance(inner, tuple):
-        return [plain(item) for item in inner]
-    if isinstance(inner, Computed) or inner == UNKNOWN:
-        return None
-    if isinstance(inner, float) and inner.is_integer():
-        return int(inner)
-    return inner
-
-
-def wrapped(value: Any) -> PropertyValue:  # noqa: ANN401 - JSON
-    """Return JSON data as a property value."""
-    if isinstance(value, Mapping):
-        return PropertyValue({key: wrapped(item) for key, item in value.items()})
-    if isinstance(value, (list, tuple)):
-        return PropertyValue([wrapped(item) for item in value])
-    if isinstance(value, int) and not isinstance(value, bool):
-        return PropertyValue(float(value))
-    return PropertyValue(value)
-
-
-class IncompleteError(RackreadyError):
-    """A resource exists and is not usable: the engine records it and tries again at the next update."""
-
-    def __init__(self, resource_id: str, properties: dict[str, PropertyValue], error: RackreadyError) -> None:
-        self.resource_id = resource_id
-        self.properties = properties
-        super().__init__(error)
-        self.messages = error.messages
 
 
 class MetalProvider(api.Provider):
     """Check, diff, create, read, update and delete of ``rackready:metal:Node``."""
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="node")
+        self._threads = Work(_THREADS, "node")
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
         """Refuse malformed inputs, each with its path."""
-        inputs = {key: value for key, value in request.new_inputs.items() if value.value is not None}
-        try:
-            NodeArgs.model_validate({key: plain(value) for key, value in inputs.items()})
-        except ValidationError as error:
-            failures = [
-                api.CheckFailure(".".join(str(part) for part in item["loc"]), str(item["msg"]))
-                for item in error.errors(include_input=False)
-            ]
-            return api.CheckResponse(inputs=inputs, failures=failures)
-        return api.CheckResponse(inputs=inputs)
+        return checked(NodeArgs, request)
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
         """Compare desired with recorded state; a node that is not on differs. No difference needs a replacement."""
@@ -104,14 +62,14 @@ class MetalProvider(api.Provider):
         new = {key: plain(value) for key, value in request.new_inputs.items()}
         changed = [key for key in known if old.get(key) != new.get(key) and key not in request.ignore_changes]
         detail = {key: api.PropertyDiff(api.PropertyDiffKind.UPDATE, input_diff=True) for key in changed}
-        if old.get("power") != "On":
-            changed.append("power")
-            detail["power"] = api.PropertyDiff(api.PropertyDiffKind.UPDATE, input_diff=False)
+        for key in (["power"] if old.get("power") != "On" else []) + (["erase"] if _to_erase(new) else []):
+            changed.append(key)
+            detail[key] = api.PropertyDiff(api.PropertyDiffKind.UPDATE, input_diff=False)
         return api.DiffResponse(changes=bool(changed), diffs=changed, detailed_diff=detail)
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Power the node on once, wait for SSH, pin its host key; adopt a running node."""
-        args = _args(request.properties)
+        args = args_of(NodeArgs, request.properties)
         if request.preview:
             return api.CreateResponse(args.node, _preview(request.properties))
         state = await self._work(args, lambda machine: machine.ensure(made=False), request.properties)
@@ -122,12 +80,14 @@ class MetalProvider(api.Provider):
         if request.preview:
             return api.UpdateResponse(_preview(request.news))
         made = bool(plain(request.olds["made"])) if "made" in request.olds else False
-        state = await self._work(_args(request.news), lambda machine: machine.ensure(made=made), request.news)
+        state = await self._work(
+            args_of(NodeArgs, request.news), lambda machine: machine.ensure(made=made), request.news
+        )
         return api.UpdateResponse(_outputs(request.news, state))
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
         """Observe the power state; Unknown with the reason when the BMC fails, so that one bad BMC stops no other."""
-        args = _args(request.properties)
+        args = args_of(NodeArgs, request.properties)
         power, problem = await self._work(args, lambda machine: machine.observe())
         seen = {**request.properties, "power": PropertyValue(power), "problem": PropertyValue(problem)}
         return api.ReadResponse(request.resource_id, seen, dict(request.inputs))
@@ -135,54 +95,51 @@ class MetalProvider(api.Provider):
     async def delete(self, request: api.DeleteRequest) -> None:
         """Power the node off if we powered it on."""
         made = bool(plain(request.properties["made"])) if "made" in request.properties else False
-        await self._work(_args(request.properties), lambda machine: machine.remove(made=made))
+        await self._work(args_of(NodeArgs, request.properties), lambda machine: machine.remove(made=made))
 
     async def cancel(self) -> None:
         """Stop waiting; the ledger has what was begun, and the next run continues it."""
-        self._stop.set()
+        self._threads.stop()
 
     async def _work(self, args: NodeArgs, do: Callable[[StackMachine], T], inputs: Props | None = None) -> T:
-        def run() -> T:
-            with Ledger.open(_database(args.env)) as ledger:
-                return do(self._machine(args, ledger))
-
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+            return await self._threads.do(args.env, lambda ledger: do(self._machine(args, ledger)))
         except MachineIncompleteError as error:
-            raise IncompleteError(args.node, _outputs(inputs or {}, error.state), error) from error
+            seen = _outputs(inputs or {}, error.state)
+            raise IncompleteError(args.node, seen, error, inputs_of(NodeArgs, seen)) from error
 
     def _machine(self, args: NodeArgs, ledger: Ledger) -> StackMachine:
-        campaign = os.environ.get("RACKREADY_CAMPAIGN", "")
-
-        def proceed() -> None:
-            if self._stop.is_set():
-                raise RackreadyError(
-                    args.node,
-                    "stopped by the operator",
-                    expected="SSH answers",
-                    actual="not waited for",
-                    next_step="Run the same command again: it continues here.",
-                )
-
-        def say(text: str) -> None:
-            if campaign:
-                ledger.event(campaign, args.node, "provision", text)
-
-        return StackMachine(args, ledger, _state_dir(args.env) / "known_hosts", proceed=proceed, say=say)
+        proceed, say = self._threads.proceed(args.node, "SSH answers"), teller(ledger, args.node)
+        state = state_dir(args.env)
+        imaging = None
+        if (what := args.imaging) is not None:
+            consent = _consent(args.node)
+            imaging = Imaging(args, what, ledger, state, consent=consent, proceed=proceed, say=say)
+        return StackMachine(args, ledger, state / "known_hosts", proceed=proceed, say=say, imaging=imaging)
 
 
-def _args(properties: Props) -> NodeArgs:
-    known = NodeArgs.model_fields.keys()
-    return NodeArgs.model_validate({key: plain(value) for key, value in properties.items() if key in known})
+def _consent(node: str) -> str:
+    """Return the campaign that may erase a node, "" when none may."""
+    named = os.environ.get(ERASE_VARIABLE, "").split(",")
+    return os.environ.get("RACKREADY_CAMPAIGN", "") if node in named else ""
 
 
-def _inputs(properties: Props) -> dict[str, PropertyValue]:
-    known = NodeArgs.model_fields.keys()
-    return {key: value for key, value in properties.items() if key in known}
+def _to_erase(inputs: dict[str, Any]) -> bool:
+    """Whether this run is to erase a node that its stack may find as it should be."""
+    if not inputs.get("imaging") or not (consent := _consent(str(inputs.get("node")))):
+        return False
+    place = database(str(inputs["env"]))
+    if not Ledger.exists(place):
+        return True
+    with Ledger.open(place) as ledger:
+        return not installed_by(ledger, str(inputs["node"]), consent)
 
 
 def _outputs(properties: Props, state: MachineState) -> dict[str, PropertyValue]:
-    return {**_inputs(properties), **{key: wrapped(value) for key, value in dataclasses.asdict(state).items()}}
+    return {
+        **inputs_of(NodeArgs, properties),
+        **{key: wrapped(value) for key, value in dataclasses.asdict(state).items()},
+    }
 
 
 def _preview(properties: Props) -> dict[str, PropertyValue]:
@@ -190,18 +147,15 @@ def _preview(properties: Props) -> dict[str, PropertyValue]:
 
     The mark on the wire is used, since the SDK (3.250) cannot send PropertyValue.computed().
     """
-    return {**_inputs(properties), **{field.name: PropertyValue(UNKNOWN) for field in dataclasses.fields(MachineState)}}
+    return {
+        **inputs_of(NodeArgs, properties),
+        **{field.name: PropertyValue(UNKNOWN) for field in dataclasses.fields(MachineState)},
+    }
 
 
-def _state_dir(env: str) -> Path:
-    """Return the folder of the environment's ledger and pins: the caller's, else the one below the checkout."""
-    if (given := os.environ.get("RACKREADY_STATE_DIR")) and os.environ.get("RACKREADY_ENV", env) == env:
-        return Path(given)
-    return EnvPaths(project_root(), env).state
-
-
-def _database(env: str) -> Database:
-    return EnvPaths(project_root(), env).database_in(_state_dir(env))
+def every_kind() -> ByType:
+    """Return the provider of all our resources."""
+    return ByType({NODE_TYPE: MetalProvider(), BOOT_TYPE: BootProvider(), DOMAIN_TYPE: DomainResource()})
 
 
 class _Servicer(ProviderServicer):
@@ -225,7 +179,7 @@ async def _spoken(answer: Awaitable[T], context: Any) -> T:  # noqa: ANN401
         return await answer
     except IncompleteError as error:
         properties = PropertyValue.marshal_map(error.properties)
-        inputs = PropertyValue.marshal_map(_inputs(error.properties))
+        inputs = PropertyValue.marshal_map(error.inputs)
         detail = provider_pb2.ErrorResourceInitFailed(
             id=error.resource_id, properties=properties, reasons=[str(error)], inputs=inputs
         )
@@ -239,16 +193,10 @@ async def _spoken(answer: Awaitable[T], context: Any) -> T:  # noqa: ANN401
         raise
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
 async def _serve(engine: str) -> None:
     server = grpc.aio.server(options=_GRPC_CHANNEL_OPTIONS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(
-        _Servicer(sys.argv[1:], __version__, MetalProvider(), engine_address=engine), server
+        _Servicer(sys.argv[1:], __version__, every_kind(), engine_address=engine), server
     )
     port = server.add_insecure_port(address="127.0.0.1:0")
     await server.start()
@@ -264,7 +212,7 @@ def main() -> None:
     for name in ("sushy", "paramiko"):  # our errors name the cause; they would print it again
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     engine = next((arg for arg in sys.argv[1:] if not arg.startswith("-")), "")
     asyncio.run(_serve(engine))
 

@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from rackready.design.imaging import imaged_nodes
 from rackready.design.pinned import site_of
 from rackready.drivers import pulumi as engine
 from rackready.drivers.process import run_child
@@ -19,8 +20,9 @@ from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
+from rackready.stacks.imaging import ERASE_VARIABLE
 from rackready.stacks.machine import POWER_OFF, POWER_ON
-from rackready.stacks.worker import StackRequest, rounds
+from rackready.stacks.worker import StackRequest, racks_at_once, rounds
 
 _SPARE_S = 600
 """Seconds for the engine itself in each round, besides the time for a node to boot."""
@@ -72,12 +74,20 @@ def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResu
         result = Path(scratch) / "result.json"
         request = _request(ctx, site, nodes, action, result)
         log = logs / "provision.log"
-        ended = _worker(paths, request, log, site.campaign.provision_timeout_s + _SPARE_S)
+        ended = _worker(paths, request, log, _limits(site, nodes))
         found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     after = _power_effects(paths, nodes)
     return {
         node: replace(_result(node, found.get(node), ended, log), touched=after[node] != before[node]) for node in nodes
     }
+
+
+def _limits(site: Site, nodes: list[str]) -> dict[str, int]:
+    """Return the time limits of one round of nodes by their settings, in seconds: until SSH answers, and of imaging."""
+    limits = {"campaign.provision_timeout_s": site.campaign.provision_timeout_s}
+    if site.provisioning is not None and any(node.name in nodes for node in imaged_nodes(site)):
+        limits["provisioning.timeout_s"] = site.provisioning.timeout_s
+    return limits
 
 
 def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
@@ -99,14 +109,28 @@ def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, resul
     racks: dict[str, list[str]] = {}
     for node in nodes:
         racks.setdefault(site.rack_of(node).name, []).append(node)
-    return StackRequest(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result), ctx.site_digest)
+    return StackRequest(
+        ctx.env,
+        str(ctx.root),
+        ctx.campaign,
+        action,
+        racks,
+        str(result),
+        ctx.site_digest,
+        list(ctx.erase),
+        racks_at_once(EnvPaths(ctx.root, ctx.env).database, racks),
+    )
 
 
-def _worker(paths: EnvPaths, request: StackRequest, log: Path, round_s: int) -> str:
-    """Run the worker to its end and return how it ended, as text. ``round_s``: longest time of one round in s."""
-    count = rounds(request.racks)
+def _worker(paths: EnvPaths, request: StackRequest, log: Path, limits: dict[str, int]) -> str:
+    """Run the worker to its end and return how it ended, as text. ``limits``: of one round, see ``_limits``."""
+    count, round_s, words = rounds(request.racks, request.at_once), sum(limits.values()) + _SPARE_S, " + ".join(limits)
     timeout_s = float(count * round_s)
-    env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}
+    env = {
+        **os.environ,
+        **engine.environment(paths, campaign=request.campaign),
+        ERASE_VARIABLE: ",".join(request.erase),
+    }
     argv = [sys.executable, "-m", "rackready.stacks.worker"]
     with Ledger.open(paths.database) as ledger:
         asked = json.dumps(asdict(request))
@@ -116,7 +140,7 @@ def _worker(paths: EnvPaths, request: StackRequest, log: Path, round_s: int) -> 
         )
     if shutil.disk_usage(paths.state).free < _FULL:
         return f"no space left on the disk of {paths.state}"
-    limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s (campaign.provision_timeout_s + {_SPARE_S})"
+    limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s ({words} + {_SPARE_S})"
     return f"stopped after {timeout_s:.0f} s: {limit}" if ended.timed_out else f"exit status {ended.returncode}"
 
 

@@ -10,12 +10,14 @@ import fcntl
 import heapq
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 from pulumi import automation as auto
 
 from rackready import files
+from rackready.design.imaging import imaging_words
 from rackready.design.pinned import site_of
 from rackready.drivers import pulumi as engine
 from rackready.drivers.marks import name_of
@@ -31,14 +34,18 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError, quoted
-from rackready.paths import EnvPaths, private_dir
-from rackready.stacks import metal
-from rackready.stacks.args import NodeArgs, RackArgs, rack_args
+from rackready.model.site import Site
+from rackready.paths import Database, EnvPaths, private_dir
+from rackready.stacks.boot_jobs import stop_service, write_jobs
 from rackready.stacks.events import Recorder
-from rackready.stacks.machine import StackMachine, made_by_us
+from rackready.stacks.kinds import KINDS, StackKind
 
-_RACKS_AT_ONCE = 4
-"""Engines in parallel: each takes some 150 MiB and a core while it starts."""
+_RACKS_AT_LEAST, _RACKS_AT_MOST = 4, 64
+"""Engines in parallel. A machine boots for minutes, so racks that wait for others cost most of the time of a site."""
+_ENGINE_MIB = 200
+"""Memory of an engine with its provider: docs/benchmarks.md, "Powering on"; half of what is free is for them."""
+_NODES_A_CORE = 32
+"""Nodes in work for each core, as measured (docs/benchmarks.md): on two busy cores 64 passed, of 256 some timed out."""
 _NODES_AT_ONCE = 32
 """Nodes of one rack that its engine works on in parallel."""
 
@@ -54,19 +61,36 @@ class StackRequest:
     racks: dict[str, list[str]]
     result: str
     site_digest: str = ""
+    erase: list[str] = field(default_factory=list)
+    at_once: int = _RACKS_AT_LEAST
+    """Racks whose engines run side by side."""
 
     def context(self) -> PhaseContext:
         """Return the context of the run."""
         return PhaseContext(self.env, Path(self.root), self.campaign, site_digest=self.site_digest)
 
 
-def rounds(racks: dict[str, list[str]]) -> int:
+def racks_at_once(database: Database, racks: Mapping[str, Sequence[str]]) -> int:
+    """Return how many racks this machine can work on side by side, by its free memory, its cores and the racks' nodes.
+
+    A PostgreSQL server has a limited number of connections (docs/howto/postgresql.md), and every rack takes some.
+    """
+    if database.settings.is_file():
+        return _RACKS_AT_LEAST
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    free_mib = int(found[1]) // 1024 if found is not None else 0
+    nodes = min(_NODES_AT_ONCE, max((len(own) for own in racks.values()), default=1))
+    by_nodes = _NODES_A_CORE * (os.cpu_count() or 1) // nodes
+    return min(_RACKS_AT_MOST, max(_RACKS_AT_LEAST, min(free_mib // 2 // _ENGINE_MIB, by_nodes)))
+
+
+def rounds(racks: dict[str, list[str]], at_once: int) -> int:
     """Return the most rounds of booting nodes that follow each other, for the time limit of the whole run.
 
     A rack's engine works on a limited number of nodes, those that its stack knows before the new ones. A limited number
     of racks run in parallel; the next starts when one ends.
     """
-    free = [0] * _RACKS_AT_ONCE
+    free = [0] * at_once
     for nodes in racks.values():
         own = -(-len(nodes) // _NODES_AT_ONCE) + (1 if len(nodes) > 1 else 0)
         heapq.heapreplace(free, free[0] + own)
@@ -76,21 +100,36 @@ def rounds(racks: dict[str, list[str]]) -> int:
 def run(request: StackRequest) -> dict[str, NodeResult]:
     """Run the request on every rack and return a result per node; an error of a rack is in its nodes' results."""
     results: dict[str, NodeResult] = {}
-    with ThreadPoolExecutor(max_workers=_RACKS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=request.at_once) as pool:
         for found in pool.map(partial(_rack, request), list(request.racks)):
             results.update(found)
+    stop_service(site_of(request.context()), EnvPaths(Path(request.root), request.env))
     return results
 
 
 def _rack(request: StackRequest, rack: str) -> dict[str, NodeResult]:
-    nodes = request.racks[rack]
+    """Run the rack's stacks: metal before virtual, so that hypervisors are on; in the other order to remove."""
+    site = site_of(request.context())
+    results: dict[str, NodeResult] = {}
+    for kind in reversed(KINDS) if request.action == "destroy" else KINDS:
+        nodes = [node for node in request.racks[rack] if site.node(node).kind == kind.kind]
+        results |= _stack(request, site, rack, kind, nodes) if nodes else {}
+    return results
+
+
+def _stack(
+    request: StackRequest, site: Site, rack: str, kind: StackKind[Any], nodes: list[str]
+) -> dict[str, NodeResult]:
     paths = EnvPaths(Path(request.root), request.env)
-    recorder = Recorder()
+    recorder = Recorder(kind)
     failure = ""
     try:
-        with _alone(paths, rack):
-            args = rack_args(site_of(request.context()), request.env, rack)
-            stack = engine.open_stack(paths, rack, partial(metal.declare, args), campaign=request.campaign)
+        with _alone(paths, rack), _turn() as recorder.begun:
+            jobs = write_jobs(site, paths, rack) if kind.kind == "metal" and request.action != "destroy" else {}
+            recorder.imaging = {node: imaging_words(site, site.node(node)) for node in jobs}
+            args = kind.nodes(site, request.env, rack, jobs)
+            program = partial(kind.declare, site, request.env, rack, jobs)
+            stack = engine.open_stack(paths, rack, program, campaign=request.campaign, project=kind.project)
             for operation in _operations(stack, request.action, args, nodes, recorder):
                 _unlocked(stack, operation)
             if request.action == "destroy":
@@ -117,8 +156,20 @@ def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
         os.close(fd)
 
 
+_STARTS = threading.BoundedSemaphore(max(_RACKS_AT_LEAST, os.cpu_count() or 1))
+"""Engines that start side by side. Each takes a core for seconds: more would starve those that talk to BMCs."""
+
+
+@contextmanager
+def _turn() -> Iterator[Callable[[], None]]:
+    """Wait for a turn to start an engine; yield a function that gives it back, as the end does at the latest."""
+    with ExitStack() as held:
+        held.enter_context(_STARTS)
+        yield held.close
+
+
 def _operations(
-    stack: auto.Stack, action: str, args: RackArgs, nodes: list[str], recorder: Recorder
+    stack: auto.Stack, action: str, args: Sequence[Any], nodes: list[str], recorder: Recorder
 ) -> list[Callable[[], object]]:
     """Return the operations: the whole stack at once, or first its known nodes with a refresh, then the new ones.
 
@@ -126,10 +177,11 @@ def _operations(
     in the stack and no longer in the site file, so such a stack is never run as a whole: another command retires nodes.
     """
     known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
-    declared = {node.node for node in args.nodes}
-    if declared <= set(nodes) and {metal.node_of(urn) for urn in known} <= {*declared, ""}:
+    kind = recorder.kind
+    declared = {node.node for node in args}
+    if declared <= set(nodes) and {kind.node_of(urn) for urn in known} <= {*declared, ""}:
         return [partial(_operate, stack, action, None, recorder, refresh=True)]
-    wanted = metal.urns(stack.name, engine.PROJECT, nodes)
+    wanted = kind.urns(stack.name, nodes)
     old = [urn for urn in wanted if urn in known]
     new = [urn for urn in wanted if urn not in known and action != "destroy"]
     return [
@@ -170,24 +222,22 @@ def _stopped(node: str, failure: str) -> NodeResult:
     return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: its stack runs Actual: {quoted(failure)}")
 
 
-def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
+def _given_up(paths: EnvPaths, args: Sequence[Any], nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
     """Return each node's result; power off one that a killed run powered on before the engine recorded it."""
     results = recorder.results(nodes)
     with Ledger.open(paths.database) as ledger:
-        for node in args.nodes:
+        for node in args:
             if node.node in results and recorder.unheard(node.node):
-                results[node.node] = _forgotten(node, ledger, paths)
+                results[node.node] = _forgotten(recorder.kind, node, ledger, paths)
     return results
 
 
-def _forgotten(args: NodeArgs, ledger: Ledger, paths: EnvPaths) -> NodeResult:
-    if not made_by_us(ledger, args.node):
-        return NodeResult(Outcome.PASS, "nothing was made")
+def _forgotten(kind: StackKind[Any], args: object, ledger: Ledger, paths: EnvPaths) -> NodeResult:
     try:
-        StackMachine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
+        done = kind.removed(args, ledger, paths.known_hosts, _echo)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
-    return NodeResult(Outcome.PASS, "powered off", changed=True)
+    return NodeResult(Outcome.PASS, done or "nothing was made", changed=bool(done))
 
 
 def _echo(line: str) -> None:

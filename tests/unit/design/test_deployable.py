@@ -22,6 +22,8 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
 from rackready.stacks.args import rack_args
+from tests.unit.design.virtual_sites import EMULATED, ONE, document
+from tests.unit.design.virtual_sites import site as virtual_site
 from tests.unit.design.written import example, parse
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -225,12 +227,33 @@ def test_an_infiniband_site_needs_a_subnet_manager_that_rackready_can_run_or_che
 def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     found = reasons(parse(example("mixed-metal-virtual")), ["vm-a03", "vm-a04"], "install")
     assert found[0] == (
-        "vm-a03, vm-a04: kind virtual - Expected: metal. rackready does not provision virtual nodes yet. "
-        "Exclude them with --limit."
+        "vm-a03, vm-a04: virtual - Expected: what they are made of. "
+        "Add `virtual` to each (docs/howto/virtual.md), or exclude them with --limit."
     )
     assert found[1] == (
         "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known "
         "Actual: not published. Read them from a machine that runs: `rackready profile learn vm-a03 --write`."
+    )
+
+
+def test_virtual_nodes_need_a_described_hypervisor_and_whole_gpus() -> None:
+    made = document({**EMULATED, "fabric_manager": "vgpu"})
+    del made["hypervisors"]
+    found = reasons(parse_site(made, source="site.yml", base=ROOT), ["guest01"], "provision")
+    assert found == [
+        (
+            "train-1: hypervisors - Expected: an entry Actual: none. "
+            "Add each to hypervisors with its NUMA nodes, or exclude its virtual nodes with --limit."
+        ),
+        (
+            "guest01: fabric_manager - Expected: full or shared Actual: vgpu. "
+            "rackready makes no vGPU devices. Pass whole GPUs, or exclude them with --limit."
+        ),
+    ]
+    require(virtual_site(ONE), ["guest01"], "provision")
+    assert reasons(virtual_site(ONE), ["guest01"], "deploy")[0] == (
+        "guest01: kind virtual - Expected: metal. Run `rackready provision` for them, then the later phases "
+        "one by one, or exclude them with --limit."
     )
 
 

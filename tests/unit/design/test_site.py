@@ -184,8 +184,8 @@ REFUSED = [
     (
         change("handover.kind", "lsf"),
         (
-            "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file', "
-            "'plugin'. Correct it."
+            "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', "
+            "'kubernetes', 'file', 'plugin'. Correct it."
         ),
     ),
 ]

@@ -1,0 +1,153 @@
+"""The AWS stack: GPU instances with EFA in one placement group, with the outputs of the metal and virtual stacks.
+
+Tested with Pulumi's mocks alone: it never met AWS. Needs the extra ``rackready[aws]`` (the package pulumi-aws) and the
+engine's plugin ``pulumi-resource-aws``; nothing else of rackready imports this module, because pulumi-aws is large.
+
+EFA: the security group lets everything pass between its members, both ways, and every further network card has device
+index 1 (AWS, EC2 User Guide: "Get started with EFA and MPI", "Maximize network bandwidth").
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+from pydantic import ValidationError
+
+from rackready.model.problems import Message, RackreadyError
+from rackready.stacks.aws_args import AwsNodeArgs, AwsRackArgs
+
+COMPONENT_TYPE = "rackready:stacks:AwsNode"
+GROUP_TYPE = "rackready:stacks:AwsRack"
+_EXAMPLE = "docs/howto/aws.md shows an example."
+
+
+class AwsArgsError(RackreadyError):
+    """The configuration of the stack describes no rack of instances."""
+
+
+class AwsRack(pulumi.ComponentResource):
+    """What the instances of a rack share: placement group and security group."""
+
+    def __init__(self, args: AwsRackArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        name = f"{args.env}-{args.rack}"
+        super().__init__(GROUP_TYPE, name, {}, opts)
+        own, tags = pulumi.ResourceOptions(parent=self), tags_of(args)
+        self.placement = aws.ec2.PlacementGroup(name, strategy="cluster", tags=tags, opts=own)
+        ssh = [str(network) for network in args.admin_networks]
+        everything = {"protocol": "-1", "from_port": 0, "to_port": 0}
+        self.group = aws.ec2.SecurityGroup(
+            name,
+            description="rackready: SSH of administrators, everything between nodes",
+            vpc_id=args.vpc,
+            ingress=[
+                aws.ec2.SecurityGroupIngressArgs(protocol="tcp", from_port=22, to_port=22, cidr_blocks=ssh),
+                aws.ec2.SecurityGroupIngressArgs(**everything, self=True),
+            ],
+            egress=[
+                aws.ec2.SecurityGroupEgressArgs(**everything, self=True),
+                aws.ec2.SecurityGroupEgressArgs(**everything, cidr_blocks=["0.0.0.0/0"]),
+            ],
+            tags=tags,
+            opts=own,
+        )
+        self.register_outputs({"placement": self.placement.name, "group": self.group.id})
+
+
+class AwsNode(pulumi.ComponentResource):
+    """One instance, with an EFA interface on each of its network cards."""
+
+    def __init__(
+        self, args: AwsNodeArgs, rack: AwsRackArgs, shared: AwsRack, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(COMPONENT_TYPE, args.node, {}, opts)
+        own, tags = pulumi.ResourceOptions(parent=self), {**tags_of(rack), "Name": args.node}
+        template = aws.ec2.LaunchTemplate(
+            args.node,
+            image_id=rack.ami,
+            instance_type=rack.instance_type,
+            key_name=rack.key_name,
+            placement=aws.ec2.LaunchTemplatePlacementArgs(group_name=shared.placement.name),
+            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(http_tokens="required"),
+            network_interfaces=[_card(args, rack, shared, card) for card in range(rack.network_cards)],
+            tags=tags,
+            opts=own,
+        )
+        self.instance = aws.ec2.Instance(
+            args.node,
+            launch_template=aws.ec2.InstanceLaunchTemplateArgs(
+                id=template.id, version=template.latest_version.apply(str)
+            ),
+            root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
+                encrypted=True, kms_key_id=rack.kms_key, volume_size=rack.disk_gib, volume_type="gp3"
+            ),
+            tags=tags,
+            volume_tags=tags,
+            opts=own,
+        )
+        self.power = self.instance.instance_state.apply(lambda state: "On" if state == "running" else "Off")
+        self.made = pulumi.Output.from_input(True)  # noqa: FBT003 - it exists because of us
+        self.register_outputs({"power": self.power, "made": self.made})
+
+
+def _card(
+    args: AwsNodeArgs, rack: AwsRackArgs, shared: AwsRack, card: int
+) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
+    """Return the interface of a network card: the first has the node's address, the others carry EFA alone."""
+    return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+        network_card_index=card,
+        device_index=0 if card == 0 else 1,
+        interface_type="efa" if card == 0 else "efa-only",
+        private_ip_address=str(args.address) if card == 0 else None,
+        subnet_id=rack.subnet,
+        security_groups=[shared.group.id],
+        delete_on_termination="true",
+    )
+
+
+def tags_of(args: AwsRackArgs) -> dict[str, str]:
+    """Return the tags that every resource has: the policy pack asks for them."""
+    return {"rackready:env": args.env, "rackready:rack": args.rack}
+
+
+def declare(args: AwsRackArgs) -> None:
+    """Declare every instance of a rack."""
+    shared = AwsRack(args)
+    nodes = {node.node: AwsNode(node, args, shared) for node in args.nodes}
+    pulumi.export("rack", args.rack)
+    pulumi.export("nodes", {name: {"power": node.power, "made": node.made} for name, node in nodes.items()})
+
+
+def declare_from_config(env: str, rack: str) -> None:
+    """Declare the rack that the stack's configuration describes, key ``rackready-aws:rack``. Raises AwsArgsError."""
+    text = pulumi.Config("rackready-aws").get("rack")
+    where = f"stack {env}-{rack}: rackready-aws:rack"
+    given = _object(where, text)
+    try:
+        found = AwsRackArgs.model_validate({**given, "env": env, "rack": rack})
+    except ValidationError as error:
+        raise AwsArgsError.of(
+            Message(
+                where,
+                ".".join(map(str, item["loc"])),
+                actual=str(item["msg"]).removeprefix("Value error, ").removesuffix("."),
+                next_step=f"Correct it; {_EXAMPLE}",
+            )
+            for item in error.errors(include_input=False)
+        ) from error
+    declare(found)
+
+
+def _object(where: str, text: str | None) -> dict[str, Any]:
+    """Return the configuration as data. Raises AwsArgsError."""
+    try:
+        given = json.loads(text or "null")
+    except ValueError:
+        given = text
+    if not isinstance(given, dict):
+        actual = "not set" if text is None else "something else"
+        step = f"Set it in the stack's settings file; {_EXAMPLE}"
+        raise AwsArgsError(where, expected="a mapping that describes the rack", actual=actual, next_step=step)
+    return given

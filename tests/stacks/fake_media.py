@@ -1,0 +1,62 @@
+"""A BMC with a CD slot and Secure Boot, for tests of provisioning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.stacks.fake_rack import Redfish
+
+_SYSTEM = "/redfish/v1/Systems/1"
+_SLOT = f"{_SYSTEM}/VirtualMedia/USB1"
+_SECURE = f"{_SYSTEM}/SecureBoot"
+
+
+class MediaRedfish(Redfish):
+    """Adds both to the system. What it was asked is in ``asked`` of the machine: insert, eject, secure on."""
+
+    def _documents(self) -> dict[str, dict[str, Any]]:
+        found = super()._documents()
+        found[_SYSTEM] |= {
+            "VirtualMedia": {"@odata.id": f"{_SYSTEM}/VirtualMedia"},
+            "SecureBoot": {"@odata.id": _SECURE},
+        }
+        found[_SYSTEM]["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"].append("Cd")
+        members = [{"@odata.id": _SLOT}]
+        found[f"{_SYSTEM}/VirtualMedia"] = {
+            "@odata.id": f"{_SYSTEM}/VirtualMedia", "Name": "Virtual media", "Members": members,
+            "Members@odata.count": 1,
+        }  # fmt: skip
+        found[_SLOT] = self._slot()
+        secure = self.machine.secure_boot
+        found[_SECURE] = {"@odata.id": _SECURE, "Id": "SecureBoot", "Name": "UEFI", "SecureBootEnable": secure}
+        return found
+
+    def _slot(self) -> dict[str, Any]:
+        image = self.machine.image or None
+        actions = {
+            f"#VirtualMedia.{word}": {"target": f"{_SLOT}/Actions/VirtualMedia.{word}"}
+            for word in ("InsertMedia", "EjectMedia")
+        }
+        return {
+            "@odata.id": _SLOT, "Id": "USB1", "Name": "CD", "MediaTypes": ["CD"], "Image": image,
+            "Inserted": image is not None, "ConnectedVia": "URI" if image else "NotConnected", "WriteProtected": True,
+            "Actions": actions,
+        }  # fmt: skip
+
+    def _act(self, body: dict[str, Any]) -> None:
+        if not self.path.startswith(_SLOT):
+            super()._act(body)
+            return
+        ejected = self.path.endswith("EjectMedia")
+        self.machine.asked.append("eject" if ejected else "insert")
+        self.machine.image = "" if ejected else str(body["Image"])
+        self._answer(204, None)
+
+    def do_PATCH(self) -> None:  # noqa: N802 - http.server's name
+        if self.path != _SECURE:
+            super().do_PATCH()
+        elif self._may():
+            wanted = self._body()["SecureBootEnable"]
+            self.machine.asked.append(f"secure {'on' if wanted else 'off'}")
+            self.machine.secure_boot = wanted
+            self._answer(204, None)

@@ -1,0 +1,183 @@
+"""Handover to Kubernetes in the site file: what is refused, names of nodes, and the facts that become labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.hostvars import site_vars
+from rackready.design.node_labels import label_value, node_labels
+from rackready.design.site import parse_site
+from rackready.design.yaml import read_judged
+from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.problems import SiteInvalidError
+from rackready.model.site import Site
+
+SITE = Path(__file__).resolve().parents[3] / "inventories/sim/site.yml"
+
+
+def parse(**settings: Any) -> Site:
+    document, _ = read_judged(SITE)
+    document["handover"] = {"kind": "kubernetes", "kubeconfig": "k8s/prod", "context": "prod", **settings}
+    return parse_site(document, source="site.yml", base=Path("/base"))
+
+
+def handover(**settings: Any) -> KubernetesHandover:
+    found = parse(**settings).handover
+    assert isinstance(found, KubernetesHandover)
+    return found
+
+
+def refusals(**settings: Any) -> list[str]:
+    with pytest.raises(SiteInvalidError) as caught:
+        parse(**settings)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_cluster_by_kubeconfig_and_context_is_enough() -> None:
+    found = handover()
+    assert found.kubeconfig == Path("/base/k8s/prod")
+    assert found.held.model_dump() == {"key": "rackready.io/held", "value": "", "effect": "NoSchedule"}
+    assert (found.node_name("node01"), found.label_key("rack")) == ("node01", "rackready.io/rack")
+
+
+def test_names_labels_and_taint_may_be_the_sites() -> None:
+    found = handover(
+        taint="example.com/wait=yes:NoSchedule",
+        node_suffix=".gpu.example.com",
+        node_names={"node02": "spare"},
+        labels={"rack": "topology.example.com/rack", "gpu": None},
+    )
+    assert found.held.model_dump() == {"key": "example.com/wait", "value": "yes", "effect": "NoSchedule"}
+    assert [found.node_name(name) for name in ("node01", "node02")] == ["node01.gpu.example.com", "spare"]
+    assert [found.label_key(fact) for fact in ("rack", "gpu")] == ["topology.example.com/rack", None]
+
+
+def test_the_way_to_the_cluster_reaches_no_node() -> None:
+    assert "kubeconfig" not in site_vars(parse())["rackready_handover"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"context": ""},
+        "handover.kubernetes.context: String should have at least 1 character - Actual: ''. Correct it.",
+    ),
+    (
+        {"taint": "held"},
+        (
+            "handover.kubernetes.taint: no taint - Expected: one such as rackready.io/held:NoSchedule, as for kubelet "
+            "--register-with-taints Actual: 'held'. Correct it."
+        ),
+    ),
+    (
+        {"taint": "a/b:NoExecute"},
+        (
+            "handover.kubernetes.taint: NoExecute ends pods without asking a PodDisruptionBudget - "
+            "Expected: effect NoSchedule Actual: 'a/b:NoExecute'. Correct it."
+        ),
+    ),
+    (
+        {"taint": "a/b:PreferNoSchedule"},
+        (
+            "handover.kubernetes.taint: pods may still start with PreferNoSchedule - Expected: effect NoSchedule "
+            "Actual: 'a/b:PreferNoSchedule'. Correct it."
+        ),
+    ),
+    (
+        {"labels": {"rack": "example.com/x", "unit": "example.com/x"}},
+        (
+            "handover.kubernetes: labels rack and unit have the key example.com/x - Expected: a key for each. "
+            "Correct it."
+        ),
+    ),
+    (
+        {"labels": {"rack": f"{'a.' * 127}io/x"}},
+        "handover.kubernetes.labels.rack: no key of a label - Expected: one such as example.com/rack Actual: 'a.a.",
+    ),
+    (
+        {"labels": {"rack": "not a key"}},
+        (
+            "handover.kubernetes.labels.rack: no key of a label - Expected: one such as example.com/rack "
+            "Actual: 'not a key'. Correct it."
+        ),
+    ),
+    (
+        {"labels": {"color": "example.com/x"}},
+        "handover.kubernetes.labels.color.[key]: Input should be 'site', 'rack', ",
+    ),
+    (
+        {"node_suffix": "gpu.example.com"},
+        (
+            "handover.kubernetes.node_suffix: no suffix of names - Expected: a dot and a domain, e.g. .gpu.example.com "
+            "Actual: 'gpu.example.com'. Correct it."
+        ),
+    ),
+    (
+        {"node_names": {"node01": "Node_1"}},
+        (
+            "handover.kubernetes.node_names.node01: no name of a node in Kubernetes - Expected: lower-case letters, "
+            "digits, - and . (RFC 1123) Actual: 'Node_1'. Correct it."
+        ),
+    ),
+    (
+        {"node_names": {"node09": "spare"}},
+        (
+            "handover.node_names.node09: no node is called node09 - Expected: one of node01, node02, node03, node04. "
+            "Correct the name."
+        ),
+    ),
+    (
+        {"node_names": {"node01": "spare", "node02": "spare"}},
+        "handover.node_names.node02: node01 and node02 have the name spare in Kubernetes. Give each its own.",
+    ),
+    (
+        {"node_names": {"node01": "node02"}},
+        "handover.node_names.node01: node01 and node02 have the name node02 in Kubernetes. Give each its own.",
+    ),
+    (
+        {"node_suffix": f".{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 63}"},
+        (
+            "handover.node_suffix: name of node01 in Kubernetes - Expected: at most 253 characters Actual: 262. "
+            "Shorten it."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "text"), REFUSED)
+def test_refusal(settings: dict[str, Any], text: str) -> None:
+    found = refusals(**settings)
+    assert any(line.startswith(text) for line in found), found
+
+
+def test_facts_of_a_node() -> None:
+    assert node_labels(parse(), "node03") == {
+        "site": "sim",
+        "rack": "rack01",
+        "unit": "1",
+        "leafs": "leaf01_leaf02",
+        "platform": "dgx_h100",
+        "gpu": "h100_sxm",
+        "gpus": "8",
+        "rails": "8",
+    }
+
+
+def test_nodes_of_one_nvlink_domain_share_a_clique() -> None:
+    site = parse()
+    domains = [{"name": "nv1", "nodes": ["node[01-02]"]}]
+    document = site.model_dump(by_alias=True) | {"nvlink_domains": domains}
+    with_domains = Site.model_validate(document)
+    assert [node_labels(with_domains, f"node0{n}").get("clique") for n in (1, 2, 3)] == ["nv1", "nv1", None]
+
+
+@pytest.mark.parametrize("text", ["a" * 64, "leaf one", "_leaf", "x" * 80, "ü"])
+def test_a_value_that_no_label_may_have_is_shortened_and_stays_its_own(text: str) -> None:
+    made = label_value(text)
+    assert len(made) <= 63
+    assert made[0].isalnum()
+    assert made[-1].isalnum()
+    assert made != label_value(f"{text}2")
+    assert label_value("h100_sxm") == "h100_sxm"
