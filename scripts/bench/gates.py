@@ -19,8 +19,6 @@ With $BENCH_DIR, sites are made below that folder and stay: the next run measure
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,10 +29,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from scripts.bench.cases import Line, each  # noqa: E402 - run by path: the root is put on the path first
+from scripts.bench.cases import Line, each, run  # noqa: E402 - run by path: the root is put on the path first
 
 CASES = (125, 1_250, 12_500)
-_LOOK_S = 0.25
 
 
 def measure(count: int) -> Line:
@@ -46,7 +43,7 @@ def measure(count: int) -> Line:
         made = found(root) if (root / "playbooks").is_dir() else store(root, count)
         stored = round(time.perf_counter() - began, 1)
         load = os.getloadavg()[0]
-        line = _run(
+        line = run(
             [
                 sys.executable,
                 "-c",
@@ -58,6 +55,7 @@ def measure(count: int) -> Line:
                 ENV,
             ],
             root,
+            expected=1,  # some nodes lack an output
         )
         reports = root / ".rackready" / ENV / "reports"
         sizes = {
@@ -85,46 +83,6 @@ def _folder(count: int) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="rackready-bench-") as folder:
         yield Path(folder)
-
-
-def _run(argv: list[str], root: Path) -> Line:
-    """Run a command to its end; return seconds and the peak memory of all its processes.
-
-    Exit code 1 is expected: some nodes do not pass.
-    """
-    environment = {**os.environ, "RACKREADY_ROOT": str(root), "PYTHONPATH": str(ROOT / "src")}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began, peak = time.perf_counter(), 0
-    with subprocess.Popen(argv, env=environment, cwd=root, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            peak = max(peak, sum(_pss_kib(pid) for pid in _family(process.pid)))
-            time.sleep(_LOOK_S)
-    seconds = time.perf_counter() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if process.returncode != 1:
-        raise SystemExit(f"{' '.join(argv)}: exit code {process.returncode}, expected 1: some nodes lack an output")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"seconds": round(seconds, 1), "cpu_seconds": round(cpu, 1), "peak_mib": round(peak / 1024)}
-
-
-def _family(pid: int) -> list[int]:
-    """Return a process and all that it started."""
-    out = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except OSError:
-            continue
-        out += [member for child in children for member in _family(int(child))]
-    return out
-
-
-def _pss_kib(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 if __name__ == "__main__":

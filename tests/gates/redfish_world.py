@@ -16,7 +16,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.model.outcome import Verdict
 from rackready_sim import faults
 from rackready_sim.hardware import build_state
-from rackready_sim.redfish import telemetry
+from rackready_sim.redfish import parts, telemetry
 from tests.gates.support import Said, outputs, rack
 
 SYSTEM, CHASSIS, MANAGER = "/redfish/v1/Systems/DGX", "/redfish/v1/Chassis/DGX", "/redfish/v1/Managers/BMC"
@@ -57,7 +57,8 @@ def world(state: dict[str, Any]) -> World:
     for address in tops:
         above, name = address.rsplit("/", 1)[0], address.split("/")[3]
         root[name] = _link(above)
-        found[above] = {"@odata.id": above, "Members": [_link(address)], "Members@odata.count": 1}
+        listed = [address, *(parts.boards(state) if address == SYSTEM else [])]
+        found[above] = {"@odata.id": above, "Members": list(map(_link, listed)), "Members@odata.count": len(listed)}
     return {ROOT: root, **found, **telemetry.documents(state, SYSTEM, CHASSIS, MANAGER)}
 
 

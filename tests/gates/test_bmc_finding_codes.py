@@ -26,11 +26,12 @@ Change = Callable[[World], Any]
 GOOD, CRITICAL = "State Enabled, Health OK", "State Enabled, Health Critical"
 BAD = {"State": "Enabled", "Health": "Critical"}
 SENSORS = f"{CHASSIS}/Sensors"
+BOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
 SHELF_UNIT = "/redfish/v1/PowerEquipment/PowerShelves/1"
 
 
 def unsummed(there: World) -> None:
-    for top in (SYSTEM, CHASSIS, MANAGER):
+    for top in (SYSTEM, BOARD, CHASSIS, MANAGER):
         del there[top]["Status"]
 
 

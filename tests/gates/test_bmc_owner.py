@@ -45,6 +45,9 @@ def bluefield(**system: Any) -> World:
         .replace(MANAGER, f"{MANAGER}_BF")
     )
     there: World = json.loads(text)
+    systems = there["/redfish/v1/Systems"]
+    systems["Members"] = [item for item in systems["Members"] if "HGX_" not in item["@odata.id"]]
+    systems["Members@odata.count"] = len(systems["Members"])
     there["/redfish/v1/Systems/Bluefield"] |= {"Id": "Bluefield", "SystemType": "Physical", **system}
     there[CARD] |= {
         "Id": "Card1",
@@ -107,7 +110,10 @@ def test_the_bmc_of_another_model_is_not_this_servers(gate_id: str) -> None:
         (of_server(Model="DGXH100a"), "DGXH100a"),
         (of_server(Model=" "), "a model without a name"),
         (without_host(beside(world(healthy()), BOARD, Model="HGX H100 8-GPU")), "system HGX_Baseboard_0"),
-        (without_host(beside(world(healthy()), DPU, SystemType="DPU", Model="DSC25v2")), "system DPU1"),
+        (
+            without_host(beside(world(healthy()), DPU, SystemType="DPU", Model="DSC25v2")),
+            "system HGX_Baseboard_0, system DPU1",
+        ),
         (beside(of_server(Model="ProLiant XL675d"), DPU, SystemType="DPU", Model="DSC25v2"), "ProLiant XL675d"),
     ],
     ids=["letters more", "empty", "only the board of its GPUs", "only a DPU", "a DPU beside another server"],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rackready.drivers.cabling_check import findings as cabling_findings
 from rackready.drivers.ib import findings as ib_findings
 from rackready.drivers.ib_fabric import findings as ib_fabric_findings
+from rackready.drivers.passthrough import findings as passthrough_findings
 from rackready.drivers.switch import findings as switch_findings
 from rackready.drivers.ufm import findings as ufm_findings
 from rackready.evidence.damage import DAMAGED, DAMAGED_FAIL, OUTPUT_LOST
@@ -17,6 +18,7 @@ from rackready.model.finding_kinds import KINDS, FindingKind, Kinds
 FOUND_WITHOUT_GATES: Kinds = (
     *(*switch_findings.FINDINGS, *cabling_findings.FINDINGS, *ib_findings.FINDINGS),
     *(*ib_fabric_findings.FINDINGS, *ufm_findings.FINDINGS),
+    *passthrough_findings.FINDINGS,
     *(*mps_pause.FINDINGS, DAMAGED, DAMAGED_FAIL, OUTPUT_LOST),
 )
 """Kinds that no gate finds: they are named here so that the reference has them."""

@@ -122,6 +122,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
             and row["nodes"] == list(wanted.nodes)
             and row["summary"].get("check") == wanted.check
             and row["summary"]["request"].get("again", False) == wanted.again
+            and row["summary"]["request"].get("erase", []) == list(wanted.erase)
         )
         if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
             say(f"going on with campaign {row['id']}, which was cut off")

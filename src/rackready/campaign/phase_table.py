@@ -9,28 +9,27 @@ from rackready.campaign.evidence_check import run_before_optimize, run_where_nee
 from rackready.model.phase import PhaseContext
 from rackready.model.state import NodeState
 
-_NO_BASELINE = "passed through: firmware and BIOS are not compared with a baseline yet"
-_NO_PARTS = "passed through: parts are compared by the inventory gate after the driver is installed"
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase. ``reaches``: the states that a pass takes the node through, each with a note for the record."""
+    """One phase. ``reaches``: the states that a pass takes the node through; its result has the notes on them."""
 
     run: Runner
     whole_wave: bool
     holds: NodeState
     """The state that is left to a node that was further when this phase goes wrong on it."""
-    reaches: tuple[tuple[NodeState, str], ...]
+    reaches: tuple[NodeState, ...]
     fail_quarantines: bool = True
     touches: bool = True
     """Whether it may change the node. A change voids earlier evidence, because the node has changed."""
 
 
 def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.campaign.before_provision import run_prepared  # noqa: PLC0415
+    from rackready.campaign.erase import run_erasing  # noqa: PLC0415
     from rackready.stacks.provision import run_provision  # noqa: PLC0415 - the Pulumi SDK takes a second to import
 
-    return run_provision(ctx, nodes)
+    return run_prepared(ctx, nodes, lambda own, due: run_erasing(own, run_provision, due))
 
 
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -82,38 +81,38 @@ PHASES: dict[str, Phase] = {
         whole_wave=True,
         holds=NodeState.DECLARED,
         reaches=(
-            (NodeState.REACHABLE, ""),
-            (NodeState.INVENTORIED, _NO_PARTS),
-            (NodeState.BASELINED, _NO_BASELINE),
-            (NodeState.PROVISIONED, ""),
+            NodeState.REACHABLE,
+            NodeState.INVENTORIED,
+            NodeState.BASELINED,
+            NodeState.PROVISIONED,
         ),
     ),
     "install": Phase(
         _install,
         whole_wave=False,
         holds=NodeState.PROVISIONED,
-        reaches=((NodeState.INSTALLED, ""),),
+        reaches=(NodeState.INSTALLED,),
         fail_quarantines=False,
     ),
     "fabric": Phase(
         _fabric,
         whole_wave=True,
         holds=NodeState.INSTALLED,
-        reaches=((NodeState.CONNECTED, ""),),
+        reaches=(NodeState.CONNECTED,),
         fail_quarantines=False,
     ),
     "validate": Phase(
         run_before_optimize,
         whole_wave=True,
         holds=NodeState.CONNECTED,
-        reaches=((NodeState.VALIDATED, ""),),
+        reaches=(NodeState.VALIDATED,),
         touches=False,
     ),
     "optimize": Phase(
         _optimize,
         whole_wave=False,
         holds=NodeState.VALIDATED,
-        reaches=((NodeState.OPTIMIZED, ""),),
+        reaches=(NodeState.OPTIMIZED,),
         fail_quarantines=False,
     ),
     "revalidate": Phase(run_where_needed, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=(), touches=False),
@@ -121,7 +120,7 @@ PHASES: dict[str, Phase] = {
         _certify,
         whole_wave=True,
         holds=NodeState.OPTIMIZED,
-        reaches=((NodeState.CERTIFIED, ""),),
+        reaches=(NodeState.CERTIFIED,),
         fail_quarantines=False,
         touches=False,
     ),
@@ -129,7 +128,7 @@ PHASES: dict[str, Phase] = {
         _handover,
         whole_wave=True,
         holds=NodeState.CERTIFIED,
-        reaches=((NodeState.READY, ""),),
+        reaches=(NodeState.READY,),
         fail_quarantines=False,
         touches=False,
     ),

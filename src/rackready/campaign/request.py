@@ -36,15 +36,17 @@ class CampaignRequest:
     site_digest: str
     check: bool = False
     again: bool = False
+    erase: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON types."""
-        return asdict(self) | {"phases": list(self.phases), "nodes": list(self.nodes)}
+        return asdict(self) | {"phases": list(self.phases), "nodes": list(self.nodes), "erase": list(self.erase)}
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> CampaignRequest:
         """Return the request that ``plain`` made JSON of."""
-        return cls(**{**data, "phases": tuple(data["phases"]), "nodes": tuple(data["nodes"])})
+        lists = {key: tuple(data.get(key, ())) for key in ("phases", "nodes", "erase")}
+        return cls(**{**data, **lists})
 
     def context(self) -> PhaseContext:
         """Return the context that phases get."""
@@ -55,6 +57,7 @@ class CampaignRequest:
             check=self.check,
             again=self.again,
             phases=self.phases,
+            erase=self.erase,
             site_digest=self.site_digest,
         )
 
@@ -81,6 +84,7 @@ def new_request(  # noqa: PLR0913 - every part of the request
     nodes: tuple[str, ...],
     check: bool,
     again: bool = False,
+    erase: tuple[str, ...] = (),
 ) -> CampaignRequest:
     """Return a request with a new id that sorts by time. Raises OSError.
 
@@ -101,4 +105,5 @@ def new_request(  # noqa: PLR0913 - every part of the request
         site_digest=pin(EnvPaths(root, env), site),
         check=check,
         again=again,
+        erase=erase,
     )

@@ -14,9 +14,9 @@ from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import FINDINGS, NOTE, PLAN, NodeResult
+from rackready.model.phase import FINDINGS, NOTE, PLAN, REACHED, NodeResult
 from rackready.model.problems import RackreadyError
-from rackready.model.state import NodeState, at_least
+from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
 
 _log = logging.getLogger(__name__)
@@ -126,13 +126,34 @@ def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, res
     if good:
         _advance(ledger, request, phase, node, result)
         return
-    row = ledger.state(node)
-    state = row.state if row else NodeState.DECLARED
+    state = _reached(ledger, request, phase, node, result)
     if result.outcome is Outcome.FAIL and spec.fail_quarantines:
         state = NodeState.QUARANTINED
-    elif not result.data.get(UNTOUCHED) and at_least(state, spec.holds if result.touched else NodeState.CERTIFIED):
-        state = spec.holds if result.touched else NodeState.CERTIFIED
+    elif not result.data.get(UNTOUCHED):
+        held = _held(result, spec.holds)
+        state = held if at_least(state, held) else state
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
+
+
+def _reached(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> NodeState:
+    """Record the states that a node reached before its fault, and return its state."""
+    row = ledger.state(node)
+    state = row.state if row else NodeState.DECLARED
+    notes = {} if result.data.get(UNTOUCHED) or state not in LIFE else _notes(result)
+    for reached, note in notes.items():
+        if not at_least(state, reached) or state is reached:
+            state = reached
+            ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)
+    return state
+
+
+def _held(result: NodeResult, holds: NodeState) -> NodeState:
+    """Return the furthest state that a result which is not good leaves to its node."""
+    return list(_notes(result) or (holds,))[-1] if result.touched else NodeState.CERTIFIED
+
+
+def _notes(result: NodeResult) -> dict[NodeState, str]:
+    return {NodeState(state): str(note) for state, note in result.data.get(REACHED, {}).items()}
 
 
 def _drain(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> None:
@@ -162,11 +183,13 @@ def _changed(result: NodeResult, *, check: bool) -> str:
 def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
     """Record the phase's state for a node. A node that was further and changed goes back there, to be proven again."""
     spec = PHASES[phase]
-    for state, note in spec.reaches:
-        row = ledger.state(node)
+    notes = _notes(result)
+    for state in spec.reaches:
+        row, note = ledger.state(node), notes.get(state, "")
         # A ready node has a reason only where it was left alone earlier, and that no longer holds.
         outdated = row is not None and row.state is state is NodeState.READY and bool(row.reason)
-        outdated |= row is not None and row.state is state and NOTE in result.data
+        outdated |= row is not None and row.state is state and (NOTE in result.data or bool(note))
         if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
-            due = note or str(result.data.get(NOTE, ""))
-            ledger.set_state(node, state, due, phase=phase, campaign=request.campaign)
+            ledger.set_state(
+                node, state, note or str(result.data.get(NOTE, "")), phase=phase, campaign=request.campaign
+            )

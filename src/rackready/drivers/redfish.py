@@ -10,67 +10,44 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 import sushy
 from sushy import exceptions as faults
 from sushy.resources.system.system import System
 
 from rackready.design.secrets import reveal
+from rackready.drivers.redfish_boot import set_once
 from rackready.drivers.redfish_errors import (
     BmcError,
     BmcIdentityError,
     BmcTlsError,
     BmcUnreachableError,
     explain,
+    mentions,
     no_json,
 )
 from rackready.drivers.redfish_http import Auth, Connector, passes
 from rackready.drivers.redfish_identity import of_chassis, of_system
+from rackready.drivers.redfish_quirks import Quirks, make_of
+from rackready.drivers.redfish_tls import with_shown
+from rackready.drivers.redfish_words import BootTarget, Identity, PowerAction
 from rackready.model.serials import SerialKind, Serials, wanted_text
 from rackready.model.site import Bmc as BmcSite
 
+__all__ = ["Bmc", "BootTarget", "Identity", "PowerAction"]
 T = TypeVar("T")
 
 _TRIES = 3
 _PAUSE_S = 2.0
 _GRACEFUL_OFF_S = 60.0
+_WANTS_ETAG = (412, 428)
+"""Precondition failed, precondition required (RFC 9110, RFC 6585)."""
 _locks: dict[tuple[str, int], threading.Lock] = {}
 _locks_guard = threading.Lock()
-
-
-class BootTarget(StrEnum):
-    """Where a node boots from, once. Names are Redfish's own."""
-
-    HDD = "Hdd"
-    PXE = "Pxe"
-    UEFI_HTTP = "UefiHttp"
-
-
-class PowerAction(StrEnum):
-    """A change of a node's power."""
-
-    ON = "on"
-    OFF = "off"
-    RESET = "reset"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Identity of a BMC's machine.
-
-    ``power`` is Redfish's PowerState: On, Off, PoweringOn, PoweringOff, Paused or Unknown.
-    """
-
-    serial: str
-    manufacturer: str
-    model: str
-    power: str
-    serials: Serials = field(default_factory=Serials)
-    """Numbers of the system and of its chassis."""
 
 
 class Bmc:
@@ -81,6 +58,8 @@ class Bmc:
         self._site = site
         self._root: sushy.Sushy | None = None
         self._auth: Auth | None = None
+        self._connector: Connector | None = None
+        self._host = ""
         with _locks_guard:
             self._lock = _locks.setdefault((str(site.address), site.port), threading.Lock())
 
@@ -103,12 +82,43 @@ class Bmc:
                 with suppress(faults.SushyError):  # the BMC ends an idle session by itself
                     self._auth.close()
         finally:
-            self._root = self._auth = None
+            self.forget()
             self._lock.release()
+
+    def login(self) -> None:
+        """Log in and read nothing. Raises BmcLoginError after one attempt, other kinds of BmcError."""
+        self.ask(self._connect)
+
+    def quirks(self, system: System | None = None) -> Quirks:
+        """Return the quirks that apply by the service root, and by a system that was read."""
+        root = self.ask(self._connect)
+        return Quirks.of(make_of(root.json or {}, system.json if system is not None else None), self._site.username)
+
+    @property
+    def account_to_change(self) -> str:
+        """The path of the account whose password the BMC wants changed, by its own message; "" without one."""
+        return self._connector.account if self._connector is not None else ""
+
+    def patch(self, address: str, body: dict[str, Any], *, match: str = "") -> None:
+        """Change a resource. ``match``: value of If-Match. Raises BmcError.
+
+        A refusal for want of an ETag (412, 428) changed nothing, so the request is repeated once with any ETag.
+        """
+
+        def change() -> None:
+            conn, headers = self._connect()._conn, {"If-Match": match} if match else {}  # noqa: SLF001 - see _document
+            try:
+                conn.patch(address, data=body, headers=headers)
+            except faults.HTTPError as error:
+                if error.status_code not in _WANTS_ETAG or match:
+                    raise
+                conn.patch(address, data=body, headers={"If-Match": "*"})
+
+        self.insist(change)
 
     def identify(self) -> Identity:
         """Return serial number, maker, model and power state. Raises BmcError."""
-        system = self._read(self._system)
+        system = self.ask(self.system)
         serials = of_system(system.json or {}).also(self._chassis_serials(system))
         serial = system.serial_number or next((value for kind, value in serials.found if kind == "chassis"), "")
         return Identity(str(serial), str(system.manufacturer or ""), str(system.model or ""), _power(system), serials)
@@ -134,15 +144,11 @@ class Bmc:
 
     def observe(self) -> str:
         """Return the power state now. Raises BmcError."""
-        return _power(self._read(self._system))
+        return _power(self.ask(self.system))
 
     def set_boot_once(self, target: BootTarget) -> None:
-        """Let the next boot, and only that one, come from ``target``. Raises BmcError."""
-        self._read(
-            lambda: self._system().set_system_boot_options(
-                target=sushy.BootSource(target.value), enabled=sushy.BootSourceOverrideEnabled.ONCE
-            )
-        )
+        """Let the next boot, and only that one, come from ``target``, and read that back. Raises BmcError."""
+        set_once(self, target)
 
     def power(self, action: PowerAction, *, wait_s: float = 120.0) -> str:
         """Power on or off, or reset, wait at most ``wait_s`` seconds for it and return the power state.
@@ -151,8 +157,7 @@ class Bmc:
         reached already needs no request. Raises BmcError; a request whose answer was lost is not repeated.
         """
         if action is PowerAction.RESET:
-            self._reset(sushy.ResetType.FORCE_RESTART)
-            return self._wait_power("On", wait_s)
+            return self._restart(wait_s)
         wanted = "On" if action is PowerAction.ON else "Off"
         if self.observe() == wanted:
             return wanted
@@ -166,9 +171,21 @@ class Bmc:
         self._reset(sushy.ResetType.FORCE_OFF)
         return self._wait_power(wanted, wait_s)
 
+    def _restart(self, wait_s: float) -> str:
+        """Reset, or where that hangs the machine (quirk), power off, pause, and power on."""
+        instead = self.quirks(self.ask(self.system)).of_value("reset-type-instead", sushy.ResetType.FORCE_RESTART.value)
+        if instead is None:
+            self._reset(sushy.ResetType.FORCE_RESTART)
+            return self._wait_power("On", wait_s)
+        self._reset(sushy.ResetType(instead.answer))
+        self._wait_power("Off", wait_s)
+        time.sleep(instead.pause_s)
+        self._reset(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
+        return self._wait_power("On", wait_s)
+
     def get(self, address: str) -> dict[str, Any]:
         """Return the document at an address of this service. Raises BmcError, also when it is no JSON object."""
-        found = self._read(lambda: self._document(address))
+        found = self.ask(lambda: self._document(address))
         if not isinstance(found, dict):
             raise BmcError(
                 self.where,
@@ -209,9 +226,17 @@ class Bmc:
         with suppress(BmcUnreachableError, BmcTlsError):
             self.post(target, {"ResetType": "FullPowerCycle"})
 
-    def post(self, address: str, body: dict[str, Any]) -> None:
-        """Request an action of this service, once, also when the answer is lost. Raises BmcError."""
-        if not address.startswith("/redfish/"):
+    def post(self, address: str, body: dict[str, Any] | None, *, below: str = "/redfish/", **parts: Any) -> str:
+        """Request an action as ``send`` does. Returns the path of its task, or ""."""
+        found = str(self.send(address, body, below=below, **parts).headers.get("Location", ""))
+        return found if found.startswith("/") else urlsplit(found).path
+
+    def send(self, address: str, body: dict[str, Any] | None, *, below: str = "/redfish/", **parts: Any) -> Any:  # noqa: ANN401 - a response
+        """Request an action of this service, once, also when the answer is lost. Raises BmcError.
+
+        ``parts``: a multipart form instead of a body (``files``), and ``timeout`` in s. Returns the response.
+        """
+        if not address.startswith(below):
             raise BmcError(
                 self.where,
                 "action",
@@ -220,26 +245,26 @@ class Bmc:
                 next_step="Update the BMC's firmware.",
             )
         try:
-            self._connect()._conn.post(address, data=body)  # noqa: SLF001 - see _document
+            return self._connect()._conn.post(address, data=body, **parts)  # noqa: SLF001 - see _document
         except faults.SushyError as error:
-            raise explain(self.where, self._site, error) from error
+            raise self.explained(error) from error
         except ValueError as error:
             raise no_json(self.where, error) from error
 
     def forget(self) -> None:
         """Drop the session: its BMC was restarted."""
-        self._root = self._auth = None
+        self._root, self._auth, self._host = None, None, ""
 
     def _reset_action(self) -> dict[str, Any]:
-        system = self._read(self._system)
+        system = self.ask(self.system)
         action = ((system.json or {}).get("Actions") or {}).get("#ComputerSystem.Reset")
         return action if isinstance(action, dict) else {}
 
     def _allowed(self, kind: sushy.ResetType) -> bool:
-        return kind in self._read(lambda: self._system().get_allowed_reset_system_values())
+        return kind in self.ask(lambda: self.system().get_allowed_reset_system_values())
 
     def _reset(self, *kinds: sushy.ResetType) -> None:
-        system = self._read(self._system)
+        system = self.ask(self.system)
         allowed = system.get_allowed_reset_system_values()
         kind = next((kind for kind in kinds if kind in allowed), None)
         if kind is None:
@@ -251,10 +276,7 @@ class Bmc:
                 actual=f"it offers {names}",
                 next_step="Update the BMC's firmware.",
             )
-        try:
-            system.reset_system(kind)
-        except faults.SushyError as error:
-            raise explain(self.where, self._site, error) from error
+        self.insist(lambda: system.reset_system(kind))
 
     def _wait_power(self, wanted: str, wait_s: float) -> str:
         deadline = time.monotonic() + wait_s
@@ -283,14 +305,20 @@ class Bmc:
                 )
             url = f"https://{self._site.address}:{self._site.port}"
             self._auth = Auth(self._site.username, reveal(self._site.password))
-            self._root = sushy.Sushy(
-                url, auth=self._auth, connector=Connector(url, verify=str(ca) if ca is not None else True)
-            )
+            pinned = self._site.fingerprint
+            verify = str(ca) if ca is not None else pinned is None
+            self._connector = Connector(url, verify=verify, fingerprint=pinned)
+            self._root = sushy.Sushy(url, auth=self._auth, connector=self._connector)
         return self._root
 
-    def _system(self) -> System:
-        """Return the host's system: the BMC of an HGX board lists the board (HGX_Baseboard_0) beside the host."""
+    def system(self) -> System:
+        """Return the host's system as it is now. Its address is read once a session: every poll reads the system."""
         root = self._connect()
+        self._host = self._host or self._host_of(root)
+        return root.get_system(self._host)
+
+    def _host_of(self, root: sushy.Sushy) -> str:
+        """Return the host's address: the BMC of an HGX board lists the board (HGX_Baseboard_0) beside the host."""
         paths = [str(path) for path in root.get_system_collection().members_identities]
         hosts = [path for path in paths if not path.rstrip("/").rsplit("/", 1)[-1].startswith("HGX_")]
         if len(hosts) != 1:
@@ -301,7 +329,7 @@ class Bmc:
                 actual=", ".join(paths) or "none",
                 next_step="A multi-node chassis is not supported: give each node its own BMC.",
             )
-        return root.get_system(hosts[0])
+        return hosts[0]
 
     def _chassis_serials(self, system: System) -> Serials:
         """Return the numbers of the system's chassis. sushy's own reader refuses a chassis without ChassisType."""
@@ -318,18 +346,40 @@ class Bmc:
         """Return the numbers of every chassis of the service, also of those that the system does not name."""
         found = Serials()
         with suppress(BmcError):  # a service without that collection: what the system names has been read
-            paths = self._read(lambda: self._connect().get_chassis_collection().members_identities)
+            paths = self.ask(lambda: self._connect().get_chassis_collection().members_identities)
             for path in paths:
                 found = found.also(of_chassis(self.get(str(path))))
         return found
 
-    def _read(self, ask: Callable[[], T]) -> T:
+    def explained(self, error: faults.SushyError) -> BmcError:
+        """Return the error for the operator, with the shown certificate where it is not the pinned one."""
+        return with_shown(self.where, self._node, self._site, explain(self.where, self._site, error))
+
+    def insist(self, change: Callable[[], T]) -> T:
+        """Return the answer of a change; repeat it only while the BMC refuses it with a known message (quirk).
+
+        A refusal changed nothing. Raises BmcError.
+        """
+        known = self.quirks().all("retry-message")
+        for attempt in range(1, max((quirk.tries for quirk in known), default=1) + 1):
+            try:
+                return change()
+            except faults.SushyError as error:
+                quirk = next((item for item in known if mentions(error, item.value)), None)
+                if quirk is None or attempt >= quirk.tries:
+                    raise self.explained(error) from error
+            except ValueError as error:
+                raise no_json(self.where, error) from error
+            time.sleep(quirk.pause_s)
+        raise AssertionError
+
+    def ask(self, ask: Callable[[], T]) -> T:
         """Return a request's answer; repeat it at most three times while the fault passes by itself."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return ask()
             except faults.SushyError as error:
-                explained = explain(self.where, self._site, error)
+                explained = self.explained(error)
                 if attempt == _TRIES or not passes(error):
                     raise explained from error
             except ValueError as error:

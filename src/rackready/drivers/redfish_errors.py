@@ -22,6 +22,10 @@ class BmcLoginError(BmcError):
     """The BMC refused the user or the password."""
 
 
+class BmcPasswordChangeError(BmcError):
+    """The BMC allows nothing until the password of the account is changed (DSP0266, Password change required)."""
+
+
 class BmcTlsError(BmcError):
     """The BMC's certificate is not trusted."""
 
@@ -32,6 +36,14 @@ class BmcIdentityError(BmcError):
     def __init__(self, where: object = "", what: object = "", *, serials: Serials, **fields: object) -> None:
         super().__init__(where, what, **fields)
         self.serials = serials
+
+
+def mentions(error: faults.SushyError, message: str) -> bool:
+    """Return whether the extended information of an answer has a message with this key, of whatever registry."""
+    info = getattr(error, "extended_info", None)
+    entries = info if isinstance(info, list) else [info]
+    ids = (str(entry.get("MessageId", "")) for entry in entries if isinstance(entry, dict))
+    return any(ident.rpartition(".")[2] == message for ident in ids)
 
 
 def no_json(where: str, error: ValueError) -> BmcError:
@@ -50,6 +62,14 @@ def no_json(where: str, error: ValueError) -> BmcError:
 
 def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
     """Return the error for the operator from one of sushy."""
+    if isinstance(error, faults.AccessError) and mentions(error, "PasswordChangeRequired"):
+        return BmcPasswordChangeError(
+            where,
+            f"user {site.username} has the password of the factory",
+            expected="a password of its own",
+            actual="the BMC refuses everything until it is changed",
+            next_step="Name it in bmc.factory_password, then run `rackready bmc rotate NODE`.",
+        )
     if isinstance(error, faults.AccessError):
         return BmcLoginError(
             where,
@@ -65,7 +85,8 @@ def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
             "TLS",
             expected=f"a certificate for {site.address} {trusted}",
             actual=root_cause(error),
-            next_step="Correct bmc.ca in the site file or the BMC's certificate.",
+            next_step="Correct bmc.ca in the site file or the BMC's certificate, or pin the one that it shows: "
+            "`rackready bmc trust NODE`.",
         )
     if isinstance(error, faults.ConnectionError):
         return BmcUnreachableError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import requests
 from sushy import connector as sushy_connector
 from sushy import exceptions as faults
@@ -22,20 +24,52 @@ class Auth(SessionAuth):  # type: ignore[misc]
             self._connector.set_http_basic_auth(self._username, self._password)
 
 
+class _Pinned(requests.adapters.HTTPAdapter):
+    """An adapter that sends nothing to a server whose own certificate is another one than the pinned."""
+
+    def __init__(self, sha256: str) -> None:
+        self._sha256 = sha256
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs, assert_fingerprint=self._sha256)
+
+
 class Connector(sushy_connector.Connector):  # type: ignore[misc]
     """Direct HTTP to the BMC: proxies and certificate stores of the environment are not for the out-of-band network."""
 
-    def __init__(self, url: str, *, verify: str | bool) -> None:
+    def __init__(self, url: str, *, verify: str | bool, fingerprint: str | None = None) -> None:
         # One try: sushy would repeat a POST whose answer was lost, and so reset a node twice.
+        self.account = ""
+        """Path of the account whose password must be changed, from the BMC's own message."""
         super().__init__(
             url,
             verify=verify,
+            response_callback=self._read_account,
             server_side_retries=1,
             server_side_retries_delay=1,
             default_request_timeout=READ_S,
             connect_timeout=CONNECT_S,
         )
         self._session.trust_env = False
+        if fingerprint is not None:
+            self._session.mount("https://", _Pinned(fingerprint))
+
+    def _read_account(self, response: requests.Response) -> None:
+        """Keep the path that PasswordChangeRequired names (DMTF Base registry: its one argument).
+
+        A session carries the message at its top level (DSP0266, Password change required), a refusal in its error.
+        """
+        if "PasswordChangeRequired" not in response.text:
+            return
+        try:
+            body = response.json()
+        except ValueError:  # the caller reports an answer that is no JSON
+            return
+        holder = body.get("error", body) if isinstance(body, dict) else {}
+        for entry in holder.get("@Message.ExtendedInfo") or []:
+            if str(entry.get("MessageId", "")).endswith(".PasswordChangeRequired"):
+                self.account = str((entry.get("MessageArgs") or [""])[0])
 
 
 def passes(error: faults.SushyError) -> bool:

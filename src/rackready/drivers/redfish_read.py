@@ -31,6 +31,8 @@ Get = Callable[[str], Document]
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|privatekey", re.IGNORECASE)
 _NOISE = frozenset({"@odata.context", "@odata.etag", "Actions"})
 _FATAL = (BmcLoginError, BmcTlsError, BmcUnreachableError, BmcIdentityError)
+NO_MEMBERS = "no collection: it has no Members"
+"""Why a collection without its list is unread."""
 _PAGES = 200
 """The most pages of one collection: a service with endless pages must not block us."""
 
@@ -161,7 +163,7 @@ class Walk:
         if "Members" not in collection and counted == 0 and counted is not False:
             return []
         if not isinstance(collection.get("Members"), list):
-            self._found.unread[address] = "no collection: it has no Members"
+            self._found.unread[address] = NO_MEMBERS
             return []
         members: list[Document] = []
         page: Document | None = collection

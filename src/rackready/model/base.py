@@ -18,13 +18,17 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+NAME_PATTERN = r"^[a-z][a-z0-9-]{0,62}$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """A host name label (RFC 1123), lower case: node and switch names become DNS names and Slurm node names."""
 
 ProfileId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 """Id of a profile: the stem of its file below ``profiles/``."""
 
 MacAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$", to_lower=True)]
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}$", to_lower=True)]
+"""SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` prints it, in lower case."""
 
 
 class SecretRef(Model):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from rackready.model.base import Line, Model, Names, PathLine, SecretRef
+from rackready.model.base import Line, Model, Names, PathLine, SecretRef, Sha256
 
 SubnetManager = Literal["opensm", "ufm", "external"]
 RoutingEngine = Literal["minhop", "updn", "dnup", "ftree", "lash", "dor", "torus-2QoS", "nue", "dfsssp", "sssp"]
 """Engines of upstream opensm (linux-rdma/opensm, osm_opensm.c). opensm starts with an unknown name, too, and then
 routes by minhop with only a line in its log."""
-
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}$", to_lower=True)]
-"""SHA-256 of a certificate in DER form, as `openssl x509 -noout -fingerprint -sha256` prints it."""
 
 
 class Ufm(Model):

@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 from rackready.model.base import Day, Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.profile import GateSetEntry
+from rackready.model.slurm_files import SlurmFiles
 
 
 def _without_credentials(url: str) -> str:
@@ -230,7 +232,7 @@ class Gates(Model):
 
 
 class SlurmHandover(Model):
-    """Handover to an existing Slurm cluster. rackready only drains and resumes nodes."""
+    """Handover to a Slurm cluster: rackready drains and resumes nodes, and with ``files`` adds them to the cluster."""
 
     kind: Literal["slurm"]
     controller: IPv4Address = Field(description="host of slurmctld, used for SSH")
@@ -245,6 +247,9 @@ class SlurmHandover(Model):
         3600,
         ge=0,
         description="longest wait for the jobs of a node in production to end before a change, s",
+    )
+    files: SlurmFiles | None = Field(
+        None, description="rackready's part of Slurm's own files; absent: the nodes stand in them already"
     )
 
 
@@ -271,7 +276,12 @@ class PlugInHandover(Model):
     )
 
 
-Handover = SlurmHandover | FileHandover | PlugInHandover
+Handover = SlurmHandover | KubernetesHandover | FileHandover | PlugInHandover
+
+
+def files_of(handover: Handover) -> SlurmFiles | None:
+    """Return what rackready writes into Slurm's files; None where it writes nothing."""
+    return handover.files if isinstance(handover, SlurmHandover) else None
 
 
 class Campaign(Model):

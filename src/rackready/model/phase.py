@@ -22,12 +22,17 @@ class PhaseContext:
     """Also measure gates with valid evidence. A recorded fail stays a fail."""
     phases: tuple[str, ...] = ()
     """The campaign's phases, in order."""
+    erase: tuple[str, ...] = ()
+    """Nodes whose disks may be erased (``--erase``)."""
     site_digest: str = ""
     """Digest of the stored site of the campaign (design.pinned); empty: the site file as it is now."""
 
 
 NOTE = "note"
 """In a result's data: what is still due although the node reaches the phase's state."""
+REACHED = "reached"
+"""In a result's data: state -> note on it, for states that the node has reached, in their order. A result that is not
+good has those before its fault."""
 PLAN = "plan"
 """In a result's data: what a dry run would do with the node, as JSON types."""
 FINDINGS = "findings"

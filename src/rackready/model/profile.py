@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
 from rackready.model.gpu_parts import KernelModules, Mig
+from rackready.model.server_parts import HostParts, RedfishNames
 from rackready.model.supply import Cooling, Figure, Psus
 
 _NVLINK5_MBS = 50_000
@@ -157,31 +158,6 @@ class OtherNic(Model):
     dpu: bool = Field(default=False, description="a BlueField with its own BMC, operating system and addresses")
 
 
-class HostParts(Model):
-    """Processors, memory and drives of one server model as shipped. Host gates compare nodes with them."""
-
-    cpu_model: str = Field(min_length=3, description="text that the processor's model name must contain, e.g. '8480C'")
-    sockets: int = Field(ge=1, le=8)
-    cores: int = Field(ge=1, le=256, description="cores of one socket")
-    threads: int = Field(ge=1, le=4, description="hardware threads of one core; above 1: SMT is on as shipped")
-    numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
-    dimms: int = Field(ge=0, le=64, description="memory modules; 0: memory is soldered to the processor")
-    memory_gib: int = Field(ge=16, description="total memory of all modules, GiB")
-    drives: int = Field(ge=0, le=64, description="drives of the host, including boot drives")
-    drive_gb: dict[PositiveInt, PositiveInt] = Field(
-        default_factory=dict,
-        description="nominal capacity of a drive, GB (10^9 bytes) -> number of such drives; empty: not published",
-    )
-    source: str = Field(min_length=5, description="source of these facts")
-
-    @model_validator(mode="after")
-    def _every_drive_has_its_capacity(self) -> HostParts:
-        if self.drive_gb and sum(self.drive_gb.values()) != self.drives:
-            message = f"drive_gb counts {sum(self.drive_gb.values())} drives - Expected: {self.drives}, as drives says"
-            raise ValueError(message)
-        return self
-
-
 class KernelOptions(Model):
     """Options that a server's kernel command line needs."""
 
@@ -265,11 +241,29 @@ class PlatformProfile(Model):
     host: HostParts | None = Field(
         None, description="processors, memory and drives; null: chosen when ordered, or not published"
     )
+    redfish: RedfishNames | None = Field(
+        None,
+        description="names of its parts over Redfish, with which provision compares what the BMC lists; "
+        "null: not published",
+    )
     kernel_options: KernelOptions | None = Field(
         None, description="options of the kernel command line; null: none (role base adds none)"
     )
 
     nic_parameters: NicParameters | None = Field(None, description="beside link type and ATS; null: none (nic_stack)")
+
+    @model_validator(mode="after")
+    def _redfish_names_every_part_once(self) -> PlatformProfile:
+        if self.redfish is None:
+            return self
+        named = (("gpus", self.redfish.gpus, self.gpus), ("nics", self.redfish.nics, len(self.nics)))
+        for key, names, count in named:
+            if names and len(set(names)) != count:
+                message = (
+                    f"redfish.{key} - Expected: {count} different names, as many as it has Actual: {len(set(names))}"
+                )
+                raise ValueError(message)
+        return self
 
     @property
     def runs_fabric_manager(self) -> bool:

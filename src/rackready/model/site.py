@@ -6,11 +6,13 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from rackready.model.base import Line, MacAddress, Model, Name, Names, PathLine, ProfileId, RangeText, SecretRef, Told
+from rackready.model.base import Line, MacAddress, Model, Name, Names, ProfileId, RangeText, Told
 from rackready.model.baseline import Baseline
+from rackready.model.bmc import Bmc, BmcAuthority, NodeBmc
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.network import Fabric, Link, Networks, NicPlan, Qos, Rail, Tenant
 from rackready.model.operations import (
     Access,
@@ -29,10 +31,12 @@ from rackready.model.operations import (
 from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import ManagementPort
+from rackready.model.provisioning import BootKind, NodeDisks, Provisioning
 from rackready.model.serials import SerialKind
 from rackready.model.supply import Inlet
 from rackready.model.switch import Switch
 from rackready.model.topology import Topology
+from rackready.model.virtual import Hypervisor, VirtualMachine
 
 __all__ = [
     "Access",
@@ -45,6 +49,7 @@ __all__ = [
     "FileHandover",
     "Gates",
     "Handover",
+    "KubernetesHandover",
     "Link",
     "Mirror",
     "Node",
@@ -63,34 +68,6 @@ __all__ = [
     "SwitchSlot",
 ]
 _T = TypeVar("_T")
-
-
-class NodeBmc(Model):
-    """The BMC of one node, reached over Redfish (HTTPS). Before delivery, most of it is unknown."""
-
-    address: IPv4Address | None = Field(
-        None, description="address on the out-of-band network; default: planned from networks.oob"
-    )
-    port: int = Field(443, ge=1, le=65535, description="TCP port of the Redfish service")
-    mac: MacAddress | None = Field(None, description="MAC address, as in the vendor's manifest")
-    username: Line = Field("admin", min_length=1, description="Redfish user")
-    password: SecretRef | None = Field(None, description="place of the BMC's password; `import manifest` sets it")
-    ca: PathLine | None = Field(
-        None, description="CA certificate (PEM) of the BMC's TLS certificate; default: the system's CA store"
-    )
-
-    def known(self) -> Bmc | None:
-        """Return the BMC with all that a connection needs, None while its address or password is unknown."""
-        if self.address is None or self.password is None:
-            return None
-        return Bmc.model_validate({name: getattr(self, name) for name in NodeBmc.model_fields})
-
-
-class Bmc(NodeBmc):
-    """A BMC whose address and password are known."""
-
-    address: IPv4Address = Field(description="address on the out-of-band network")
-    password: SecretRef = Field(description="place of the BMC's password")
 
 
 _UNKNOWN_BMC = NodeBmc()
@@ -149,14 +126,33 @@ class Node(Model):
     )
     address: IPv4Address = Field(description="in-band address, used for SSH")
     bmc: NodeBmc = Field(default=_UNKNOWN_BMC)
+    boot: BootKind | None = Field(
+        None, description="where it boots from while it is provisioned; default: provisioning.boot"
+    )
+    boot_mac: MacAddress | None = Field(None, description="MAC address of the port that it boots from over the network")
+    disks: NodeDisks | None = Field(None, description="its disks; default: provisioning.disks")
     nic_plan: Name | None = Field(
         None, description="NIC plan of this node, one of nic_plans; default: that of its platform"
     )
     host: Name | None = Field(None, description="hypervisor of a virtual node")
+    virtual: VirtualMachine | None = Field(
+        None, description="what a virtual node gets of its host; absent: only planned"
+    )
     outlets: list[Outlet] = Field(
         default_factory=list,
         description="outlets that feed it, one per power supply; used to cycle its power (docs/howto/bmc.md)",
     )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _made_by_rackready(cls, kind: object) -> object:
+        if kind == "aws":
+            message = (
+                "no command works on AWS instances: the stack stacks/aws makes them (docs/howto/aws.md) - "
+                "Expected: metal or virtual Actual: aws"
+            )
+            raise ValueError(message)
+        return kind
 
 
 class Rack(Model):
@@ -301,6 +297,13 @@ class Site(WithOwnProfiles):
     gates: Gates
     handover: Annotated[Handover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
+    provisioning: Provisioning | None = Field(
+        None, description="how nodes get their operating system; absent: they boot what is on their disks"
+    )
+    bmc_authority: BmcAuthority | None = Field(
+        None, description="CA of the BMCs' TLS certificates; absent: `bmc certify` is refused"
+    )
+    hypervisors: list[Hypervisor] = Field(default_factory=list, description="metal nodes that run virtual nodes")
     halls: list[Hall] = Field(default_factory=list)
     facility: Facility | None = None
     networks: Networks | None = None

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
+from rackready.model.bmc_quirk import BmcQuirk, BmcQuirks
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
@@ -211,6 +212,13 @@ def forward_compat() -> ForwardCompat:
     """Return what NVIDIA supports of CUDA forward compatibility."""
     files = dict(_yaml(resources.files(__package__).joinpath("cuda")))
     return _read("profiles/cuda/nvidia.yml", files["nvidia"], ForwardCompat)
+
+
+@cache
+def bmc_quirks() -> tuple[BmcQuirk, ...]:
+    """Return what BMCs do differently from Redfish."""
+    files = dict(_yaml(resources.files(__package__).joinpath("bmc")))
+    return tuple(_read("profiles/bmc/quirks.yml", files["quirks"], BmcQuirks).quirks)
 
 
 @cache

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rackready.gates.records.offline import facts as platform_facts
 from rackready.model.outcome import Outcome
-from rackready.model.profile import HostParts
+from rackready.model.server_parts import HostParts
 from tests.gates.host.machine import Node, facts
 from tests.gates.host.test_damage import DISKS, drive
 from tests.gates.host.test_judgement import Change, Document, judge

@@ -19,7 +19,20 @@ Call = Callable[..., tuple[int, str, str]]
 
 QUIET = {
     *("evidence export-kit", "evidence set-aside", "gate evaluate", "gate explain", "gate list", "gate show", "help"),
-    *("import manifest", "plan", "schema", "size model", "size serve", "size train", "status"),
+    *(
+        "boot-service show",
+        "boot-service status",
+        "image list",
+        "image show",
+        "import manifest",
+        "plan",
+        "schema",
+        "size model",
+        "size serve",
+        "size train",
+        "slurm diff",
+        "status",
+    ),
 }
 """Commands that only compute or read, and are done at once."""
 

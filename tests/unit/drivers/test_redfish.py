@@ -11,7 +11,9 @@ from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
 from rackready.drivers.redfish_errors import BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
 from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
-from tests.stacks.fake_rack import FakeNode, FakeRack
+from tests.stacks.fake_rack import FakeNode, FakeRack, Redfish
+
+parsed = Redfish.parse_request
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,16 @@ def test_boots_once_and_powers_on_and_off(rack: FakeRack, node: FakeNode) -> Non
         assert client.power(PowerAction.ON, wait_s=10) == "On"
         assert client.power(PowerAction.OFF, wait_s=10) == "Off"
     assert node.asked == ["boot Pxe Once", "On", "GracefulShutdown"]
+
+
+def test_a_poll_is_one_request(rack: FakeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BMCs crash under polling: the address of the system is looked up once a session."""
+    asked: list[str] = []
+    monkeypatch.setattr(Redfish, "parse_request", lambda self: parsed(self) and (asked.append(self.path) or True))
+    with bmc(rack) as client:
+        assert [client.observe() for _ in range(3)] == ["Off"] * 3
+    assert asked.count("/redfish/v1/Systems") == 1
+    assert asked.count("/redfish/v1/Systems/1") == 3
 
 
 def test_power_is_cut_when_the_system_does_not_go_down(
@@ -214,8 +226,8 @@ def test_a_fault_that_stays_is_an_error(rack: FakeRack, node: FakeNode, monkeypa
 def test_a_reset_is_never_sent_twice(rack: FakeRack, node: FakeNode) -> None:
     with bmc(rack) as client:
         client.observe()
-        system = client._system()
-        client._system = lambda: system  # type: ignore[method-assign]
+        system = client.system()
+        client.system = lambda: system  # type: ignore[method-assign]
         node.faults = [500]
         with pytest.raises(BmcError, match="HTTP 500"):
             client._reset(redfish.sushy.ResetType.ON)

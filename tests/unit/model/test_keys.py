@@ -78,4 +78,9 @@ def test_a_mapping_in_several_places_names_them() -> None:
 
 
 def test_a_choice_of_mappings_has_a_section_each() -> None:
-    assert KEYS["handover"].inside == ("handover (slurm)", "handover (file)", "handover (plugin)")
+    assert KEYS["handover"].inside == (
+        "handover (slurm)",
+        "handover (kubernetes)",
+        "handover (file)",
+        "handover (plugin)",
+    )

@@ -8,7 +8,6 @@ Enable, Enabled and true are the same word here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
@@ -16,13 +15,11 @@ from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
-from rackready.model.baseline import Setting
+from rackready.model.baseline import Setting, matching, same
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
 _NOW, _NEXT = "Systems/*!hgx_*/Bios", "Systems/*!hgx_*/Bios/@Redfish.Settings.SettingsObject"
-_SUFFIX = r"_+[0-9A-F]{4}$"
-_SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
 
 
 BIOS_NOT_DECLARED = ErrorKind(
@@ -103,14 +100,14 @@ class BiosSettings(Gate):
     ) -> None:
         name, value = wanted
         where = Place(node, f"bios {name}")
-        names = _matching(name, now)
+        names = matching(name, now)
         judge.judged += 1
         if not names:
             judge.error(where, SETTING_NOT_REPORTED, value, "no such attribute")
         for found in names:
-            if not _same(value, now[found]):
+            if not same(value, now[found]):
                 judge.fail(where, SETTING_OTHER, value, now[found])
-            elif found in after and not _same(value, after[found]):
+            elif found in after and not same(value, after[found]):
                 judge.fail(where, SETTING_PENDING, value, after[found])
             else:
                 judge.measured.add(f"{node}/bios/{name}")
@@ -122,19 +119,3 @@ def _attributes(documents: Iterable[Document]) -> dict[str, object]:
         given = document.get("Attributes")
         found |= {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else {}
     return found
-
-
-def _matching(name: str, attributes: Mapping[str, object]) -> list[str]:
-    """Return the attributes that a wanted name means: the exact name, or else that name with a BIOS build's suffix."""
-    if name in attributes:
-        return [name]
-    return sorted(item for item in attributes if re.fullmatch(re.escape(name) + _SUFFIX, item))
-
-
-def _same(wanted: object, found: object) -> bool:
-    return _word(wanted) == _word(found)
-
-
-def _word(value: object) -> str:
-    text = str(value).strip().lower()
-    return _SAME.get(text, text)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.drivers.redfish_read import FORMAT, digest
+from rackready.drivers.redfish_read import FORMAT, NO_MEMBERS, digest
 from rackready.format_error import FormatError
 from rackready.gates.base import AGAIN, NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
@@ -152,12 +152,21 @@ class BmcAnswer:
 
 
 def read_answer(  # noqa: PLR0913
-    judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()
+    judge: Judge,
+    node: str,
+    what: str,
+    run: Run,
+    outputs: Outputs,
+    key: str = KEY,
+    *,
+    spared: Collection[str] = (),
+    bare: tuple[str, ...] = (),
 ) -> BmcAnswer | None:
     """Return the BMC's answer, or None when it cannot be judged; every unread part is then an error already.
 
     An answer that lacks questions of this gate comes from another version of rackready, and would look as if the parts
-    did not exist. ``spared``: trails that may be missing, because the caller can do without them.
+    did not exist. ``spared``: trails that may be missing, because the caller can do without them. ``bare``:
+    ends of addresses of collections that may be without members, because the caller says then what it did not compare.
     """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
@@ -179,6 +188,8 @@ def read_answer(  # noqa: PLR0913
         )
         return None
     for address, why in found.unread.items():
+        if why == NO_MEMBERS and address.rstrip("/").endswith(bare):
+            continue
         judge.error(
             Place(node, "BMC"),
             BMC_LINK_UNREAD,

@@ -45,15 +45,23 @@ def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Comm
     return documents.ask(node, *dict.fromkeys((SYSTEMS, *trails)), timeout_s=timeout_s)
 
 
-def server(
-    judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False
+def server(  # noqa: PLR0913
+    judge: Judge,
+    facts: NodeFacts,
+    what: str,
+    run: Run,
+    outputs: Outputs,
+    *,
+    systems: bool = False,
+    bare: tuple[str, ...] = (),
 ) -> BmcAnswer | None:
     """Return a server BMC's answer, or None with an error when it cannot be judged or another machine answered.
 
     ``systems``: the gate itself judges the systems, so an answer without them is incomplete. Otherwise such an answer
-    comes from an earlier version of rackready, and is judged by the names of systems in it.
+    comes from an earlier version of rackready, and is judged by the names of systems in it. ``bare``: see
+    ``documents.read_answer``.
     """
-    found = read_answer(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
+    found = read_answer(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,), bare=bare)
     return found if found is not None and _is_of(judge, facts, found) else None
 
 

@@ -14,7 +14,7 @@ from rackready.gates.formats import printed
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 
-_DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
+DIMMS, DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
 
 _STEADY = ("0x01", "0x02")
 """PCI classes of disk and network controllers: their links keep their speed. An idle GPU lowers its link speed, and
@@ -66,7 +66,7 @@ def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
         command(f"gpus-{number}", node, nvml_inventory, timeout_s=120, stage=stage),
         command(f"nics-{number}", node, fingerprint, timeout_s=120, stage=stage),
         command(f"parts-{number}", node, part_inventory, timeout_s=120, stage=stage),
-        ask(node, _DIMMS, _DRIVES, key=f"bmc-{number}", stage=stage),
+        ask(node, DIMMS, DRIVES, key=f"bmc-{number}", stage=stage),
     )
 
 
@@ -138,7 +138,7 @@ def _bmc(output: Output) -> dict[str, str]:
         message = f"the BMC did not report its parts: {address}: {why}"
         raise FormatError(message)
     found = {}
-    for trail, kind in ((_DIMMS, "dimm"), (_DRIVES, "drive")):
+    for trail, kind in ((DIMMS, "dimm"), (DRIVES, "drive")):
         for item in told.at(trail):
             if not absent(item):
                 if strange(item):

@@ -15,6 +15,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from rackready.model.kubernetes import CORDON_TAINT, TAINT_KEY
+
 _LIFE_S = 3600
 _DEADLINE_S = 1500
 _WAIT_S = 1600
@@ -198,7 +200,7 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
     workers = PodSpec(
         containers=[worker],
         affinity=_on(nodes),
-        tolerations=[{"key": "rackready.io/held", "operator": "Exists"}],
+        tolerations=[{"key": key, "operator": "Exists"} for key in (TAINT_KEY, CORDON_TAINT)],
         hostNetwork=True,
         dnsPolicy="ClusterFirstWithHostNet",
         volumes=[Volume(name=_SHM, emptyDir=EmptyDir(medium="Memory"))],

@@ -1,8 +1,9 @@
-"""Reader of `lscpu --json` (util-linux): flat up to 2.36, with children from 2.37 on."""
+"""Readers of `lscpu --json` (util-linux; flat up to 2.36, with children from 2.37 on) and of `lscpu --parse`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,3 +59,51 @@ def cpu_list(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         out.update(range(int(first), int(last or first) + 1))
     return frozenset(out)
+
+
+PARSE = "--parse=CPU,CORE,SOCKET"
+"""The option whose output ``parse_cores`` reads."""
+_FIELDS = "# CPU,Core,Socket"
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The online CPUs by place. ``sockets``: CPU -> position of its socket, in the order of their lowest CPUs."""
+
+    sockets: Mapping[int, int]
+    cores: int
+    """Cores of one socket."""
+    threads: int
+
+    @property
+    def count(self) -> int:
+        """Return the number of sockets."""
+        return len(set(self.sockets.values()))
+
+
+def parse_cores(text: str) -> Cores:
+    """Return the places of the online CPUs from `lscpu --parse=CPU,CORE,SOCKET`. Raise FormatError.
+
+    A machine whose sockets have unequal numbers of cores, or cores unequal numbers of threads, is refused: Slurm's
+    node line has one number for all.
+    """
+    lines = text.splitlines()
+    if _FIELDS not in lines:
+        raise FormatError(f"lscpu without its heading {_FIELDS!r}")
+    try:
+        rows = [tuple(map(int, line.split(","))) for line in lines if line and not line.startswith("#")]
+        places = {cpu: (socket, core) for cpu, core, socket in rows}
+    except ValueError as error:
+        raise FormatError(f"lscpu {PARSE}: {error}") from error
+    if not places or len(places) != len(rows):
+        raise FormatError(f"lscpu {PARSE} names {'no CPU' if not rows else 'a CPU twice'}")
+    order = list(dict.fromkeys(socket for _, (socket, _) in sorted(places.items())))
+    threads = Counter(places.values())
+    cores = Counter(socket for socket, _ in threads)
+    if len(set(threads.values())) > 1 or len(set(cores.values())) > 1:
+        raise FormatError("sockets have unequal numbers of cores, or cores of threads: some CPUs are offline")
+    return Cores(
+        {cpu: order.index(socket) for cpu, (socket, _) in sorted(places.items())},
+        next(iter(cores.values())),
+        next(iter(threads.values())),
+    )

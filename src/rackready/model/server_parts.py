@@ -1,0 +1,50 @@
+"""Parts of one server model: processors, memory and drives, and the names that its BMC gives to GPUs and NICs."""
+
+from __future__ import annotations
+
+from pydantic import Field, PositiveInt, model_validator
+
+from rackready.model.base import Model
+
+
+class HostParts(Model):
+    """Processors, memory and drives of one server model as shipped. Host gates compare nodes with them."""
+
+    cpu_model: str = Field(min_length=3, description="text that the processor's model name must contain, e.g. '8480C'")
+    sockets: int = Field(ge=1, le=8)
+    cores: int = Field(ge=1, le=256, description="cores of one socket")
+    threads: int = Field(ge=1, le=4, description="hardware threads of one core; above 1: SMT is on as shipped")
+    numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
+    dimms: int = Field(ge=0, le=64, description="memory modules; 0: memory is soldered to the processor")
+    memory_gib: int = Field(ge=16, description="total memory of all modules, GiB")
+    drives: int = Field(ge=0, le=64, description="drives of the host, including boot drives")
+    drive_gb: dict[PositiveInt, PositiveInt] = Field(
+        default_factory=dict,
+        description="nominal capacity of a drive, GB (10^9 bytes) -> number of such drives; empty: not published",
+    )
+    source: str = Field(min_length=5, description="source of these facts")
+
+    @model_validator(mode="after")
+    def _every_drive_has_its_capacity(self) -> HostParts:
+        if self.drive_gb and sum(self.drive_gb.values()) != self.drives:
+            message = f"drive_gb counts {sum(self.drive_gb.values())} drives - Expected: {self.drives}, as drives says"
+            raise ValueError(message)
+        return self
+
+
+class RedfishNames(Model):
+    """Names that the BMC of one server model gives to its GPUs and to the places of its NICs."""
+
+    gpus: list[str] = Field(
+        default_factory=list,
+        description="id of every GPU among the processors or PCIe devices; empty: not published",
+    )
+    nics: list[str] = Field(
+        default_factory=list,
+        description="id of the PCIe device to which the adapter of each compute NIC links, in the order of `nics` of "
+        "the platform; empty: not published",
+    )
+    other_nics: list[str] = Field(
+        default_factory=list, description="the same of its other network cards: findings do not name those"
+    )
+    source: str = Field(min_length=5, description="capture or document that shows these names")

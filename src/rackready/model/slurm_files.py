@@ -1,0 +1,57 @@
+"""Slurm's own files, where the site lets rackready write its part of them: nodes, GPUs, partitions, topology."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rackready.model.base import Model, Name, Names, PathLine, expand_names
+
+MaxTime = Annotated[str, StringConstraints(pattern=r"^(INFINITE|\d+|(\d+-)?\d{1,2}(:\d{2}){0,2})$")]
+"""A time limit in Slurm's forms (slurm.conf(5), MaxTime): minutes, hours:minutes:seconds, days-hours, INFINITE."""
+
+
+class SlurmPartition(Model):
+    """One partition of the GPU nodes."""
+
+    name: Name
+    nodes: list[Names] = Field(default_factory=list, description="its nodes, e.g. gpu[01-32]; empty: every node")
+    default: bool = Field(default=False, description="partition of jobs that name none; at most one may be")
+    max_time: MaxTime = Field("INFINITE", description="longest job, in Slurm's form, e.g. 7-00 or 12:00:00")
+
+    def holds(self, node: str) -> bool:
+        """Return whether a node of the site belongs to the partition."""
+        return not self.nodes or any(node in expand_names(names) for names in self.nodes)
+
+
+class SlurmFiles(Model):
+    """What rackready writes into the cluster's configuration. All else in it stays as its owner wrote it."""
+
+    folder: PathLine = Field(description="folder of slurm.conf on the controller, e.g. /etc/slurm")
+    unit: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@_.-]+$")] = Field(
+        "slurmctld.service", description="systemd unit of slurmctld"
+    )
+    partitions: list[SlurmPartition] = Field(
+        default_factory=list, description="empty: handover.partition, with every node, as the default"
+    )
+    topology: Literal["none", "tree", "block"] = Field(
+        "none",
+        description="tree: one switch per scalable unit below one top; block: one block per NVLink domain; "
+        "none: topology.conf is left alone",
+    )
+
+    @model_validator(mode="after")
+    def _partitions_agree(self) -> SlurmFiles:
+        if not self.folder.is_absolute():
+            message = f"folder {self.folder} - Expected: a path from the root, e.g. /etc/slurm"
+            raise ValueError(message)
+        names = [partition.name for partition in self.partitions]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            message = f"partition {twice[0]} - Expected: named once Actual: {names.count(twice[0])} times"
+            raise ValueError(message)
+        defaults = [partition.name for partition in self.partitions if partition.default]
+        if len(defaults) > 1:
+            message = f"default partitions - Expected: at most one Actual: {', '.join(defaults)}"
+            raise ValueError(message)
+        return self
