@@ -1,4 +1,4 @@
-"""Set up a checkout, by hand or by make: ``python3 scripts/setup [--dev] [--docs] [--sim] [--no-pulumi]``.
+"""Set up a checkout, by hand or by make: ``python3 scripts/setup``, with the options that ``--help`` lists.
 
 It is safe to repeat; a second run is instant.
 """
@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 import apt
+import control_plane
 import pulumi_engine
 import python_venv
 from console import PRIVATE, SetupError, make_private, say
@@ -45,6 +46,8 @@ def _set_up(options: argparse.Namespace) -> None:
             apt.simulated_rack()
         if options.sim and options.dev:
             apt.of_tests()
+        if options.kubernetes:
+            control_plane.ensure()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 
@@ -59,6 +62,11 @@ def _options() -> argparse.Namespace:
         "--sim",
         action="store_true",
         help="also the host packages of the simulated rack (needs root when some are missing)",
+    )
+    parser.add_argument(
+        "--kubernetes",
+        action="store_true",
+        help="also a Kubernetes control plane for tests, built from Go modules",
     )
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()

@@ -16,31 +16,52 @@ SIMULATED_RACK = {
     "apt-utils": "apt-ftparchive: the index of the package mirror",
     "ca-certificates": "TLS",
     "createrepo-c": "the index of the package mirror for the RHEL family",
+    "dnsmasq-base": "dnsmasq: DHCP and TFTP of the boot service for bare-metal nodes; this package starts no service",
     "debian-archive-keyring": "verifies Debian's packages for the node image, also on Ubuntu",
     "dpkg-dev": "builds the mirror's packages",
+    "e2fsprogs": "mke2fs: a disk with somebody's data, for a bare-metal node",
+    "fdisk": "sfdisk: its partition table",
     "gcc": "compiles the simulated NVML library",
     "gnupg": "signs the package mirror",
+    "grub-efi-amd64-signed": "GRUB as Debian signs it, for network boot; its files alone are used",
     "iproute2": "cables between nodes and switches",
+    "ipxe": "iPXE, for network boot of firmware that fails with GRUB",
     "libc6-dev": "headers for the simulated NVML library",
     "mmdebstrap": "makes the root file system of nodes",
+    "mtools": "writes the EFI system partition of images without mounting it",
     "netavark": "podman's networks",
+    "nginx-light": "nginx: boot files and images of the boot service; its own service is masked",
     "openssh-client": "keys, and Ansible's connection to nodes",
+    "ovmf": "UEFI firmware of bare-metal nodes",
     "podman": "runs nodes, switches, mirror and Slurm's controller as containers",
+    "qemu-system-x86": "bare-metal nodes: machines with emulated processors",
+    "qemu-utils": "qemu-img: reads and writes disk images",
     "rpm": "builds and signs the mirror's packages for the RHEL family",
     "runc": "the container runtime that starts systemd here",
+    "shim-signed": "the boot loader that Microsoft signed, for network boot with Secure Boot",
+    "zstd": "packs images of operating systems",
 }
 """What the simulated rack needs of the host, and for what."""
 
 TESTS = {
     "chromium": "opens reports and plans",
+    "cloud-init": "judges Ubuntu's answer files; it is turned off for this machine",
     "frr": "routes the Ethernet fabric that `rackready sim fabric` rehearses; its service is masked",
     "dnf": "mirrors the packages of the RHEL family",
     "ibsim-utils": "ibsim: the InfiniBand fabric that `rackready sim fabric` rehearses",
     "ibutils": "ibdmchk: judges its routes and credit loops",
     "iputils-ping": "pings through it",
+    "libvirt-clients": "virsh: makes the virtual nodes of tests, and its schema judges their XML",
+    "libvirt-daemon-driver-qemu": "runs them, emulated",
+    "libvirt-daemon-system": "libvirtd; each test starts its own, no service is started",
+    "libxml2-utils": "xmllint: libvirt's schema for domains",
     "infiniband-diags": "ibnetdiscover and smpquery: read it",
     "opensm": "routes it; its service is masked",
+    "ovmf": "UEFI firmware of virtual nodes",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
+    "qemu-system-x86": "emulates virtual nodes",
+    "qemu-utils": "qemu-img: their disks",
+    "xorriso": "writes their cloud-init seeds",
     "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB "
     "to fetch, 650 MB on disk with what it "
     "needs)",
@@ -118,8 +139,9 @@ def _no_cluster() -> Iterator[None]:
 
 
 _UNITS = Path("/etc/systemd/system")
-_MASKED = ("opensm", "frr")
-"""Debian's packages enable and start these services: they would take part in the fabric or routing of this machine."""
+_MASKED = {"opensm": "opensm", "frr": "frr", "nginx-light": "nginx"}
+"""Package to the service that Debian enables and starts with it: it would take part in the fabric or routing of this
+machine, or hold its port 80."""
 
 
 def _mask(service: str) -> None:
@@ -131,8 +153,21 @@ def _mask(service: str) -> None:
         say(f"masked {unit.name}: tests need its programs alone, and no service of it may start here")
 
 
+_CLOUD_INIT_OFF = Path("/etc/cloud/cloud-init.disabled")
+"""The file with which cloud-init does nothing at boot: it would set name, users and host keys of this machine anew."""
+
+
+def _turn_off_cloud_init() -> None:
+    """Turn cloud-init off before its package is installed. It stays off: tests call the program alone."""
+    if not _CLOUD_INIT_OFF.exists():
+        _CLOUD_INIT_OFF.parent.mkdir(parents=True, exist_ok=True)
+        _CLOUD_INIT_OFF.touch()
+        say(f"{_CLOUD_INIT_OFF}: tests need cloud-init's program alone, and it may change nothing here at boot")
+
+
 def simulated_rack() -> None:
     """Install what the simulated rack needs of the host."""
+    _mask_services(SIMULATED_RACK)
     _named(SIMULATED_RACK, "the simulated rack")
 
 
@@ -141,8 +176,18 @@ def of_tests() -> None:
     if os.geteuid() == 0:
         for service in missing([*_MASKED]):
             _mask(service)
+        if missing(["cloud-init"]):
+            _turn_off_cloud_init()
+    _mask_services(TESTS)
     with _no_cluster() if os.geteuid() == 0 and missing(["postgresql"]) else nullcontext():
         _named(TESTS, "tests")
+
+
+def _mask_services(packages: dict[str, str]) -> None:
+    """Mask the services of those packages that are to be installed; without root nothing is installed."""
+    if os.geteuid() == 0:
+        for package in missing([name for name in packages if name in _MASKED]):
+            _mask(_MASKED[package])
 
 
 def _named(packages: dict[str, str], why: str) -> None:

@@ -179,19 +179,18 @@ def wait_for_jobs(
     while True:
         busy: dict[str, list[Job] | str] = {}
         check_stop()
-        for node, found in adapter.jobs_of(nodes):
+        for node, found in adapter.vacate(nodes):
             check_stop()
             if found:  # a scheduler that does not answer is asked again: it may be restarting
                 busy[node] = found if isinstance(found, list) else str(found)
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
             return {
-                node: jobs if isinstance(jobs, str) else _refusal(node, jobs, limit_s) for node, jobs in busy.items()
+                node: jobs if isinstance(jobs, str) else _refusal(adapter, node, jobs, limit_s)
+                for node, jobs in busy.items()
             }
         for node, jobs in busy.items():
-            words = (
-                jobs if isinstance(jobs, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in jobs)
-            )
+            words = jobs if isinstance(jobs, str) else ", ".join(_with_cause(job, job.partition) for job in jobs)
             if told.get(node) != words:
                 tell(node, f"drained; waits, at most {limit_s:.0f} s in all, for the end of {words}")
             told[node] = words
@@ -203,12 +202,16 @@ def wait_for_jobs(
 
 def jobs_run(node: str, jobs: list[Job], expected: str, step: str) -> Message:
     """Return the refusal because of jobs: the first few named, the others counted."""
-    names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs[:_SHOWN])
+    names = ", ".join(_with_cause(job, job.name) for job in jobs[:_SHOWN])
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
     return Message(node, "jobs run on it", expected=expected, actual=f"{names}{more}", next_step=step)
 
 
-def _refusal(node: str, jobs: list[Job], limit_s: float) -> str:
-    ways = f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
-    step = f"Nothing was changed, and it stays drained so that it empties: {ways}"
+def _with_cause(job: Job, last: str) -> str:
+    """Return a job in words, with the cause why it stays where one is known."""
+    return f"{job.id} ({job.user}, {last}){f': {job.stays}' if job.stays else ''}"
+
+
+def _refusal(adapter: SchedulerAdapter, node: str, jobs: list[Job], limit_s: float) -> str:
+    step = f"Nothing was changed, and it stays drained so that it empties: {adapter.how_to_end(jobs)}"
     return str(jobs_run(node, jobs, f"none within {limit_s:.0f} s of draining it", step))

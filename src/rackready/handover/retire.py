@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rackready.design.pinned import site_of
-from rackready.drivers.scheduler.base import Job, JobsUnknownError
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.production import jobs_run, taken_as_free
 from rackready.handover.run import drain_nodes
@@ -45,10 +45,11 @@ class BeforeRetirement:
     free: bool = False
 
 
-def look(ctx: PhaseContext, node: str, *, pins: bool = False) -> BeforeRetirement:
+def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False) -> BeforeRetirement:
     """Return the node as it is; changes nothing on it. Raises RetireRefusedError when the site has no such node.
 
-    ``pins``: the host key of a scheduler that was never reached may be pinned.
+    ``pins``: the host key of a scheduler that was never reached may be pinned. ``ends``: a scheduler that ends jobs by
+    itself asks those of this drained node to end first.
     """
     site = site_of(ctx)
     known = [item.name for item in site.nodes()]
@@ -61,9 +62,18 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False) -> BeforeRetiremen
     try:
         with (adapter_for if pins else reader_for)(site, paths) as adapter:
             now = adapter.show(node)
-            return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
+            jobs = _vacated(adapter, node) if ends else adapter.jobs(node)
+            return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", jobs)
     except RackreadyError as error:
         return BeforeRetirement(node, *recorded, trouble=str(error), free=_free(paths, node, error))
+
+
+def _vacated(adapter: SchedulerAdapter, node: str) -> list[Job]:
+    """Return the jobs that are left after the scheduler asked them to end. Raises its error."""
+    ((_, found),) = adapter.vacate([node])
+    if isinstance(found, SchedulerError):
+        raise found
+    return found
 
 
 def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
@@ -129,7 +139,7 @@ def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
         return NodeResult(Outcome.PASS, f"{node}: is retired already ({standing.reason})")
     if not standing.trouble:
         _drain(ctx, node, f"retired: {reason}")
-        standing = look(ctx, node, pins=True)
+        standing = look(ctx, node, pins=True, ends=True)
     if refused := refusal(standing):
         raise RetireRefusedError.of([refused])
     return _give_up(ctx, standing, reason)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
-from rackready.drivers.scheduler.base import SchedulerAdapter, reason_text
+from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
+from rackready.model.operations import files_of
 from rackready.model.outcome import CONTINUES, Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.model.site import Handover, SlurmHandover
+from rackready.model.site import Handover, Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
@@ -42,18 +45,41 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             out[node] = refusal
     if out and not ctx.check:
         drain_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
-    joined = _join(ctx, site.handover, list(digests))
+    joined = _join(ctx, site, list(digests))
     out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
     ready = [node for node in digests if node not in out]
-    released = _release(ctx, paths, ready, digests)
+    released = offer_nodes(ctx, paths, ready, digests)
     return out | {node: _merged(joined[node], released[node]) for node in ready}
 
 
-def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, NodeResult]:
+def _join(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResult]:
     """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names."""
-    if not isinstance(handover, SlurmHandover):
+    if not isinstance(site.handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
-    return run_playbook(ctx, PLAYBOOK, nodes, join_vars(handover))
+    entered = _entered(ctx, site, nodes)
+    bad = {node: result for node, result in entered.items() if result.outcome is not Outcome.PASS}
+    there = [node for node in nodes if node not in bad]
+    played = run_playbook(ctx, PLAYBOOK, there, join_vars(site.handover)) if there else {}
+    return bad | {node: _after(entered.get(node), result) for node, result in played.items()}
+
+
+def _entered(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResult]:
+    """Bring the nodes into the cluster's files, where these are ours to write."""
+    from rackready.handover.slurm_apply import bring  # noqa: PLC0415 - few sites let rackready write them
+
+    if files_of(site.handover) is None or not nodes:
+        return {}
+    try:
+        return bring(site, EnvPaths(ctx.root, ctx.env), nodes, check=ctx.check)
+    except RackreadyError as error:
+        return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
+
+
+def _after(entered: NodeResult | None, played: NodeResult) -> NodeResult:
+    if entered is None or not entered.changed:
+        return played
+    changes = [entered.message, *played.data.get("changes", [])]
+    return replace(played, changed=True, data={**played.data, "changes": changes})
 
 
 def join_vars(handover: Handover) -> dict[str, Any]:
@@ -93,14 +119,18 @@ def drain_nodes(
 
         def observe(_stored: dict[str, object]) -> Observation:
             now = adapter.show(node)
+            theirs = now.drained and not now.ours and not adapter.beside_others
             # The reason is compared as a value: one in other words is replaced, and nothing else depends on it.
-            return (
-                Observation.HAPPENED
-                if now.drained and (not now.ours or now.reason == wanted)
-                else Observation.NOT_HAPPENED
-            )
+            ours = now.drained and now.reason == wanted
+            return Observation.HAPPENED if theirs or ours else Observation.NOT_HAPPENED
 
-        before = adapter.show(node)
+        try:
+            before = adapter.show(node)
+        except UnknownNodeError:
+            # Certified nodes alone enter files that are ours to write, so that another one is not there is right.
+            if files_of(site_of(ctx).handover) is not None:
+                return NodeResult(Outcome.PASS, f"{node}: not in Slurm, so no job can start on it")
+            raise
         if ctx.check:
             return NodeResult(Outcome.PASS, f"{node}: would be drained: {wanted}")
         effect = run_effect(
@@ -121,13 +151,26 @@ def drain_nodes(
     return _each(ctx, EnvPaths(ctx.root, ctx.env), nodes, drain)
 
 
-def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
+def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
+    """Offer nodes to jobs, with facts about them, and return a result per node.
+
+    ``digests``: node -> SHA-256 (hex) of the certificate that allows it.
+    """
+    site = site_of(ctx)
+
     def release(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
-        before = adapter.show(node)
+        try:
+            before = adapter.show(node)
+        except UnknownNodeError:
+            if ctx.check and files_of(site_of(ctx).handover) is not None:
+                return NodeResult(Outcome.PASS, f"{node}: would be added to Slurm's files and released")
+            raise
         if ctx.check:
             return NodeResult(
                 Outcome.PASS, f"{node}: {'is on offer already' if before.usable else 'would be released'}"
             )
+        # before the offer, so that no job is placed by facts that are missing
+        labelled = adapter.label(node, node_labels(site, node), digests[node])
         effect = run_effect(
             ledger,
             node,
@@ -141,7 +184,7 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
         return NodeResult(
             Outcome.PASS,
             f"{node}: {'released' if changed else 'on offer already'} ({adapter.show(node).state})",
-            changed,
+            changed or labelled,
         )
 
     return _each(ctx, paths, nodes, release)

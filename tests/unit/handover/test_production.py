@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,6 +79,9 @@ class Cluster(SchedulerAdapter):
 
     def release(self, node: str) -> bool:
         raise AssertionError(node)
+
+    def how_to_end(self, jobs: Sequence[Job]) -> str:
+        return f"wait and run again, or end {' '.join(job.id for job in jobs)}."
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -285,8 +288,7 @@ def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
     )
     assert found["node01"].message == (
         "node01: jobs run on it - Expected: none within 0 s of draining it Actual: 7 (root, train), 12_3 (ann, sweep). "
-        "Nothing was changed, and it stays drained so that it empties: wait and run again, or end them with "
-        "`scancel 7 12_3`."
+        "Nothing was changed, and it stays drained so that it empties: wait and run again, or end 7 12_3."
     )
     assert scene.cluster.nodes["node01"].drained
 

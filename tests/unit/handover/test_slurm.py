@@ -340,3 +340,8 @@ def test_host_lists_are_read_as_slurm_writes_them(text: str, names: list[str]) -
 def test_what_is_no_host_list_is_refused(text: str) -> None:
     with pytest.raises(SchedulerError, match=r"`squeue` - Expected: a host list such as node\[01-04\] Actual: 'node\["):
         expand_hosts(text)
+
+
+def test_what_to_do_about_jobs_that_stay_is_told() -> None:
+    jobs = [Job("7", "root", "gpu", "train"), Job("12_3", "ann", "gpu", "sweep")]
+    assert adapter(Controller("idle")).how_to_end(jobs) == ("wait and run again, or end them with `scancel 7 12_3`.")

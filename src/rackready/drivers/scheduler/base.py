@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
+from rackready.model.kubernetes import Fact
 from rackready.model.problems import RackreadyError
 
 PREFIX = "rackready:"
@@ -58,12 +59,16 @@ class SchedulerNode:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One started job on a node. ``id`` ends it (an array's task has its own number)."""
+    """One started job on a node.
+
+    ``id`` ends it (an array's task has its own number). ``stays``: why it does not end, where that is known.
+    """
 
     id: str
     user: str
     partition: str
     name: str
+    stays: str = ""
 
 
 def reason_text(reason: str) -> str:
@@ -74,6 +79,9 @@ def reason_text(reason: str) -> str:
 
 class SchedulerAdapter(ABC):
     """One scheduler. Every verb returns whether it changed anything, also when repeated."""
+
+    beside_others: ClassVar[bool] = False
+    """Whether our drain stands beside that of others, so that a node which they drained is drained by us, too."""
 
     @abstractmethod
     def show(self, node: str) -> SchedulerNode:
@@ -98,6 +106,23 @@ class SchedulerAdapter(ABC):
                 yield node, self.jobs(node)
             except SchedulerError as error:
                 yield node, error
+
+    def vacate(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
+        """Yield drained nodes as ``jobs_of`` does. A scheduler that ends jobs by itself asks them to end first."""
+        return self.jobs_of(nodes)
+
+    def label(self, node: str, facts: Mapping[Fact, str], certificate: str) -> bool:
+        """Publish facts about a node that jobs are placed by, and the SHA-256 (hex) of its certificate.
+
+        A scheduler that knows no such facts does nothing.
+        """
+        del node, facts, certificate
+        return False
+
+    def how_to_end(self, jobs: Sequence[Job]) -> str:
+        """Return the sentence that says what to do about jobs that do not end."""
+        del jobs
+        return "wait and run again, or end them."
 
     @abstractmethod
     def close(self) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError
 from rackready.drivers.scheduler.file import FileAdapter
+from rackready.drivers.scheduler.kubernetes import connect_kubernetes, read_kubernetes
 from rackready.drivers.scheduler.remote import connect_slurm, read_slurm
 from rackready.entry_points import SCHEDULERS, PlugIn, named, names
 from rackready.model.problems import Problem, RackreadyError
@@ -18,11 +19,18 @@ from rackready.paths import EnvPaths
 
 ADAPTERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {
     "slurm": connect_slurm,
+    "kubernetes": connect_kubernetes,
     "file": lambda handover, _paths: FileAdapter(handover.path),
 }
 
-READERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {"slurm": read_slurm}
-"""Ways to connect that write nothing, for adapters whose normal way may pin a host key. Others never write."""
+READERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {
+    "slurm": read_slurm,
+    "kubernetes": read_kubernetes,
+}
+"""Ways to connect that write nothing, for adapters whose normal way may pin a host key or renew a token.
+
+Others never write.
+"""
 
 
 Connect = Callable[[Any, EnvPaths], SchedulerAdapter]

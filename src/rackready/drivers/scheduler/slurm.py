@@ -156,6 +156,10 @@ class SlurmAdapter(SchedulerAdapter):
         found = {node: [job for job, places in placed if node in places] for node in nodes}
         return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
 
+    def how_to_end(self, jobs: Sequence[Job]) -> str:
+        """Return the sentence that says what to do about jobs that do not end."""
+        return f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
+
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
         """Reserve nodes for ``user`` until the reservation is deleted; replace a leftover one of the same name."""
         self._run(f"scontrol delete ReservationName={shlex.quote(name)}")

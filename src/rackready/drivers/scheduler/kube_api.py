@@ -1,0 +1,226 @@
+"""The API server of one context of a kubeconfig. While it does not answer it is asked again, within a limit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+import yaml
+
+from rackready.drivers.process import STOP, check_stop
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.model.kubernetes import KubernetesHandover
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+_CONNECT_S, _ANSWER_S = 5.0, 30.0
+"""Limits of one request. Judgement: the API server ends a request by itself after 60 s (--request-timeout)."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
+"""Pauses between tries: short at first, since a restart of the API server takes some seconds. Our judgement."""
+_SILENT_S = 10.0
+"""Pause between two tries once the limit of an outage is over. Our judgement."""
+_TOO_MANY = 429
+_BROKEN = frozenset({500, 502, 503, 504})
+"""Answers of a server, or of the load balancer before it, that may pass: no etcd leader, starting up."""
+
+JSON_PATCH, APPLY = "application/json-patch+json", "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the API server: HTTP status, and the object or the Status (docs: API concepts)."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the request was carried out."""
+        return 200 <= self.status < 300  # noqa: PLR2004 - RFC 9110, 15.3
+
+    @property
+    def told(self) -> str:
+        """Return the server's own words about a refusal, on one line."""
+        return " ".join(str(self.body.get("message") or f"HTTP {self.status}").split())
+
+
+class KubeApi:
+    """One cluster. ``where`` names it in messages.
+
+    Every request may be sent twice: patches carry a ``test``, applies and evictions of a uid change nothing the second
+    time.
+    """
+
+    def __init__(self, client: ApiClient, where: str, patience_s: float) -> None:
+        from kubernetes.client import CoreV1Api  # noqa: PLC0415 - takes a third of a second
+
+        self._client, self.where, self._patience_s = client, where, patience_s
+        self._core = CoreV1Api(client)
+        self._away_since: float | None = None
+        self._gave_up: tuple[float, str] | None = None
+
+    def node(self, name: str) -> Answer:
+        """Return a Node object."""
+        return self._asked(lambda options: self._core.read_node(name, **options))
+
+    def patch_node(self, name: str, body: Any, content_type: str, manager: str) -> Answer:  # noqa: ANN401 - JSON
+        """Change a Node object."""
+        return self._asked(
+            lambda options: self._core.patch_node(
+                name, body, field_manager=manager, _content_type=content_type, **options
+            )
+        )
+
+    def pods_on(self, name: str) -> Answer:
+        """Return the pods of a node, of all namespaces."""
+        chosen = f"spec.nodeName={name}"
+        return self._asked(lambda options: self._core.list_pod_for_all_namespaces(field_selector=chosen, **options))
+
+    def evict(self, namespace: str, pod: str, body: dict[str, Any]) -> Answer:
+        """Ask for a pod's eviction. Its refusals (429 of a budget, 500 of two budgets) are answers."""
+        from kubernetes.client import V1Eviction  # noqa: PLC0415 - as above
+
+        wanted = V1Eviction.model_validate(body)
+        return self._asked(
+            lambda options: self._core.create_namespaced_pod_eviction(pod, namespace, wanted, **options), final=True
+        )
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()  # type: ignore[no-untyped-call]
+
+    def _asked(self, send: Callable[[dict[str, Any]], Any], *, final: bool = False) -> Answer:
+        """Return the answer. ``final``: 429 and 500 are answers, too. Raises SchedulerError at the limit.
+
+        The limit is of one outage, not of one request. After it the server is tried once every ``_SILENT_S`` seconds,
+        and every request between two tries fails at once: a rack of nodes does not wait for each of them.
+        """
+        pause_s = _PAUSE_S
+        if self._gave_up is not None and time.monotonic() - self._gave_up[0] < _SILENT_S:
+            raise self._away(self._gave_up[1])
+        while True:
+            check_stop()
+            answer, trouble = self._once(send)
+            if answer is not None and (final and answer.status in {_TOO_MANY, 500}):
+                trouble = ""
+            if answer is not None and not trouble:
+                self._away_since = self._gave_up = None
+                return answer
+            now = time.monotonic()
+            self._away_since = now if self._away_since is None else self._away_since
+            if now - self._away_since >= self._patience_s:
+                self._gave_up = now, trouble
+                raise self._away(trouble)
+            STOP.wait(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _away(self, trouble: str) -> SchedulerError:
+        return SchedulerError(
+            self.where,
+            expected=f"an answer within {self._patience_s:g} s",
+            actual=trouble,
+            next_step="Check that the API server runs and can be reached, then run again.",
+        )
+
+    def _once(self, send: Callable[[dict[str, Any]], Any]) -> tuple[Answer | None, str]:
+        """Return the answer of one request, and why it is to be sent again. Raises SchedulerError without a login."""
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - as above
+        from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
+
+        try:
+            reply = send({"_preload_content": False, "_request_timeout": (_CONNECT_S, _ANSWER_S)})
+            answer = Answer(reply.status, _document(reply.data))
+        except ApiException as error:
+            if not error.status:
+                return None, _one_line(error.reason)
+            answer = Answer(error.status, _document(error.body))
+        except urllib3.exceptions.HTTPError as error:
+            return None, _one_line(getattr(error, "reason", None) or error)
+        except ConfigException as error:
+            raise no_login(self.where, error) from error
+        if answer.status in {401, 403}:
+            raise SchedulerError(
+                self.where,
+                expected="a login with the rights of docs/howto/kubernetes.md",
+                actual=f"{answer.status}: {answer.told}",
+                next_step="Correct the user of handover.context, or its ClusterRole.",
+            )
+        return answer, answer.told if answer.status in {*_BROKEN, _TOO_MANY} else ""
+
+
+def connect(handover: KubernetesHandover, *, writes: bool) -> KubeApi:
+    """Return the API of the site's cluster. Nothing is asked yet.
+
+    ``writes``: a renewed token may be written to the kubeconfig. Raises SchedulerError for a kubeconfig that cannot be
+    used, or that does not verify the API server.
+    """
+    from kubernetes import client, config  # noqa: PLC0415 - takes a third of a second
+    from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
+
+    where = f"Kubernetes context {handover.context}"
+    _verified(handover.kubeconfig, handover.context)
+    settings = client.Configuration()
+    try:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            str(handover.kubeconfig), handover.context, client_configuration=settings, persist_config=writes
+        )
+    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        raise no_login(where, error) from error
+    settings.retries = 0  # we ask again ourselves, and say so
+    return KubeApi(client.ApiClient(settings), f"{where} at {settings.host}", handover.api_wait_s)
+
+
+def no_login(where: str, error: Exception) -> SchedulerError:
+    """Return the error of a login that cannot be made from the kubeconfig."""
+    return SchedulerError(
+        where,
+        expected="a login of handover.kubeconfig",
+        actual=_one_line(error),
+        next_step="Try `kubectl --context` with the same file.",
+    )
+
+
+def _verified(path: Path, context: str) -> None:
+    """Raise SchedulerError unless the file has the context, closed to others, and its API server is verified by TLS."""
+    try:
+        mode = path.stat().st_mode
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        clusters = {item["name"]: item["cluster"] for item in document["clusters"]}
+        contexts = {item["name"]: item["context"] for item in document["contexts"]}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError) as error:
+        actual = getattr(error, "strerror", None) or f"{type(error).__name__}: {_one_line(error)}"
+        raise _unusable(path, "a kubeconfig", actual, "Correct handover.kubeconfig.") from error
+    if mode & 0o077:
+        raise _unusable(path, "readable by its owner only", f"mode {mode & 0o777:04o}", f"Run `chmod 600 {path}`.")
+    if context not in contexts:
+        known = ", ".join(sorted(contexts)) or "none"
+        raise _unusable(path, f"context {context}", f"its contexts: {known}", "Correct handover.context.")
+    cluster = clusters.get(contexts[context].get("cluster"), {})
+    server = str(cluster.get("server", "no server"))
+    if not server.startswith("https://") or cluster.get("insecure-skip-tls-verify"):
+        actual = server if not server.startswith("https://") else "insecure-skip-tls-verify: true"
+        step = "Give the cluster its https address and certificate-authority."
+        raise _unusable(path, f"an API server verified by TLS in context {context}", actual, step)
+
+
+def _unusable(path: Path, expected: str, actual: str, step: str) -> SchedulerError:
+    return SchedulerError(f"kubeconfig {path}", expected=expected, actual=actual, next_step=step)
+
+
+def _document(data: bytes | str | None) -> dict[str, Any]:
+    """Return a JSON object, empty for anything else: a load balancer answers in HTML."""
+    try:
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _one_line(value: object) -> str:
+    return " ".join(str(value).split())

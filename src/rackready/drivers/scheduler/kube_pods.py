@@ -1,0 +1,94 @@
+"""Pods of a node: which of them are jobs, which may be evicted, and what an eviction's answer says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rackready.drivers.scheduler.base import Job
+
+_MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the image of a static pod, which kubelet runs from a file (kubectl's drain/filters.go skips it)."""
+_OVER = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that has ended (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle)."""
+
+Raw = Mapping[str, Any]
+"""A Pod object, or a Status, as the API server sends it."""
+
+
+def running(pods: Sequence[Raw]) -> list[Raw]:
+    """Return the pods that a drain waits for: neither a DaemonSet's nor static, and not over. As `kubectl drain`."""
+    found = [
+        pod
+        for pod in pods
+        if owner_kind(pod) != "DaemonSet"
+        and _MIRROR not in (pod["metadata"].get("annotations") or {})
+        and pod.get("status", {}).get("phase") not in _OVER
+    ]
+    return sorted(found, key=pod_id)
+
+
+def pod_id(pod: Raw) -> str:
+    """Return namespace/name."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def as_job(pod: Raw, stays: str = "") -> Job:
+    """Return a pod as a job. Its user is its owner, e.g. ReplicaSet/web-5d9; ``stays``: why it does not end."""
+    ref = _controller(pod)
+    owner = f"{ref['kind']}/{ref['name']}" if ref else "no controller"
+    return Job(pod_id(pod), owner, str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]), stays)
+
+
+def owner_kind(pod: Raw) -> str:
+    """Return the kind of the pod's controller, empty if it has none."""
+    ref = _controller(pod)
+    return str(ref["kind"]) if ref else ""
+
+
+def ending(pod: Raw) -> bool:
+    """Return whether the pod was told to end already."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def must_stay(pod: Raw, *, local_data: bool) -> str:
+    """Return why a pod is not evicted, empty if it may be. `kubectl drain` stops at the same two without its flags.
+
+    ``local_data``: pods with an emptyDir on disk may be evicted.
+    """
+    if _controller(pod) is None:
+        return "no controller makes it again, so it is not evicted"
+    disks = [
+        volume["name"]
+        for volume in pod.get("spec", {}).get("volumes") or []
+        if volume.get("emptyDir") is not None and volume["emptyDir"].get("medium") != "Memory"
+    ]
+    if disks and not local_data:
+        return f"emptyDir {disks[0]} would be lost, and handover.evict_local_data is false"
+    return ""
+
+
+def eviction(pod: Raw) -> dict[str, Any]:
+    """Return the request to evict this very pod: one that took its name meanwhile is not meant."""
+    meta = pod["metadata"]
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+        "deleteOptions": {"preconditions": {"uid": meta["uid"]}},
+    }
+
+
+def blocked(status: Raw) -> str:
+    """Return what blocks an eviction that was refused with 429, empty if it is the server's rate limit.
+
+    A budget's refusal has a cause DisruptionBudget with its name and numbers (registry/core/pod/storage/eviction.go).
+    """
+    causes = (status.get("details") or {}).get("causes") or []
+    told = [str(cause.get("message", "")) for cause in causes if cause.get("reason") == "DisruptionBudget"]
+    return " ".join(told)
+
+
+def _controller(pod: Raw) -> Raw | None:
+    refs: Sequence[Raw] = pod["metadata"].get("ownerReferences") or []
+    return next((ref for ref in refs if ref.get("controller")), None)

@@ -1,0 +1,240 @@
+"""Kubernetes: a taint of ours holds a node; it goes from certified nodes. A node that is taken back is drained.
+
+Nothing that others set is changed: taints and labels of other keys, cordons, values of other field managers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rackready.drivers.process import STOP, check_stop
+from rackready.drivers.scheduler import kube_node, kube_pods
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    NotOursError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    UnknownNodeError,
+    reason_text,
+)
+from rackready.drivers.scheduler.kube_api import APPLY, JSON_PATCH, Answer, KubeApi, connect
+from rackready.drivers.scheduler.kube_node import MANAGER
+from rackready.model.kubernetes import Fact, KubernetesHandover
+from rackready.paths import EnvPaths
+
+_READY_S = 60.0
+"""How long a node may take to become ready before it is offered. Judgement: kubelet takes some 10 s from its start."""
+_TRIES = 20
+"""Times that a patch is made anew because the node changed meanwhile. Each takes a round trip. Our judgement."""
+_NOT_FOUND, _CONFLICT, _INVALID, _TOO_MANY = 404, 409, 422, 429
+_SHORT = 40
+"""Hexadecimal digits of a certificate's SHA-256 in its label, which holds 63 characters at most."""
+
+
+def connect_kubernetes(handover: KubernetesHandover, _paths: EnvPaths) -> KubernetesAdapter:
+    """Return the adapter of a cluster. Raises SchedulerError when the API server cannot be reached."""
+    return _connected(handover, writes=True)
+
+
+def read_kubernetes(handover: KubernetesHandover, _paths: EnvPaths) -> KubernetesAdapter:
+    """Return the same without writing anything, not even a renewed token to the kubeconfig. Raises SchedulerError."""
+    return _connected(handover, writes=False)
+
+
+def _connected(handover: KubernetesHandover, *, writes: bool) -> KubernetesAdapter:
+    return KubernetesAdapter(connect(handover, writes=writes), handover)
+
+
+class KubernetesAdapter(SchedulerAdapter):
+    """One cluster. ``patience_s``: seconds for a node to become ready before it is offered."""
+
+    beside_others = True
+
+    def __init__(self, api: KubeApi, handover: KubernetesHandover, *, patience_s: float = _READY_S) -> None:
+        self._api, self._handover, self._patience_s = api, handover, patience_s
+        self._taint = handover.held
+
+    def show(self, node: str) -> SchedulerNode:
+        """Return a node's state. Raises UnknownNodeError when the cluster has no such Node object."""
+        return kube_node.read_node(self._raw(node), node, self._taint)
+
+    def drain(self, node: str, reason: str) -> bool:
+        """Taint and cordon a node with our reason, in one step. Pods go on; ``vacate`` evicts them.
+
+        A cordon that somebody else set stays theirs; our taint is set all the same.
+        """
+        label, wanted = self._handover.label_key("certificate"), reason_text(reason)
+        return self._patched(node, lambda raw: kube_node.hold(raw, self._taint, wanted, label))
+
+    def label(self, node: str, facts: Mapping[Fact, str], certificate: str) -> bool:
+        """Apply our labels and the certificate's digest, and let go of labels that we applied before.
+
+        Raises SchedulerError when another field manager set one of them to another value: it is not overwritten.
+        """
+        before = self._raw(node)
+        values: dict[Fact, str] = dict(facts)
+        if certificate:
+            values["certificate"] = certificate[:_SHORT]
+        keys = {fact: self._handover.label_key(fact) for fact in values}
+        labels = {key: values[fact] for fact, key in keys.items() if key is not None}
+        body = kube_node.labelled(before, labels, certificate)
+        answer = self._api.patch_node(self._named(node), body, APPLY, MANAGER)
+        if not answer.ok:
+            raise self._label_refused(node, answer)
+        return bool(answer.body["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
+
+    def release(self, node: str) -> bool:
+        """Take our taint and cordon away. Raises NotOursError when somebody else cordoned the node."""
+        raw = self._ready(node)
+        by = kube_node.cordoned_by(raw)
+        if kube_node.is_cordoned(raw) and by != MANAGER:
+            raise NotOursError(
+                node,
+                f"cordoned in Kubernetes by {by}",
+                expected=f"no cordon, or one of field manager {MANAGER}",
+                actual="unschedulable: true. rackready never undoes somebody else's cordon: when it is settled, "
+                f"`kubectl uncordon {self._named(node)}`",
+            )
+        return self._patched(node, lambda now: kube_node.offer(now, self._taint))
+
+    def jobs(self, node: str) -> list[Job]:
+        """Return the pods that a drain waits for. Raises JobsUnknownError."""
+        return [kube_pods.as_job(pod) for pod in self._pods(node)]
+
+    def vacate(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
+        """Evict the pods of nodes that we hold, and yield those that are left, each with the cause.
+
+        PodDisruptionBudgets decide: a refused pod is asked for again by the next call.
+        """
+        for node in nodes:
+            check_stop()
+            try:
+                yield node, self._vacated(node)
+            except SchedulerError as error:
+                yield node, error
+
+    def how_to_end(self, jobs: Sequence[Job]) -> str:
+        """Return the sentence that says what to do about pods that do not end."""
+        commands = "; ".join(f"kubectl delete pod --namespace {job.partition} {job.name}" for job in jobs)
+        return f"wait and run again, give a budget that blocks more room, or end them with `{commands}`."
+
+    def close(self) -> None:
+        """Close connections."""
+        self._api.close()
+
+    def _named(self, node: str) -> str:
+        return self._handover.node_name(node)
+
+    def _raw(self, node: str) -> dict[str, Any]:
+        name = self._named(node)
+        answer = self._api.node(name)
+        if answer.status == _NOT_FOUND:
+            raise UnknownNodeError(
+                node,
+                f"unknown to {self._api.where}",
+                expected=f"a Node {name}",
+                actual=answer.told,
+                next_step=f"Let it join with `--register-with-taints={self._handover.taint}`, then run again.",
+            )
+        if not answer.ok:
+            raise self._refused(node, "read the node", answer)
+        return answer.body
+
+    def _patched(self, node: str, make: Callable[[kube_node.Raw], kube_node.Patch]) -> bool:
+        """Send the patch that ``make`` returns for the node as it is until none is needed. Return whether one was."""
+        answer = None
+        for _ in range(_TRIES):
+            patch = make(self._raw(node))
+            if not patch:
+                return answer is not None
+            answer = self._api.patch_node(self._named(node), patch, JSON_PATCH, MANAGER)
+            if answer.ok:
+                return True
+            if answer.status not in {_CONFLICT, _INVALID}:
+                break
+            check_stop()
+        raise self._refused(node, "change taint and cordon", answer)
+
+    def _ready(self, node: str) -> dict[str, Any]:
+        """Wait until the node is ready, and return it. Raises SchedulerError when it does not become ready."""
+        deadline = time.monotonic() + self._patience_s
+        while why := kube_node.not_ready(raw := self._raw(node)):
+            if time.monotonic() > deadline:
+                raise SchedulerError(
+                    node,
+                    "offered in Kubernetes",
+                    expected=f"Ready within {self._patience_s:.0f} s",
+                    actual=why,
+                    next_step="It stays held. Look at kubelet on the node: `journalctl -u kubelet`.",
+                )
+            STOP.wait(1.0)
+            check_stop()
+        return raw
+
+    def _pods(self, node: str) -> list[kube_pods.Raw]:
+        answer = self._api.pods_on(self._named(node))
+        if not answer.ok:
+            refused = self._refused(node, "list its pods", answer)
+            raise JobsUnknownError.of(refused.messages)
+        return kube_pods.running(answer.body.get("items") or [])
+
+    def _vacated(self, node: str) -> list[Job]:
+        pods = self._pods(node)
+        if not pods or not self._handover.evict:
+            return [kube_pods.as_job(pod) for pod in pods]
+        now = self.show(node)
+        if not (now.drained and now.ours):
+            raise SchedulerError(
+                node,
+                "evict its pods",
+                expected=f"held by our taint {self._handover.taint}",
+                actual=now.state,
+                next_step="No pod was evicted. Somebody changed the node meanwhile; run again.",
+            )
+        left = [(pod, self._evicted(node, pod)) for pod in pods]
+        return [kube_pods.as_job(pod, why) for pod, why in left if why is not None]
+
+    def _evicted(self, node: str, pod: kube_pods.Raw) -> str | None:
+        """Evict a pod, and return why it is still there; None if it is gone already."""
+        if kube_pods.ending(pod):
+            return "is ending"
+        if why := kube_pods.must_stay(pod, local_data=self._handover.evict_local_data):
+            return why
+        meta = pod["metadata"]
+        answer = self._api.evict(meta["namespace"], meta["name"], kube_pods.eviction(pod))
+        if answer.ok:
+            return "is ending"
+        if answer.status in {_NOT_FOUND, _CONFLICT}:
+            return None  # gone, or its name is another pod's now
+        if answer.status in {_TOO_MANY, 500}:
+            return kube_pods.blocked(answer.body) or answer.told
+        raise self._refused(node, f"evict {kube_pods.pod_id(pod)}", answer)
+
+    def _label_refused(self, node: str, answer: Answer) -> SchedulerError:
+        """Return the error of an apply. A conflict's causes name each field with its manager."""
+        causes = (answer.body.get("details") or {}).get("causes") or []
+        told = "; ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in causes)
+        if answer.status != _CONFLICT or not told:
+            return self._refused(node, "apply its labels", answer)
+        return SchedulerError(
+            node,
+            "labels in Kubernetes",
+            expected=f"values that only field manager {MANAGER} sets",
+            actual=told,
+            next_step="Nothing was overwritten, and this run does not offer the node. Let the other manager give the "
+            "label up, or name another key in handover.labels (null: no label).",
+        )
+
+    def _refused(self, node: str, what: str, answer: Answer | None) -> SchedulerError:
+        told = "the node changed between every read and patch" if answer is None else f"{answer.status}: {answer.told}"
+        return SchedulerError(
+            node,
+            f"{what}, {self._api.where}",
+            expected="done",
+            actual=told,
+            next_step="Nothing was changed by this request. See docs/howto/kubernetes.md.",
+        )

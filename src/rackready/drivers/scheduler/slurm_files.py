@@ -1,0 +1,303 @@
+"""The files of a Slurm cluster on its controller: reads them, and changes rackready's part of them.
+
+The work on the controller is one program, ``ondevice/slurm_files.py``, sent over SSH.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rackready import printed_json
+from rackready.drivers.remote import Answer, Runner
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.drivers.scheduler.slurm_text import expand_hosts
+from rackready.format_error import FormatError
+from rackready.model.host_list import host_list
+from rackready.model.problems import Problem, RackreadyError
+from rackready.ondevice import slurm_files as program
+from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
+
+CONTROLLER = "Slurm controller"
+"""Its name among the targets of a Remote."""
+MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", "gres.conf", "topology.yaml"
+Reload = Literal["restart", "reconfigure", "none"]
+_RELEASE = re.compile(r"^slurm(?:-wlm)? (\d+)\.(\d+)")
+_WAIT_S = 60.0
+"""Longest wait for slurmctld after a reload, s. Judgement: it reads 10,000 nodes in seconds."""
+_LOOK_S, _CHANGE_S = 90.0, 600.0
+ADDS_BY_RECONFIGURE = (24, 11)
+"""From this release `scontrol reconfigure` takes nodes in. 22.05.8 dies of it (tried); 23.02 to 24.05 ask for a restart
+(Slurm's faq.shtml)."""
+BLOCKS_FROM = (24, 5)
+"""From this release topology.conf has BlockSizes (Slurm's RELEASE_NOTES)."""
+_FAILED = {
+    "no-slurm-conf": ("slurm.conf", "Correct handover.files.folder."),
+    "busy": ("no other run at work on the files", "Wait for it, then run again."),
+    "changed-meanwhile": ("files as they were read", "Run again: it reads them anew."),
+    "journal": ("the files as a killed run left them", "Compare them with the kept ones by hand, then run again."),
+    "refused": (
+        "slurmctld runs with the new files in a trial",
+        "Nothing was changed. Correct what it says, in slurm.conf or in the site file.",
+    ),
+    "not-tried": (
+        "a trial of the new files beside slurmctld",
+        "Nothing was changed. The controller needs slurmctld and unshare, and handover.user must be root there.",
+    ),
+    "taken-back": (
+        "slurmctld runs with the new files",
+        "The old files are back. Read its log on the controller, correct the cause, run again.",
+    ),
+    "os-error": ("the folder of slurm.conf can be read and written", "Correct its permissions, then run again."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster's files and daemon as they are. ``known``: nodes that slurmctld knows; ``seen``: digest of the files.
+
+    ``release``: year and month, e.g. (22, 5). ``journal``: a killed run left work behind.
+    """
+
+    files: Mapping[str, str]
+    seen: str
+    release: tuple[int, int]
+    answers: bool
+    known: frozenset[str]
+    journal: bool = False
+
+
+class SlurmController:
+    """The controller of one cluster. Every method raises SchedulerError."""
+
+    def __init__(self, runner: Runner, where: str, folder: str, unit: str) -> None:
+        self._runner = runner
+        self.where = where
+        self._folder = folder
+        self._unit = unit
+
+    def look(self) -> Cluster:
+        """Return the files and what slurmctld knows."""
+        found = self._ask({"op": "read"}, _LOOK_S)
+        match = _RELEASE.match(found["release"])
+        if match is None:
+            raise SchedulerError(
+                self.where,
+                "`slurmctld -V`",
+                expected="a release such as slurm 24.11.5",
+                actual=found["release"] or "nothing",
+                next_step="Install slurmctld on the controller, or correct handover.controller.",
+            )
+        release = (int(match[1]), int(match[2]))
+        return Cluster(
+            found["files"], found["seen"], release, found["answers"], frozenset(found["known"]), found["journal"]
+        )
+
+    def change(self, files: Mapping[str, str], seen: str, reload: Reload, nodes: Sequence[str]) -> str:
+        """Try files, write them and make slurmctld use them; return the folder of the old ones, "" if none changed.
+
+        ``seen``: digest of what was read before; ``nodes``: those that slurmctld must know afterwards. When slurmctld
+        does not come up with the files, the old ones are back before this raises.
+        """
+        asked = {"op": "apply", "files": dict(files), "seen": seen, "reload": reload, "nodes": list(nodes)}
+        return str(self._ask(asked, _CHANGE_S)["kept"])
+
+    def recover(self) -> str:
+        """End what a killed run began, and return what was done; "" when there was nothing."""
+        return "; ".join(self._ask({"op": "recover"}, _CHANGE_S)["words"])
+
+    def _ask(self, asked: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        request = json.dumps({"folder": self._folder, "unit": self._unit, "wait_s": _WAIT_S, **asked})
+        argv = ["python3", "-", request]
+        answer = self._runner.run(CONTROLLER, argv, stdin=inspect.getsource(program), timeout_s=limit_s)
+        found = self._document(answer)
+        if found["result"] in _FAILED:
+            expected, step = _FAILED[found["result"]]
+            raise SchedulerError(
+                self.where,
+                self._folder,
+                expected=expected,
+                actual="; ".join(found["words"]) or found["result"],
+                next_step=step,
+            )
+        return found
+
+    def _document(self, answer: Answer) -> dict[str, Any]:
+        actual = answer.failure or f"exit code {answer.exit_code}: {answer.stderr.strip()[-300:]}"
+        if answer.exit_code == 0:
+            try:
+                found = printed_json.load(answer.stdout)
+                if isinstance(found, dict) and found.get("format") == program.FORMAT and found.get("complete") is True:
+                    return found
+                actual = "an incomplete answer"
+            except FormatError as error:
+                actual = str(error)
+        raise SchedulerError(
+            self.where,
+            "Slurm's files",
+            expected="an answer from the controller",
+            actual=actual,
+            next_step="Check that the host answers, has python3, and that handover.user is root there.",
+        )
+
+
+# --- the candidate ----------------------------------------------------------------------------------------------------
+
+
+def own_lines(files: Mapping[str, str]) -> dict[str, str]:
+    """Return node -> its NodeName line in our part of slurm.conf, without its state."""
+    lines = [line for line in files.get(NODES, "").splitlines() if line.startswith("NodeName=")]
+    return {line.split()[0].removeprefix("NodeName="): re.sub(r" State=DRAIN Reason=.*$", "", line) for line in lines}
+
+
+def settled(files: Mapping[str, str]) -> frozenset[str]:
+    """Return the nodes whose line has no state of ours any more: slurmctld had them, also if it does not answer now."""
+    lines = [line.split() for line in files.get(NODES, "").splitlines() if line.startswith("NodeName=")]
+    return frozenset(words[0].removeprefix("NodeName=") for words in lines if "State=DRAIN" not in words)
+
+
+def own_gres(files: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return node -> its lines in our part of gres.conf, without its name. Raises SchedulerError."""
+    out: dict[str, tuple[str, ...]] = {}
+    for line in files.get(GRES, "").splitlines():
+        if line.startswith("NodeName="):
+            hosts, _, rest = line.removeprefix("NodeName=").partition(" ")
+            for node in expand_hosts(hosts):
+                out[node] = (*out.get(node, ()), rest)
+    return out
+
+
+def with_include(text: str, name: str) -> str:
+    """Return a file that includes one of ours; the line is added at the end where it is missing."""
+    included = any(
+        line.split("#")[0].split()[:2] in (["Include", name], ["include", name]) for line in text.splitlines()
+    )
+    if included:
+        return text
+    begin = f"{text.rstrip(chr(10))}\n" if text.strip() else ""
+    return f"{begin}Include {name}\n"
+
+
+def extra_lines(files: Mapping[str, str], topology: str) -> list[str]:
+    """Return settings that our part needs and nobody wrote yet."""
+    set_by_others = program.settings({name: text for name, text in files.items() if name != NODES})
+    wanted = {"GresTypes": "gpu"} | ({} if topology == "none" else {"TopologyPlugin": f"topology/{topology}"})
+    return [f"{key}={value}" for key, value in wanted.items() if key.lower() not in set_by_others]
+
+
+def objections(
+    where: str, cluster: Cluster, nodes: Sequence[str], partitions: Sequence[str], topology: str
+) -> Iterator[Problem]:
+    """Yield why our part cannot stand beside what others wrote."""
+    files = {name: text for name, text in cluster.files.items() if name not in {NODES, GRES}}
+    found = program.settings(files)
+    yield from _values(where, found, topology)
+    theirs = _defined(files[MAIN], files, "NodeName")
+    if both := sorted(set(nodes) & theirs):
+        yield Problem.of(
+            f"{where} {MAIN}",
+            f"NodeName of {host_list(both)}",
+            "Remove their lines there: rackready writes them.",
+            expected=f"only in {NODES}",
+            actual="defined by somebody else",
+        )
+    if both := sorted(set(partitions) & _defined(files[MAIN], files, "PartitionName")):
+        yield Problem.of(
+            f"{where} {MAIN}",
+            f"partition {', '.join(both)}",
+            "Give ours another name in handover.files.partitions, or remove that line.",
+            expected=f"only in {NODES}",
+            actual="defined by somebody else",
+        )
+    yield from _topology(where, cluster, topology)
+
+
+def _values(where: str, found: Mapping[str, str], topology: str) -> Iterator[Problem]:
+    place = f"{where} {MAIN}"
+    if "gpu" not in found.get("grestypes", "gpu").split(","):
+        yield Problem.of(place, "GresTypes", "Add gpu to it.", expected="gpu among them", actual=found["grestypes"])
+    if found.get("selecttype", "") not in {"select/cons_tres", ""}:
+        yield Problem.of(
+            place, "SelectType", "Correct it: only that plugin gives out GPUs.",
+            expected="select/cons_tres", actual=found["selecttype"],
+        )  # fmt: skip
+    if "enable_configless" not in found.get("slurmctldparameters", "").split(","):
+        yield Problem.of(
+            place,
+            "SlurmctldParameters",
+            "Add it, or leave handover.files out and write the files on every node yourself.",
+            expected="enable_configless: nodes fetch the files from the controller",
+            actual=found.get("slurmctldparameters") or "not set",
+        )
+    wanted = f"topology/{topology}"
+    if topology != "none" and found.get("topologyplugin", wanted) != wanted:
+        yield Problem.of(
+            place,
+            "TopologyPlugin",
+            "Change it when no job runs (their records may be lost), or set handover.files.topology to none.",
+            expected=wanted,
+            actual=found["topologyplugin"],
+        )
+
+
+def _topology(where: str, cluster: Cluster, topology: str) -> Iterator[Problem]:
+    if topology == "none":
+        return
+    text = cluster.files.get(TOPOLOGY, "")
+    if text.strip() and not text.startswith(HEAD):
+        yield Problem.of(
+            f"{where} {TOPOLOGY}",
+            "written by somebody else",
+            "Remove it, or set handover.files.topology to none.",
+            expected=f"none, or one that begins with {HEAD.split(':', maxsplit=1)[0]!r}",
+            actual=repr(text.splitlines()[0][:80]),
+        )
+    if TOPOLOGY_YAML in cluster.files:
+        yield Problem.of(
+            f"{where} {TOPOLOGY_YAML}",
+            "Slurm ignores topology.conf beside it",
+            "Remove it, or set handover.files.topology to none.",
+            expected="absent",
+            actual="there",
+        )
+    if topology == "block" and cluster.release < BLOCKS_FROM:
+        yield Problem.of(
+            f"{where} topology",
+            "blocks",
+            "Set handover.files.topology to tree or none, or upgrade Slurm.",
+            expected="Slurm 24.05 or later",
+            actual=f"{cluster.release[0]}.{cluster.release[1]:02d}",
+        )
+
+
+def _defined(text: str, files: Mapping[str, str], key: str) -> set[str]:
+    """Return the names that lines of a key define, in a file and those that it includes."""
+    out: set[str] = set()
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
+            out |= _defined(files.get(words[1], ""), files, key)
+        elif words and words[0].lower().startswith(f"{key.lower()}="):
+            try:
+                out |= expand_hosts(words[0].partition("=")[2])
+            except RackreadyError:
+                continue  # slurmctld itself complains of it in the trial
+    return out - {"DEFAULT"}
+
+
+def reload_for(cluster: Cluster, files: Mapping[str, str]) -> Reload:
+    """Return how slurmctld takes the files in: a restart where a reconfigure would not, or would kill it.
+
+    Running jobs survive a restart (tried with 22.05.8).
+    """
+    before, after = program.settings(dict(cluster.files)), program.settings({**cluster.files, **files})
+    settings_change = any(before.get(key) != after.get(key) for key in ("grestypes", "topologyplugin"))
+    nodes_change = set(own_lines(cluster.files)) != set(own_lines(files))
+    plugin_change = settings_change or (TOPOLOGY in files and TOPOLOGY not in cluster.files)
+    if not cluster.answers or plugin_change or (nodes_change and cluster.release < ADDS_BY_RECONFIGURE):
+        return "restart"
+    return "reconfigure"

@@ -1,0 +1,157 @@
+"""Brings nodes into Slurm's files: what would change, the change, and what it takes for a node to stay drained."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from rackready.drivers.remote import Remote
+from rackready.drivers.scheduler import slurm_files as driver
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
+from rackready.drivers.ssh.first_contact import pin_at_first_contact
+from rackready.drivers.ssh.sudo import Sudo
+from rackready.drivers.ssh.target import node_target, slurm_target
+from rackready.handover.slurm_parts import read_parts
+from rackready.model.operations import files_of
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.model.site import Site, SlurmHandover
+from rackready.paths import EnvPaths
+from rackready.render import slurm_files as render
+from rackready.render.slurm_files import NodeParts
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Files as they are to be, beside the cluster as it is. ``failed``: nodes whose parts are unknown.
+
+    ``files``: only those that differ. ``settled``: the same once slurmctld knows every node. ``nodes``: those that it
+    must know.
+    """
+
+    cluster: Cluster
+    files: Mapping[str, str]
+    settled: Mapping[str, str]
+    nodes: tuple[str, ...]
+    reload: Reload
+    failed: Mapping[str, NodeResult]
+    left: tuple[str, ...] = ()
+    """Nodes with a line that the site no longer names."""
+
+    def diff(self) -> str:
+        """Return what would change as a unified diff."""
+        out: list[str] = []
+        for name, text in sorted(self.files.items()):
+            old = self.cluster.files.get(name, "")
+            out += difflib.unified_diff(
+                old.splitlines(keepends=True), text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+            )
+        return "".join(out)
+
+
+@contextmanager
+def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[SlurmController, Remote]]:
+    """Connect to the cluster's controller, and to nodes. Raises SchedulerError; ValueError without managed files."""
+    handover, files = site.handover, files_of(site.handover)
+    if not isinstance(handover, SlurmHandover) or files is None:
+        raise ValueError(site.name)
+    target = slurm_target(handover, paths.known_hosts)
+    pin_at_first_contact(target)
+    if handover.user != "root":
+        target = replace(target, sudo=Sudo())
+    remote = Remote({driver.CONTROLLER: target} | {node: node_target(site, node, paths.known_hosts) for node in nodes})
+    try:
+        yield SlurmController(remote, target.where, str(files.folder), files.unit), remote
+    finally:
+        remote.close()
+
+
+def candidate(site: Site, cluster: Cluster, where: str, parts: Mapping[str, NodeParts | NodeResult]) -> Candidate:
+    """Return the files with these nodes in them. Raises SchedulerError when they cannot stand beside what others wrote.
+
+    A node that stands in them already and is not among ``parts`` keeps its lines.
+    """
+    files, handover = files_of(site.handover), site.handover
+    assert files is not None  # noqa: S101 - controller() refuses a site without
+    assert isinstance(handover, SlurmHandover)  # noqa: S101 - as above
+    partitions = render.partitions_of(files, handover.partition)
+    good = {node: found for node, found in parts.items() if isinstance(found, NodeParts)}
+    lines = driver.own_lines(cluster.files) | {
+        node: render.node_line(site, node, found) for node, found in good.items()
+    }
+    gres = driver.own_gres(cluster.files) | {node: render.gres_lines(site, node, found) for node, found in good.items()}
+    names = [partition.name for partition in partitions]
+    if problems := list(driver.objections(where, cluster, sorted(lines), names, files.topology)):
+        raise SchedulerError.of(problems)
+    new = frozenset(lines) - cluster.known - driver.settled(cluster.files)
+    extra = driver.extra_lines(cluster.files, files.topology)
+    wanted = {
+        driver.MAIN: driver.with_include(cluster.files[driver.MAIN], render.NODES),
+        driver.GRES_MAIN: driver.with_include(cluster.files.get(driver.GRES_MAIN, ""), render.GRES),
+        render.NODES: render.nodes_text(lines, partitions, extra, new),
+        render.GRES: render.gres_text(gres),
+    }
+    there = {node.name for node in site.nodes()}
+    placed = [node for node in lines if node in there]
+    if files.topology == "tree":
+        wanted[render.TOPOLOGY] = render.tree_text(site, placed)
+    elif files.topology == "block":
+        wanted[render.TOPOLOGY] = render.block_text(site, placed)
+    settled = wanted | {render.NODES: render.nodes_text(lines, partitions, extra, frozenset())}
+    return Candidate(
+        cluster,
+        {name: text for name, text in wanted.items() if cluster.files.get(name) != text},
+        settled,
+        tuple(sorted(lines)),
+        driver.reload_for(cluster, wanted),
+        {node: found for node, found in parts.items() if isinstance(found, NodeResult)},
+        tuple(sorted(set(lines) - there)),
+    )
+
+
+def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict[str, NodeResult]:
+    """Bring nodes into the cluster's files; return a result per node. Raises SchedulerError for the cluster's own.
+
+    With ``check`` nothing changes, and nothing is tried.
+    """
+    with controller(site, paths, nodes) as (cluster, remote):
+        if not check:
+            cluster.recover()
+        found = wanted(site, cluster, remote, nodes)
+        changed = found.files if check else apply(cluster, found)
+    words = f"Slurm's files: {'would change' if check else 'changed'}: {', '.join(sorted(changed))}" if changed else ""
+    good = {node: NodeResult(Outcome.PASS, words, changed=bool(changed)) for node in nodes if node not in found.failed}
+    return good | dict(found.failed)
+
+
+def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str]) -> Candidate:
+    """Return the candidate for these nodes. Raises SchedulerError, also for files as a killed run left them."""
+    now = cluster.look()
+    if now.journal:
+        raise SchedulerError(
+            cluster.where,
+            "Slurm's files",
+            expected="no change under way",
+            actual="one that was interrupted",
+            next_step="`rackready slurm apply` ends it.",
+        )
+    return candidate(site, now, cluster.where, read_parts(site, remote, nodes))
+
+
+def apply(cluster: SlurmController, found: Candidate) -> list[str]:
+    """Make a candidate the cluster's files; return the names of those that changed. Raises SchedulerError.
+
+    A node that slurmctld did not know begins drained. Its line loses that state as soon as slurmctld has it, without
+    another reload: slurmctld keeps a node's state itself, and would drain the node anew at each restart.
+    """
+    changed = sorted(found.files)
+    if found.files:
+        cluster.change(found.files, found.cluster.seen, found.reload, found.nodes)
+    now = cluster.look()
+    rest = {name: text for name, text in found.settled.items() if now.files.get(name) != text}
+    if rest:
+        cluster.change(rest, now.seen, "none", ())
+    return changed or sorted(rest)

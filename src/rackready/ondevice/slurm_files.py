@@ -1,0 +1,367 @@
+"""Read or change a Slurm cluster's files on its controller: `slurm_files.py REQUEST`, as root.
+
+The request is a JSON document: {"op": "read" | "recover" | "apply", "folder", "unit", "wait_s"}, and to apply also
+{"files": {name: text}, "seen": digest of the files as they were read, "reload": "restart" | "reconfigure" | "none",
+"nodes": [names that must be known afterwards]}. The answer is one, too: {"format", "result", "words": [what slurmctld
+said], "kept", "complete"}.
+
+New files are first tried on a slurmctld of their own in namespaces of their own. Then they are written, with the old
+ones kept and a journal beside them, and slurmctld is reloaded. When it does not come up with them, the old ones return.
+A run that was killed leaves its journal: the next one finishes it, or takes its files back, before anything else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+FORMAT = "rackready/slurm-files/v1"
+MAIN = "slurm.conf"
+KEPT = "rackready.kept"
+JOURNAL = "rackready.journal"
+BYTES = "latin-1"
+"""Every byte is a character, so that whatever others wrote comes back as it was. Our own lines are ASCII."""
+OLDEST_KEPT = 20
+"""Sets of old files that stay. Our judgement: the last weeks of a cluster that grows daily."""
+PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/sbin:/opt/slurm/bin"
+UP = "Running as primary controller"
+"""slurmctld's line once it has read its files (Slurm, src/slurmctld/controller.c; seen with 22.05.8 and 24.11.5)."""
+TRIAL_S = 30
+_LINE = re.compile(r"^\s*(?:slurmctld: )?(.*)$")
+_WRONG = re.compile(r"\b(?:fatal|error): ")
+# Of plugins for MPI that are not installed, and of the settings that the trial adds.
+_NOISE = re.compile(
+    r"error: +(?:mpi/|MPI:|Couldn.t load specified plugin name for mpi/)|specified more than once, latest value used"
+)
+_TRIAL = """
+ip link set lo up && ip addr add 10.255.255.1/32 dev lo && mount --bind "$1" "$2" || exit 97
+exec timeout "$3" "$4" -D -c -f "$2/slurm.conf"
+"""
+"""``10.255.255.1``: without an address beside 127.0.0.1 no name resolves in the namespace (AI_ADDRCONFIG)."""
+
+
+class StopError(Exception):
+    """The work stops; the arguments are the result and the words."""
+
+
+def main() -> int:
+    """Do what the request asks and print the answer; exit 0 also where the files were refused."""
+    request = json.loads(sys.argv[1])
+    os.environ.update(LC_ALL="C", PATH=PLACES)
+    folder = Path(request["folder"])
+    answer: dict[str, Any] = {"format": FORMAT, "result": "", "words": [], "kept": ""}
+    try:
+        answer.update(asked(folder, request))
+    except StopError as stop:
+        answer.update(result=stop.args[0], words=stop.args[1])
+    except OSError as error:
+        answer.update(result="os-error", words=[str(error)])
+    answer["complete"] = True
+    sys.stdout.write(json.dumps(answer, sort_keys=True) + "\n")
+    return 0
+
+
+def asked(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request."""
+    if not (folder / MAIN).is_file():
+        raise StopError("no-slurm-conf", [f"{folder / MAIN} does not exist"])
+    return read(folder, request["unit"]) if request["op"] == "read" else locked(folder, request)
+
+
+def run(*argv: str, timeout_s: float = 60) -> tuple[int, str]:
+    """Return exit code and output of a program; 127 when it is not there, 124 after the time limit."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError:
+        return 127, f"{argv[0]} is not installed"
+    except subprocess.TimeoutExpired:
+        return 124, f"{argv[0]}: no answer within {timeout_s:g} s"
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(folder: Path, unit: str) -> dict[str, Any]:
+    """Return the files of the folder, the release, whether slurmctld answers, and the nodes that it knows."""
+    return {
+        "result": "read",
+        "files": texts(folder),
+        "seen": digest(texts(folder)),
+        "release": run("slurmctld", "-V")[1].strip(),
+        "active": run("systemctl", "is-active", unit)[1].strip(),
+        "answers": answers(),
+        "known": sorted(known()),
+        "journal": (folder / JOURNAL).exists(),
+    }
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """Return name -> text of the configuration files of a folder."""
+    names = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in {".conf", ".yaml"})
+    return {path.name: path.read_text(encoding=BYTES) for path in names}
+
+
+def digest(found: dict[str, str]) -> str:
+    """Return the SHA-256 of files."""
+    body = json.dumps(found, sort_keys=True)
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def answers() -> bool:
+    """Return whether slurmctld answers; `scontrol ping` ends with 0 although it is down in 22.05."""
+    code, out = run("scontrol", "ping", timeout_s=30)
+    return code == 0 and re.search(r"^Slurmctld\(primary\).* is UP\b", out, re.MULTILINE) is not None
+
+
+def known() -> dict[str, str]:
+    """Return node -> state of the nodes that slurmctld knows."""
+    code, out = run("scontrol", "show", "node", "--oneliner", timeout_s=30)
+    found = re.findall(r"^NodeName=(\S+).*? State=(\S+)", out, re.MULTILINE) if code == 0 else []
+    return dict(found)
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+def locked(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Change the files under a lock of the folder."""
+    with (folder / "rackready.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StopError("busy", ["another run changes these files"]) from None
+        if request["op"] == "recover":
+            return {"result": "recovered", "words": recover(folder, request)}
+        return apply(folder, request)
+
+
+def apply(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Try, write, reload, verify; take back what slurmctld does not come up with."""
+    if (folder / JOURNAL).exists():
+        raise StopError("journal", ["an interrupted change is still open"])
+    before = texts(folder)
+    if digest(before) != request["seen"]:
+        raise StopError("changed-meanwhile", ["the files are no longer as they were read"])
+    wanted = {name: text for name, text in request["files"].items() if before.get(name) != text}
+    if not wanted:
+        return {"result": "unchanged"}
+    try_out(folder, wanted)
+    old = {name: before.get(name) for name in wanted}
+    kept = keep(folder, old)
+    replace(folder / JOURNAL, json.dumps({"old": old, "new": wanted, "nodes": request["nodes"]}))
+    write(folder, wanted)
+    words = reload(request)
+    if not words:
+        words = missing(request)
+    if words:
+        words += take_back(folder, old, request)
+        (folder / JOURNAL).unlink()
+        raise StopError("taken-back", words)
+    (folder / JOURNAL).unlink()
+    return {"result": "applied", "kept": str(kept)}
+
+
+def recover(folder: Path, request: dict[str, Any]) -> list[str]:
+    """End what a killed run began: keep its files when slurmctld knows their nodes, else take them back."""
+    path = folder / JOURNAL
+    if not path.exists():
+        return []
+    journal = json.loads(path.read_text(encoding="utf-8"))
+    found = texts(folder)
+    whole = all(found.get(name) == text for name, text in journal["new"].items())
+    if whole and answers() and not set(journal["nodes"]) - set(known()):
+        path.unlink()
+        return ["an interrupted change had happened: slurmctld runs with it"]
+    others = [name for name in journal["new"] if found.get(name) not in {journal["new"][name], journal["old"][name]}]
+    if others:
+        changed = f"{', '.join(sorted(others))} changed since; look at {folder / KEPT}, correct it, remove {path}"
+        raise StopError("journal", [changed])
+    words = take_back(folder, journal["old"], request)
+    path.unlink()
+    return ["an interrupted change was taken back", *words]
+
+
+def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:
+    """Write the old files, restart slurmctld, and return a word on how that ended."""
+    write(folder, old)
+    run("systemctl", "reset-failed", request["unit"])
+    code, out = run("systemctl", "restart", request["unit"], timeout_s=120)
+    up = code == 0 and within(request["wait_s"], answers)
+    return [f"with the old files slurmctld {'runs again' if up else f'does not answer: {out.strip()}'}"]
+
+
+def reload(request: dict[str, Any]) -> list[str]:
+    """Make slurmctld, and the nodes behind it, use the files. Return why that did not work; nothing when it did."""
+    if request["reload"] == "none":
+        return []
+    if request["reload"] == "restart":
+        run("systemctl", "reset-failed", request["unit"])
+        code, out = run("systemctl", "restart", request["unit"], timeout_s=120)
+        if code != 0 or not within(request["wait_s"], answers):
+            return [f"after a restart slurmctld does not answer {out.strip()}".strip(), *journal_of(request["unit"])]
+    # Configless nodes fetch their files anew only when they are told to.
+    code, out = run("scontrol", "reconfigure", timeout_s=90)
+    if code != 0 or not within(request["wait_s"], answers):
+        return [f"scontrol reconfigure: {out.strip() or 'slurmctld does not answer'}", *journal_of(request["unit"])]
+    return []
+
+
+def missing(request: dict[str, Any]) -> list[str]:
+    """Return a word when slurmctld does not know every node that it must."""
+    wanted = set(request["nodes"])
+    if request["reload"] == "none" or within(request["wait_s"], lambda: not wanted - set(known())):
+        return []
+    return [f"slurmctld does not know {', '.join(sorted(wanted - set(known())))}"]
+
+
+def within(limit_s: float, done: Any) -> bool:  # noqa: ANN401 - a callable; sent to old interpreters
+    """Return whether something becomes true within a time, s."""
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def journal_of(unit: str) -> list[str]:
+    """Return the last complaints of a unit."""
+    out = run("journalctl", "-u", unit, "-n", "40", "-o", "cat", "--no-pager")[1]
+    return complaints(out)
+
+
+def complaints(out: str) -> list[str]:
+    """Return the last lines in which slurmctld says what is wrong, without what always comes (``_NOISE``)."""
+    lines = [_LINE.sub(r"\1", line) for line in out.splitlines()]
+    return [line for line in lines if _WRONG.search(line) and not _NOISE.search(line)][-4:]
+
+
+# --- the trial --------------------------------------------------------------------------------------------------------
+
+
+def try_out(folder: Path, wanted: dict[str, str]) -> None:
+    """Start a slurmctld with the files in namespaces of its own. Raises StopError when it does not run with them."""
+    program = shutil.which("slurmctld")
+    if program is None:
+        raise StopError("not-tried", [f"slurmctld is in none of {PLACES}"])
+    with tempfile.TemporaryDirectory(prefix="rackready-slurm-") as place:
+        candidate, state = Path(place) / "conf", Path(place) / "state"
+        shutil.copytree(folder, candidate, ignore=shutil.ignore_patterns(KEPT))
+        state.mkdir()
+        for name, text in wanted.items():
+            replace(candidate / name, text)
+        main_file = candidate / MAIN
+        found = settings(texts(candidate))
+        replace(main_file, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
+        owner = found.get("slurmuser", "root")
+        try:
+            shutil.chown(state, user=owner)
+        except LookupError:
+            raise StopError("not-tried", [f"SlurmUser {owner} does not exist on the controller"]) from None
+        Path(place).chmod(0o755)
+        out = watched(
+            "unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", str(candidate), str(folder), str(TRIAL_S), program
+        )
+    if UP not in out:
+        began = "slurmctld" in out and "unshare:" not in out
+        raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])
+
+
+def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
+    """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
+    own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
+    # No daemon of the cluster can be reached from the namespace.
+    without = {
+        "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
+        "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
+        "jobcomptype": ("JobCompType", "jobcomp/none"),
+    }
+    own.update(without[key] for key in without if key in found)
+    return "".join(f"{key}={value}\n" for key, value in own.items())
+
+
+def settings(found: dict[str, str]) -> dict[str, str]:
+    """Return key (lower case) -> last value of slurm.conf and the files that it includes, for keys of whole lines."""
+    out: dict[str, str] = {}
+    for line in found.get(MAIN, "").splitlines():
+        words = line.split("#")[0].split()
+        if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
+            out.update(settings({MAIN: found.get(words[1], "")}))
+        elif words:
+            key, mark, value = words[0].partition("=")
+            out.update({key.lower(): value} if mark else {})
+    return out
+
+
+def watched(*argv: str) -> str:
+    """Return a program's output up to the line that says that it runs; then end it."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        out = ""
+        for line in process.stdout or []:
+            out += line.decode(errors="replace")
+            if UP in out:
+                process.terminate()
+                break
+        process.wait(TRIAL_S + 10)
+    return out
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def keep(folder: Path, old: dict[str, str | None]) -> Path:
+    """Copy the files that are about to change into a folder named by the time, UTC; remove the oldest ones."""
+    place = folder / KEPT / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    place.mkdir(parents=True, exist_ok=True)
+    for name in old:
+        if (folder / name).exists():
+            shutil.copy2(folder / name, place / name)
+    for gone in sorted((folder / KEPT).iterdir())[:-OLDEST_KEPT]:
+        shutil.rmtree(gone)
+    return place
+
+
+def write(folder: Path, found: dict[str, str | None]) -> None:
+    """Write files; those that were not there go. slurm.conf is last: until then nothing includes the new ones."""
+    for name in sorted(found, key=lambda item: item == MAIN):
+        text = found[name]
+        if text is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            replace(folder / name, text)
+
+
+def replace(path: Path, text: str) -> None:
+    """Replace a file as a whole, with mode and owner of the old one; a new one is readable by all."""
+    there = path.stat() if path.exists() else None
+    part = path.with_name(f".{path.name}.rackready")
+    with part.open("w", encoding=BYTES) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.chmod(0o644 if there is None else there.st_mode & 0o7777)
+    if there is not None:
+        os.chown(part, there.st_uid, there.st_gid)
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

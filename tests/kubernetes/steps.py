@@ -1,0 +1,52 @@
+"""Offers or takes back one node as the product does, and dies at one of its requests: `steps ROOT VERB REQUEST WHEN`.
+
+REQUEST counts the requests to the API server from 1, 0 is none; WHEN is `before` or `after` it was carried out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rackready.drivers.scheduler.kube_api import Answer, KubeApi
+from rackready.handover.production import take_out
+from rackready.handover.run import offer_nodes
+from rackready.model.phase import PhaseContext
+from rackready.paths import EnvPaths
+
+NODE, SHA, REASON = "node01", "0123456789abcdef" * 4, "repair"
+
+
+def dying(once: Callable[..., Any], count: Iterator[int], at: int, when: str) -> Callable[..., Any]:
+    """Return how a request is sent: the one of that number kills this process, before or after it."""
+
+    def send(api: KubeApi, request: Callable[[dict[str, Any]], Any]) -> tuple[Answer | None, str]:
+        number = next(count)
+        if number == at and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found: tuple[Answer | None, str] = once(api, request)
+        if number == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return send
+
+
+def main(root: Path, verb: str, at: int, when: str) -> None:
+    KubeApi._once = dying(KubeApi._once, itertools.count(1), at, when)  # type: ignore[method-assign]
+    ctx, paths = PhaseContext("sim", root, "c1"), EnvPaths(root, "sim")
+    if verb == "offer":
+        found = offer_nodes(ctx, paths, [NODE], {NODE: SHA})
+        assert found[NODE].outcome.value == "pass", found
+    else:
+        left = take_out(ctx, {NODE: REASON})
+        assert left == {}, left
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,263 @@
+"""The program that changes Slurm's files on their controller, against a slurmctld that the tests make behave."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.ondevice import slurm_files
+
+Ask = Callable[..., dict[str, Any]]
+"""Sends a request to the program and returns its answer."""
+OLD = "ClusterName=x\nPartitionName=admin State=UP\n"
+NEW = {
+    "slurm.conf": OLD + "Include rackready_nodes.conf\n",
+    "rackready_nodes.conf": "NodeName=n1 State=DRAIN\nPartitionName=gpu Nodes=n1\n",
+}
+
+
+class Daemon:
+    """slurmctld with its files: it knows the nodes of the included file from its last (re)load."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.up = True
+        self.nodes: set[str] = set()
+        self.dies_of = ""
+        self.calls: list[str] = []
+        self.at: dict[str, Callable[[], None]] = {}
+
+    def run(self, *argv: str, timeout_s: float = 60) -> tuple[int, str]:
+        del timeout_s
+        line = " ".join(argv)
+        self.calls.append(line)
+        if line in self.at:
+            self.at.pop(line)()
+        if argv[0] == "systemctl":
+            if argv[1] == "restart":
+                self._load()
+            return 0, "active\n" if argv[1] == "is-active" else ""
+        if line == "scontrol ping":  # 0 also when it is down: Slurm 22.05.8
+            return 0, f"Slurmctld(primary) at ctl is {'UP' if self.up else 'DOWN'}\n"
+        if line == "scontrol reconfigure":
+            self._load()
+            return (0, "") if self.up else (1, "slurm_reconfigure error: Unable to contact slurm controller\n")
+        if line.startswith("scontrol show node"):
+            return 0, "".join(f"NodeName={node} Arch=x86_64 State=IDLE+DRAIN \n" for node in sorted(self.nodes))
+        if line == "slurmctld -V":
+            return 0, "slurm-wlm 22.05.8\n"
+        if argv[0] == "journalctl":
+            return 0, "slurmctld: error: x\nslurmctld: fatal: Duplicated NodeHostName n1 in config file\n"
+        raise AssertionError(line)
+
+    def _load(self) -> None:
+        texts = slurm_files.texts(self.folder)
+        self.up = not self.dies_of or self.dies_of not in "".join(texts.values())
+        found = texts.get("rackready_nodes.conf", "") if self.up else ""
+        self.nodes = {line.split()[0].removeprefix("NodeName=") for line in found.splitlines() if "NodeName" in line}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    (tmp_path / "slurm.conf").write_text(OLD)
+    made = Daemon(tmp_path)
+    monkeypatch.setattr(slurm_files, "run", made.run)
+    monkeypatch.setattr(slurm_files, "try_out", lambda *_: None)
+    return made
+
+
+def ask(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **more: Any
+) -> dict[str, Any]:
+    request = {"op": "apply", "folder": str(folder), "unit": "slurmctld.service", "wait_s": 0, **more}
+    if request["op"] == "apply":
+        request = {
+            "files": NEW, "seen": slurm_files.digest(slurm_files.texts(folder)), "reload": "restart", "nodes": ["n1"],
+        } | request  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["slurm_files.py", json.dumps(request)])
+    assert slurm_files.main() == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found.pop("complete") is True
+    assert found.pop("format") == slurm_files.FORMAT
+    return found
+
+
+@pytest.fixture
+def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    return lambda **more: ask(tmp_path, monkeypatch, capsys, **more)
+
+
+def test_files_are_written_loaded_and_the_old_ones_kept(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    found = asking()
+    assert (found["result"], found["words"]) == ("applied", [])
+    assert slurm_files.texts(tmp_path) == NEW
+    assert slurm_files.texts(Path(found["kept"])) == {"slurm.conf": OLD}
+    assert daemon.nodes == {"n1"}
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+    # Configless nodes fetch the files only when they are told to.
+    assert "scontrol reconfigure" in daemon.calls
+    assert asking()["result"] == "unchanged"
+
+
+def test_what_slurmctld_dies_of_is_taken_back(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    daemon.dies_of = "NodeName=n1"
+    found = asking()
+    assert found["result"] == "taken-back"
+    assert found["words"] == [
+        "after a restart slurmctld does not answer",
+        "error: x",
+        "fatal: Duplicated NodeHostName n1 in config file",
+        "with the old files slurmctld runs again",
+    ]
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert daemon.up
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_slurmctld_without_the_promised_node_is_taken_back(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    found = asking(nodes=["n1", "n2"])
+    assert found["words"][0] == "slurmctld does not know n2"
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert daemon.nodes == set()
+
+
+def test_files_that_somebody_changed_meanwhile_stay(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    found = asking(seen="of before")
+    assert (found["result"], found["words"]) == ("changed-meanwhile", ["the files are no longer as they were read"])
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert daemon.calls == []
+
+
+def test_files_that_a_trial_refuses_are_never_written(
+    tmp_path: Path,
+    daemon: Daemon,
+    asking: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise slurm_files.StopError("refused", ["fatal: Unable to process configuration file"])
+
+    monkeypatch.setattr(slurm_files, "try_out", refuse)
+    assert asking()["result"] == "refused"
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert not (tmp_path / slurm_files.KEPT).exists()
+    assert daemon.calls == []
+
+
+class KilledError(BaseException):
+    """The program was killed."""
+
+
+def killed() -> None:
+    raise KilledError
+
+
+@pytest.mark.parametrize(
+    ("at", "words", "files"),
+    [
+        # Killed before slurmctld read the files: nobody runs with them, so they go.
+        (
+            "systemctl reset-failed slurmctld.service",
+            ["an interrupted change was taken back", "with the old files slurmctld runs again"],
+            {"slurm.conf": OLD},
+        ),
+        # Killed after it: it had happened.
+        ("scontrol reconfigure", ["an interrupted change had happened: slurmctld runs with it"], NEW),
+    ],
+)
+def test_a_killed_change_is_ended_by_the_next_run(
+    tmp_path: Path,
+    daemon: Daemon,
+    asking: Ask,
+    at: str,
+    words: list[str],
+    files: dict[str, str],
+) -> None:
+    daemon.at[at] = killed
+    with pytest.raises(KilledError):
+        asking()
+    assert (tmp_path / slurm_files.JOURNAL).exists()
+    assert asking()["result"] == "journal"
+    assert asking(op="recover")["words"] == words
+    assert slurm_files.texts(tmp_path) == files
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+    assert asking(op="recover")["words"] == []
+
+
+def test_a_killed_change_over_which_somebody_wrote_is_left_to_people(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    daemon.at["systemctl reset-failed slurmctld.service"] = killed
+    with pytest.raises(KilledError):
+        asking()
+    (tmp_path / "slurm.conf").write_text("# by hand\n")
+    found = asking(op="recover")
+    assert found["result"] == "journal"
+    assert found["words"] == [
+        (
+            f"slurm.conf changed since; look at {tmp_path / 'rackready.kept'}, correct it, remove "
+            f"{tmp_path / 'rackready.journal'}"
+        )
+    ]
+    assert (tmp_path / "slurm.conf").read_text() == "# by hand\n"
+
+
+def test_reading_says_what_slurmctld_knows(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    daemon.nodes = {"n1"}
+    found = asking(op="read")
+    assert found["files"] == {"slurm.conf": OLD}
+    assert (found["release"], found["answers"], found["known"], found["journal"]) == (
+        "slurm-wlm 22.05.8", True, ["n1"], False,
+    )  # fmt: skip
+    daemon.up = False
+    assert asking(op="read")["answers"] is False
+    (tmp_path / "slurm.conf").unlink()
+    assert asking(op="read")["result"] == "no-slurm-conf"
+
+
+def test_bytes_of_others_come_back_as_they_were(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    del daemon
+    (tmp_path / "slurm.conf").write_bytes(b"# caf\xe9 \xc3\xa9\n")
+    text = asking(op="read")["files"]["slurm.conf"]
+    assert (
+        asking(files={"slurm.conf": text + "Include x.conf\n", "x.conf": "NodeName=n1\n"}, nodes=[])["result"]
+        == "applied"
+    )
+    assert (tmp_path / "slurm.conf").read_bytes() == b"# caf\xe9 \xc3\xa9\nInclude x.conf\n"
+
+
+def test_settings_follow_includes_and_the_last_value_counts() -> None:
+    files = {
+        "slurm.conf": "GresTypes=a # b=c\nInclude more.conf\nStateSaveLocation=/x\n",
+        "more.conf": "grestypes=gpu\n",
+    }
+    assert slurm_files.settings(files) == {"grestypes": "gpu", "statesavelocation": "/x"}
+
+
+def test_a_trial_is_kept_away_from_accounting() -> None:
+    found = slurm_files.settings({"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"})
+    own = slurm_files.own_settings("/t", Path("/t/state"), found)
+    assert own == (
+        "SlurmctldPidFile=/t/pid\nSlurmctldLogFile=/t/log\nStateSaveLocation=/t/state\n"
+        "AccountingStorageType=accounting_storage/none\n"
+    )
+
+
+def test_what_always_comes_is_no_complaint() -> None:
+    # Printed by slurmctld 22.05.8 in a trial of ours.
+    out = (
+        "slurmctld: error: Couldn't load specified plugin name for mpi/pmix_v4: Plugin init() callback failed\n"
+        "slurmctld: error: MPI: Cannot create context for mpi/pmix_v4\n"
+        "slurmctld: error: StateSaveLocation 1 specified more than once, latest value used\n"
+        "slurmctld: error: _parse_next_key: Parsing error at unrecognized key: Bad\n"
+        "slurmctld: fatal: Unable to process configuration file\n"
+    )
+    assert slurm_files.complaints(out) == [
+        "error: _parse_next_key: Parsing error at unrecognized key: Bad",
+        "fatal: Unable to process configuration file",
+    ]
