@@ -49,6 +49,10 @@ setup-sim: python ## setup, and the host packages of the simulated rack (root if
 setup-dev: python ## setup, and what tests need
 	@$(SETUP) --dev
 
+.PHONY: setup-kubernetes
+setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests: built from Go modules, 5 to 15 minutes, once
+	@$(SETUP) --dev --kubernetes
+
 .PHONY: lock
 lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)
@@ -110,6 +114,16 @@ chaos: setup-test ## kill deploys of simulated racks at random points (root): RO
 fault-matrix: setup-test ## inject every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, write the table (root): ARGS="--fault NAME"
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
+.PHONY: test-metal
+test-metal: setup-test ## image a bare-metal machine in QEMU: network and virtual media, kills, power cuts, RAID1, Secure Boot (root): ARGS="-k blank"
+	@$(BIN)/rackready image ramdisk
+	@$(BIN)/rackready image build debian12
+	@$(BIN)/python -m pytest -v -o faulthandler_timeout=3600 tests/metal $(ARGS)
+
+.PHONY: test-kubernetes
+test-kubernetes: setup-kubernetes ## hand nodes over to a real Kubernetes API server, with kills and outages: ARGS="-k evict"
+	@$(BIN)/python -m pytest -v tests/kubernetes $(ARGS)
+
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again
 	@$(BIN)/python scripts/variants $(ENVS)
@@ -148,6 +162,10 @@ bench-fabric: setup ## measure judging the cables and both ends of a fabric, by 
 .PHONY: bench-gates
 bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
+
+.PHONY: bench-provision
+bench-provision: setup-dev ## measure powering on 256 machines through simulated BMCs: ARGS="NODES NODES_A_RACK BOOT_S"
+	@$(BIN)/python scripts/bench/provision.py $(ARGS)
 
 .PHONY: bench-install
 bench-install: setup-sim ## measure install on 16 simulated nodes against stock Ansible with the same roles (root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,15 +15,17 @@ import yaml
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.target import KeyLogin, SshTarget
+from rackready.model.base import expand_names
 from rackready.model.phase import PhaseContext
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 from rackready_sim import mirror_faults, podman
 from rackready_sim.definition import Definition
 from rackready_sim.errors import SimError
 from rackready_sim.rack import Rack
 
 ROOT = Path(__file__).resolve().parents[1]
-PLAYBOOKS = ("install.yml", "fabric.yml", "optimize.yml", "handover.yml")
+PLAYBOOKS = ("install.yml", "fabric.yml", "fabric-infiniband.yml", "optimize.yml", "handover.yml")
 _SHARED = ("ansible.cfg", "roles", "plugins", "src")
 """What a playbook of the product needs beside the site file."""
 _REBOOT_S = 300
@@ -30,19 +33,40 @@ _REBOOT_S = 300
 
 
 def site_of_one_node(home: Path, env: str) -> None:
-    """Write the site file of a simulated rack with its first node alone."""
-    raw: dict[str, Any] = yaml.safe_load((ROOT / "inventories" / env / "site.yml").read_text(encoding="utf-8"))
-    raw["racks"] = raw["racks"][:1]
-    raw["racks"][0]["nodes"] = raw["racks"][0]["nodes"][:1]
-    name = raw["racks"][0]["nodes"][0]["name"]
-    raw["links"] = [link for link in raw["links"] if link["node"] == name]
-    raw["gates"].pop("skip", None)
-    folder = home / "inventories" / env
+    """Write the site file of a simulated rack with its first node alone, and the environment's own profiles."""
+    source, folder = ROOT / "inventories" / env, home / "inventories" / env
+    raw = _first_node_alone(yaml.safe_load((source / "site.yml").read_text(encoding="utf-8")))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "site.yml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    shutil.rmtree(folder / "profiles", ignore_errors=True)
+    if (source / "profiles").is_dir():
+        shutil.copytree(source / "profiles", folder / "profiles")
     for shared in _SHARED:
         (home / shared).unlink(missing_ok=True)
         (home / shared).symlink_to(ROOT / shared)
+
+
+def _first_node_alone(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a site file's content without the other nodes, and without what names them."""
+    rack = raw["racks"][0]
+    node = rack["nodes"][0]
+    raw["racks"] = [{**rack, "nodes": [node]}]
+    raw["links"] = [link for link in raw.get("links", []) if link["node"] == node["name"]]
+    raw["gates"].pop("skip", None)
+    software = raw["software"]
+    software["groups"] = [group for group in software.get("groups", []) if _has(group["nodes"], node["name"])]
+    systems = {loader.software(item["set"]).os for item in (software, *software["groups"])}
+    kept = [item for item in software.get("repositories", []) if systems & {*item.get("systems", systems)}]
+    software["repositories"] = [item | ({"systems": sorted(systems)} if "systems" in item else {}) for item in kept]
+    infiniband = raw["fabric"].get("infiniband")
+    if infiniband:
+        infiniband["nodes"] = [node["name"]]
+    return raw
+
+
+def _has(patterns: list[str], name: str) -> bool:
+    """Return whether patterns of node names, such as node[01-04], name a node."""
+    return any(name in expand_names(pattern) for pattern in patterns)
 
 
 class Node:

@@ -11,9 +11,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def replace(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
-    """Replace a file atomically, after fsync of the new content. Its rights are never wider than ``mode``.
+    """Replace a file atomically, after fsync of the new content. Its rights are ``mode``, whatever the umask.
 
-    Raises OSError; no partial file remains.
+    The command line sets a private umask, and servers without our rights read some files. Raises OSError; no partial
+    file remains.
     """
     fresh = _fresh(path, data, mode)
     try:
@@ -21,6 +22,17 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def settle(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
+    """Replace a file that has other content or rights, and return whether it had. Raises OSError."""
+    try:
+        same = path.stat().st_mode & 0o777 == mode and path.read_bytes() == data
+    except FileNotFoundError:
+        same = False
+    if not same:
+        replace(path, data, mode=mode)
+    return not same
 
 
 def create(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
@@ -38,7 +50,8 @@ def create(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
 def _fresh(path: Path, data: bytes, mode: int) -> Path:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
-        with os.fdopen(os.open(fresh, _NEW, mode), "wb") as out:
+        with os.fdopen(os.open(fresh, _NEW, PRIVATE), "wb") as out:
+            os.fchmod(out.fileno(), mode)
             out.write(data)
             out.flush()
             os.fsync(out.fileno())

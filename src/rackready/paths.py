@@ -142,6 +142,16 @@ class EnvPaths:
         return self.state / "known_hosts"
 
     @property
+    def bmc_pins(self) -> Path:
+        """TLS certificates of BMCs that were pinned by `rackready bmc trust`."""
+        return self.state / "bmc_pins"
+
+    @property
+    def bmc_certificates(self) -> Path:
+        """Requests of BMCs for a certificate, and the signed certificates until they are installed."""
+        return self.state / "bmc_certificates"
+
+    @property
     def pulumi(self) -> Path:
         """Pulumi's local file backend."""
         return self.state / "pulumi"

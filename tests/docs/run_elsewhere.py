@@ -27,6 +27,8 @@ ELSEWHERE = {
     "certificate verify": _VERIFY,
     "deploy": _RACK + "test_main_job.py::test_second_run_changes_nothing_and_says_so",
     "drift": _RACK + "test_drift.py::test_a_node_that_was_never_deployed_cannot_be_asked",
+    "slurm apply": _CLI + "test_slurm.py::test_apply_writes_it_once_and_names_the_node_that_is_mute",
+    "slurm diff": _CLI + "test_slurm.py::test_diff_shows_what_handover_would_write_for_certified_nodes",
     "evidence import --by": _CLI + "test_evidence_import.py::test_a_user_without_a_name_is_asked_for_one",
     "evidence set-aside --proof": _CLI + "test_damaged_evidence.py::test_what_was_set_aside_is_listed_with_its_proof",
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",

@@ -18,7 +18,7 @@ LAYERS = [
     {"campaign"},
     {"handover"},
     {"gates", "stacks"},
-    {"evidence"},
+    {"evidence", "images"},
     {"drivers"},
     {"render"},
     {"ledger"},

@@ -179,3 +179,31 @@ def test_a_scenario_begins_without_the_state_of_an_earlier_one(tmp_path: Path, m
     monkeypatch.setattr(subprocess, "run", run)
     assert [script["scenario"]("base"), script["scenario"]("base")] == [False, False]
     assert found == [[], []]
+
+
+def test_a_role_runs_on_a_rack_of_its_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = runpy.run_path(str(ROOT / "scripts/molecule"))
+    groups = script["by_environment"]
+    known = groups.__globals__
+    monkeypatch.setitem(known, "ENV", "sim")
+    assert groups(["base", "host_roce", "host_infiniband/trouble", "opensm"]) == {
+        "sim": ["base", "host_roce"],
+        "sim-ib": ["host_infiniband/trouble", "opensm"],
+    }
+    monkeypatch.setitem(known, "ENV", "sim-ib")
+    assert groups(["base", "host_roce", "opensm"]) == {"sim-ib": ["base", "opensm"], "sim": ["host_roce"]}
+
+
+@pytest.mark.parametrize("env", sorted(path.parent.name for path in ROOT.glob("inventories/*/prepare.mk")))
+def test_the_cut_to_one_node_is_a_site(env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the environment's own profiles, and nothing of it names another node."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from molecule_node import site_of_one_node  # noqa: PLC0415 - beside the script that is tested
+
+    from rackready_sim.definition import site_without_overlay  # noqa: PLC0415
+
+    site_of_one_node(tmp_path, env)
+    site_of_one_node(tmp_path, env)
+    site = site_without_overlay(tmp_path, env)
+    assert len(site.nodes()) == 1
+    assert {link.node for link in site.links} <= {site.nodes()[0].name}

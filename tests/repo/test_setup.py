@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("console", "apt", "python_venv", "pulumi_release", "pulumi_modules", "pulumi_engine")
+NAMES = ("console", "apt", "python_venv", "go_modules", "pulumi_release", "pulumi_modules", "pulumi_engine")
 VERSION = "3.250.0"
 
 
@@ -219,6 +219,24 @@ def test_no_subnet_manager_or_router_starts_where_tests_need_its_programs(
     assert masked == [True, True]
 
 
+def test_cloud_init_is_turned_off_before_tests_get_its_program(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At the next boot it would give the machine another name, users and host keys."""
+    apt, off, lacking = scripts["apt"], tmp_path / "cloud/cloud-init.disabled", ["cloud-init"]
+    found: list[bool] = []
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name in lacking])
+    monkeypatch.setattr(apt, "_CLOUD_INIT_OFF", off)
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(apt, "install", lambda _names, _why: found.append(off.exists()))
+    apt.of_tests()
+    assert found == [True]
+    off.unlink()
+    lacking.clear()
+    apt.of_tests()
+    assert not off.exists(), "a machine that uses it keeps it"
+
+
 def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:
     console = scripts["console"]
     calls: list[int] = []
@@ -261,13 +279,13 @@ def test_old_go_is_refused_in_words_that_help(
     version: str,
     refused: bool,  # noqa: FBT001
 ) -> None:
-    modules = scripts["pulumi_modules"]
-    monkeypatch.setattr(modules, "_go", lambda *_arguments, **_options: f"go version {version} linux/amd64")
+    modules = scripts["go_modules"]
+    monkeypatch.setattr(modules, "go", lambda *_arguments, **_options: f"go version {version} linux/amd64")
     if not refused:
-        modules._check_go()
+        modules.check_go()
         return
     with pytest.raises(scripts["console"].SetupError, match=r"Expected: 1\.21 or newer Actual: go version"):
-        modules._check_go()
+        modules.check_go()
 
 
 def test_full_disk_is_one_clear_error(tmp_path: Path) -> None:

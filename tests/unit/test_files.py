@@ -19,6 +19,27 @@ def test_a_file_is_replaced_as_a_whole_and_private(tmp_path: Path) -> None:
     assert (path.read_bytes(), path.stat().st_mode & 0o777, list(tmp_path.iterdir())) == (b"new", 0o600, [path])
 
 
+def test_a_file_for_others_is_readable_under_the_private_umask_of_the_command_line(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        files.replace(tmp_path / "grub.cfg", b"new", mode=0o644)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "grub.cfg").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_that_is_right_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shimx64.efi"
+    assert files.settle(path, b"loader", mode=0o644)
+    first = path.stat()
+    assert not files.settle(path, b"loader", mode=0o644)
+    assert path.stat().st_ino == first.st_ino
+    assert files.settle(path, b"newer", mode=0o644)
+    path.chmod(0o600)
+    assert files.settle(path, b"newer", mode=0o644), "its rights are part of it"
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"newer", 0o644)
+
+
 def test_it_is_on_the_disk_before_it_takes_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen = tmp_path / "state", list[bool]()
     monkeypatch.setattr(os, "fsync", lambda _: seen.append(path.exists()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,12 +22,14 @@ from rackready.cli.output import Format, console, env_paths, print_json, print_r
 from rackready.cli.progress_lines import Lines
 from rackready.cli.streams import tolerant
 from rackready.design.deployable import require
+from rackready.design.imaging import imaged_nodes
 from rackready.design.pinned import edited
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
 from rackready.ledger.store import Ledger
+from rackready.model.base import expand_names
 from rackready.model.problems import RackreadyError, StoppedError
 from rackready.model.refusal import document as refused
 from rackready.model.site import Site
@@ -43,6 +46,7 @@ def run(  # noqa: PLR0913 - what is asked for
     check: bool,
     output: Format,
     again: bool = False,
+    erase: Sequence[str] = (),
     verbose: bool = False,
 ) -> None:
     """Run phases on the site's nodes, then exit with the code of the result."""
@@ -51,14 +55,27 @@ def run(  # noqa: PLR0913 - what is asked for
     require_gates(site, str(paths.site_file))
     require_drivers(site, str(paths.site_file), switches="fabric" in phases)
     nodes = choose(site, limit)
+    to_erase = erased(site, nodes, erase)
     require(site, nodes, kind)
+    if "provision" in phases and imaged_nodes(site):
+        from rackready.stacks.boot_jobs import require_images  # noqa: PLC0415 - most sites image nothing
+
+        require_images(site, paths, nodes)
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
     able, left_out = _without_those_out(paths, nodes)
     request = new_request(
-        site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again
+        site,
+        env=env,
+        root=paths.root,
+        kind=kind,
+        phases=phases,
+        nodes=tuple(able),
+        check=check,
+        again=again,
+        erase=tuple(node for node in to_erase if node in able),
     )
-    command = command_words(kind, env=env, limit=limit, check=check, again=again)
+    command = command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase)
     with _shown(request, verbose=verbose) as show:
         finished = (run_campaign if able else keep_off_alone)(
             paths, request, command=command, reporter=Reporter(_say, show, partial(_stopped, output)), verbose=verbose
@@ -92,12 +109,13 @@ def _shown(request: CampaignRequest, *, verbose: bool) -> Iterator[Show]:
         yield table
 
 
-def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) -> str:
+def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool, erase: Sequence[str] = ()) -> str:
     """Return the command line that repeats this run."""
     options = [
         *(["--limit", shlex.quote(limit)] if limit else []),
         *(["--check"] if check else []),
         *(["--again"] if again else []),
+        *(word for names in erase for word in ("--erase", shlex.quote(names))),
     ]
     return " ".join(["rackready", kind, "--env", env, *options])
 
@@ -121,6 +139,31 @@ def choose(site: Site, limit: str) -> list[str]:
             next_step="Correct it.",
         )
     return [name for name in known if name in wanted]
+
+
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma between names, not one inside a bracket."""
+
+
+def erased(site: Site, nodes: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the nodes of ``--erase``: names or host lists. Raises RackreadyError for one that is not imaged here."""
+    wanted: list[str] = []
+    for text in (part.strip() for names in given for part in _COMMA.split(names) if part.strip()):
+        try:
+            wanted += expand_names(text)
+        except ValueError as error:
+            step = "Give names, or host lists such as gpu[01-32]."
+            raise RackreadyError(f"--erase {text}", expected="a host list", actual=error, next_step=step) from error
+    imaged = [node.name for node in imaged_nodes(site) if node.name in nodes]
+    unknown = [name for name in wanted if name not in imaged]
+    if unknown:
+        raise RackreadyError(
+            f"--erase {', '.join(unknown)}",
+            expected=f"some of {', '.join(imaged) or 'no node'}: chosen nodes with boot http or pxe",
+            actual="none of them",
+            next_step="Correct it, or --limit.",
+        )
+    return [name for name in imaged if name in wanted]
 
 
 def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli import complete
+from rackready.cli.chosen_hosts import require_names_or_all, retired
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
@@ -63,15 +64,9 @@ def accept(
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.drivers.hostkey_accept import look, places  # noqa: PLC0415
 
-    if bool(host) == every:
-        raise RackreadyError(
-            "hostkey accept",
-            expected="names of hosts, or --all",
-            actual="both" if host else "neither",
-            next_step="Give one of them.",
-        )
+    require_names_or_all("hostkey accept", "hosts", host or [], every=every)
     paths = env_paths(env)
-    chosen = places(load_site(env, root=paths.root), paths, host or [], leave_out=_retired(paths))
+    chosen = places(load_site(env, root=paths.root), paths, host or [], leave_out=retired(paths))
     campaign = new_run("hostkey")
     with run_log(paths, campaign, f"rackready hostkey accept --env {env}", verbose=verbose) as log:
         found = look(chosen)
@@ -85,15 +80,6 @@ def accept(
         progress.print(f"log: {log}")
         _say(rows)
     raise typer.Exit(0 if all(row["outcome"] in {_ACCEPTED, _SAME} for row in rows) else 1)
-
-
-def _retired(paths: EnvPaths) -> list[str]:
-    from rackready.ledger.store import Ledger  # noqa: PLC0415
-    from rackready.model.state import NodeState  # noqa: PLC0415
-
-    if not Ledger.exists(paths.database):
-        return []
-    return [row.name for row in Ledger.read_only(paths.database).states() if row.state is NodeState.RETIRED]
 
 
 def _show(found: list[Shown]) -> None:

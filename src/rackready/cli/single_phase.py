@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Limit
+from rackready.cli.deploy import Check, Erase, Limit
 from rackready.cli.output import Env, Format, Output, Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
     "provision": (
         ("provision",),
-        "Power on nodes through their BMCs, and pin new host keys (Pulumi).",
+        "Image nodes where the site file says so, power them on through their BMCs, and pin host keys (Pulumi).",
     ),
     "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit and DCGM (Ansible)."),
     "validate": (("validate",), "Run the gates of the site's set whose evidence is missing, void or too old."),
@@ -25,7 +25,8 @@ _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
 def register(app: typer.Typer) -> None:
     """Add one command per phase."""
     for name, (phases, text) in _PHASES.items():
-        app.command(name, help=text)(validate if name == "validate" else _command(name, phases))
+        own: dict[str, Callable[..., None]] = {"provision": provision, "validate": validate}
+        app.command(name, help=text)(own.get(name) or _command(name, phases))
 
 
 def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
@@ -41,6 +42,33 @@ def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
         run(kind, phases, env=env, limit=limit, check=check, output=output, verbose=verbose)
 
     return command
+
+
+def provision(  # noqa: D103, PLR0913, PLR0917 - the table has its help; each is an option of the command
+    env: Env = "sim",
+    limit: Limit = "",
+    check: Check = False,  # noqa: FBT002 - a command line flag
+    erase: Erase = [],  # noqa: B006 - typer copies it
+    show_installer: Annotated[
+        str,
+        typer.Option(
+            "--show-installer",
+            metavar="NODE",
+            help="Print the file by which the installer of this node's system installs it; stop.",
+        ),
+    ] = "",
+    verbose: Verbose = False,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    if show_installer:
+        from rackready.cli.show_installer import show  # noqa: PLC0415
+
+        show(env, show_installer, output, alone=not (limit or check or erase))
+        return
+    from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+    phases = _PHASES["provision"][0]
+    run("provision", phases, env=env, limit=limit, check=check, output=output, erase=erase, verbose=verbose)
 
 
 def validate(  # noqa: D103 - the table has its help

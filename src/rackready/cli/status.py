@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_reasons, print_table
 from rackready.ledger.lock import is_held
+from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ def status(
             "--scheduler/--no-scheduler", help="Ask the scheduler about quarantined and retired nodes, at most 5 s."
         ),
     ] = True,
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", help="Show every state of this node, and what was compared for it.", autocompletion=complete.nodes
+        ),
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show every node's state, the reason for it, and its current step.
@@ -44,6 +52,9 @@ def status(
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
     found = SchedulerView()
+    if node:
+        _history(site, paths, node, output)
+        return
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             rows = {row.name: row for row in ledger.states()}
@@ -52,18 +63,18 @@ def status(
                 doing = ledger.newest_events(campaigns[0]["id"])
             found = _watched(ledger, site, paths) if scheduler else found
     nodes: list[dict[str, Any]] = []
-    for node in site.nodes():
-        row = rows.get(node.name)
+    for item in site.nodes():
+        row = rows.get(item.name)
         nodes.append(
             {
-                "name": node.name,
+                "name": item.name,
                 "state": row.state.value if row else "declared",
                 "reason": row.reason if row else "",
                 "phase": row.phase if row else "",
                 "since": _utc(row.since) if row else None,
-                "offered": found.offered.get(node.name),
+                "offered": found.offered.get(item.name),
                 "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text}
-                if (now := doing.get(node.name))
+                if (now := doing.get(item.name))
                 else None,
             }
         )
@@ -87,6 +98,32 @@ def status(
             f"campaign {latest['id']} was {latest['status']}: run the same command ({latest['kind']}) to continue "
             "where it stopped"
         )
+
+
+def _history(site: Site, paths: EnvPaths, node: str, output: Format) -> None:
+    """Print the states that a node came to, oldest first. Raises RackreadyError for a node that the site has not."""
+    from rackready.ledger.history import history  # noqa: PLC0415 - `--help` loads no database
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    known = [item.name for item in site.nodes()]
+    if node not in known:
+        raise RackreadyError(
+            "--node", expected=f"one of {', '.join(known)}", actual=node, next_step="Correct the name."
+        )
+    rows = []
+    if Ledger.exists(paths.database):
+        with Ledger.read_only(paths.database) as ledger:
+            rows = history(ledger, node)
+    listed = [
+        {"at": _utc(row.at), "state": row.state.value, "reason": row.reason, "campaign": row.campaign} for row in rows
+    ]
+    if output is Format.JSON:
+        print_json({"name": node, "history": listed})
+        return
+    if not listed:
+        console.print(f"{node}: nothing deployed yet")
+    for item in listed:
+        console.print(f"{item['at']}  {item['state']:<12}  {item['reason']}".rstrip(), soft_wrap=True, highlight=False)
 
 
 def _print(nodes: list[dict[str, Any]], title: str) -> None:

@@ -25,6 +25,8 @@ from rackready.paths import EnvPaths, private_dir
 
 PROJECT = "rackready-metal"
 """Name of the Pulumi project, as in stacks/metal/Pulumi.yaml."""
+SERVICES = "rackready-services"
+"""Name of the project of an environment's services, as in stacks/services/Pulumi.yaml."""
 PROVIDER = "pulumi-resource-rackready"
 
 
@@ -126,12 +128,14 @@ class _Stack(auto.Stack):
         return auto.UpdateSummary("update", datetime.now(UTC), "", {}, {}, "not-asked")
 
 
-def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campaign: str = "") -> auto.Stack:
-    """Return the stack of a rack, created at first use. Raises EngineError."""
+def open_stack(
+    paths: EnvPaths, rack: str, program: Callable[[], None], *, campaign: str = "", project: str = PROJECT
+) -> auto.Stack:
+    """Return the stack of a rack, or of another project's part, created at first use. Raises EngineError."""
     name = stack_name(paths.env, rack)
-    work = private_dir(private_dir(paths.pulumi / "work") / name)
+    work = private_dir(private_dir(paths.pulumi / "work") / (name if project == PROJECT else f"{project}.{name}"))
     settings = auto.ProjectSettings(
-        name=PROJECT, runtime="python", main=str(work), backend=auto.ProjectBackend(url=f"file://{paths.pulumi}")
+        name=project, runtime="python", main=str(work), backend=auto.ProjectBackend(url=f"file://{paths.pulumi}")
     )
     options = auto.LocalWorkspaceOptions(
         work_dir=str(work),

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import paramiko
 
@@ -64,6 +65,13 @@ class Answer:
     timed_out: bool = False
     failure: str = ""
     reached: bool = True
+
+
+class Runner(Protocol):
+    """Runs commands on a machine: ``drivers.remote.Remote`` or ``drivers.local.Local``."""
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float) -> Answer:
+        """Run a command to its end; never raises for what the machine does."""
 
 
 @dataclass(slots=True)

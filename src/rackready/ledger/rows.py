@@ -43,6 +43,16 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRow:
+    """A state that a node came to, or another reason for it. ``at``: seconds since 1970."""
+
+    state: NodeState
+    reason: str
+    campaign: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """One line of progress."""
 

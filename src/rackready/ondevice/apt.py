@@ -261,9 +261,10 @@ class Apt(Manager):
     def _make_known(self, names: list[str], versions: dict[str, str]) -> None:
         """Fetch rackready's package lists, then those of all sources, if the wanted packages are unknown until then.
 
+        Packages of any version are always looked up: the node's lists may name one that the mirror has replaced since.
         Raises NodeProblem, also if they stay unknown while a source of others gives no list.
         """
-        if not self._unknown(names, versions):
+        if all(versions[name] for name in names) and not self._unknown(names, versions):
             return
         self.update()
         lists = self._system_lists()

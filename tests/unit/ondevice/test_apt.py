@@ -124,8 +124,10 @@ def test_lists_that_lack_one_of_many_versions_are_fetched_and_whole_ones_are_not
     assert node.ran[0] == "apt-get update"
     node.ran.clear()
     node.installed.clear()
-    apt.ensure(Wish({"nvidia-open": "580.1-1", "dcgm": "4-1", "pin": ""}), "install", 1, "a")
+    apt.ensure(Wish({"nvidia-open": "580.1-1", "dcgm": "4-1"}), "install", 1, "a")
     assert [line.split()[1] for line in node.ran] == ["install"]
+    apt.ensure(Wish({"pin": ""}), "install", 1, "a")
+    assert [line.split()[1] for line in node.ran] == ["install", "update", "install"], "any version: the mirror's now"
 
 
 def test_second_run_runs_nothing(apt: Apt, node: Node) -> None:

@@ -1,0 +1,127 @@
+"""`rackready slurm`: shows and applies rackready's part of a Slurm cluster's files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from rackready.cli.deploy import Limit
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
+from rackready.cli.run_log import terminal_log
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.handover.slurm_apply import Candidate
+    from rackready.model.site import Site
+    from rackready.paths import EnvPaths
+
+app = typer.Typer(help="Show and apply rackready's part of Slurm's files.", no_args_is_help=True)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command group to the application."""
+    parent.add_typer(app, name="slurm")
+
+
+@app.command("diff")
+def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
+    """Show what `handover` would change in Slurm's files for certified nodes. Nothing is changed.
+
+    Exit codes: 0 nothing differs, 1 something differs or a node's parts are unknown, 2 refused.
+    """
+    from rackready.handover.slurm_apply import controller, wanted  # noqa: PLC0415
+
+    site, paths = _site(env)
+    nodes = _certified(site, paths, limit)
+    with controller(site, paths, nodes) as (cluster, remote):
+        found = wanted(site, cluster, remote, nodes)
+    _show(found, nodes, output)
+    raise typer.Exit(1 if found.files or found.failed else 0)
+
+
+@app.command("apply")
+def apply_files(
+    env: Env = "sim",
+    limit: Limit = "",
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
+    output: Output = Format.TEXT,
+) -> None:
+    """Bring certified nodes into Slurm's files. They stay drained there until `handover` releases them.
+
+    The files are first tried on a slurmctld of their own. When slurmctld does not come up with them, the old ones
+    return. What a killed run left is ended first.
+
+    Exit codes: 0 the files are as they must be, 1 a node's parts are unknown, 2 refused.
+    """
+    from rackready.handover.slurm_apply import apply, controller, wanted  # noqa: PLC0415
+    from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
+
+    site, paths = _site(env)
+    command = f"rackready slurm apply --env {env}"
+    with terminal_log(command, verbose=verbose), ControllerLock(paths.lock, command, paths.database):
+        nodes = _certified(site, paths, limit)
+        with controller(site, paths, nodes) as (cluster, remote):
+            if ended := cluster.recover():
+                progress.print(f"{cluster.where}: {ended}", style="yellow")
+            found = wanted(site, cluster, remote, nodes)
+            changed = apply(cluster, found)
+    _show(found, nodes, output)
+    progress.print(f"changed: {', '.join(changed)}" if changed else "nothing to change")
+    raise typer.Exit(1 if found.failed else 0)
+
+
+def _site(env: str) -> tuple[Site, EnvPaths]:
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.model.operations import files_of  # noqa: PLC0415
+
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    if files_of(site.handover) is None:
+        actual = "none" if site.handover.kind == "slurm" else f"handover: {site.handover.kind}"
+        raise RackreadyError(
+            f"inventories/{env}/site.yml",
+            expected="handover.files, which says where Slurm's files lie",
+            actual=actual,
+            next_step="Add it (docs/howto/slurm.md), or go on writing the files yourself.",
+        )
+    return site, paths
+
+
+def _certified(site: Site, paths: EnvPaths, limit: str) -> list[str]:
+    """Return the chosen nodes that are certified or ready."""
+    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.model.state import NodeState, at_least  # noqa: PLC0415
+
+    chosen = choose(site, limit)
+    if not Ledger.exists(paths.database):
+        return []
+    states = {row.name: row.state for row in Ledger.read_only(paths.database).states()}
+    return [node for node in chosen if node in states and at_least(states[node], NodeState.CERTIFIED)]
+
+
+def _show(found: Candidate, nodes: list[str], output: Format) -> None:
+    failed = {node: result.message for node, result in found.failed.items()}
+    if output is Format.JSON:
+        print_json(
+            {
+                "nodes": [node for node in nodes if node not in failed],
+                "files": dict(sorted(found.files.items())),
+                "reload": found.reload if found.files else "none",
+                "failed": failed,
+                "left": list(found.left),
+            }
+        )
+        return
+    if found.files:
+        console.print(found.diff(), markup=False, highlight=False, end="")
+        progress.print(f"slurmctld {found.cluster.release[0]}.{found.cluster.release[1]:02d}: {found.reload}")
+    for message in failed.values():
+        progress.print(message, style="red")
+    if found.left:
+        progress.print(
+            f"{', '.join(found.left)}: in Slurm's files, and no longer in the site. Delete the line there when no job "
+            "runs on it.",
+            style="yellow",
+        )
