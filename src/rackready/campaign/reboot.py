@@ -130,6 +130,20 @@ def run_with_reboot(
         return results | step.finish({node: results[node] for node in good})
 
 
+def reboot_for(ctx: PhaseContext, ledger: Ledger, node: str, reason: Reason, hosts: Nodes | None = None) -> NodeResult:
+    """Reboot one drained node for a reason that the node itself does not show. Raises Interrupted.
+
+    A reboot that a killed run left open is observed first, and then done again: the reason may be newer than it.
+    """
+    site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
+    step = _Step(ctx, site, ledger, hosts or Nodes(site, paths))
+    errors, _ = step.settle([node])
+    seen = step.hosts.look(node)
+    if node in errors or seen.failure:
+        return errors.get(node) or NodeResult(Outcome.ERROR, _unread(node, seen), touched=False)
+    return step.reboot(node, replace(seen, reasons=(reason,)), NodeResult(Outcome.PASS))
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """The reboots of one install run."""
@@ -198,7 +212,7 @@ class _Step:
             return {node: _planned(results[node], seen, self._allowed()) for node, seen in need.items()}
         ready, kept = self._may(need, results)
         out |= kept
-        return out | dict(_each(list(ready), lambda node: self._reboot(node, need[node], results[node])))
+        return out | dict(_each(list(ready), lambda node: self.reboot(node, need[node], results[node])))
 
     def _allowed(self) -> bool:
         return self.site.software.allow_reboot is not False
@@ -215,7 +229,8 @@ class _Step:
             kept |= take_out(self.ctx, {node: f"reboot: {words(need[node].reasons)}" for node in busy})
         return [node for node in need if node not in kept], kept
 
-    def _reboot(self, node: str, seen: BootReading, result: NodeResult) -> NodeResult:
+    def reboot(self, node: str, seen: BootReading, result: NodeResult) -> NodeResult:
+        """Reboot a node once in a campaign, and return the result after it."""
         last = self.ledger.latest(node, REBOOT)
         if last is not None and last.status == "done" and last.observed.get("campaign") == self.ctx.campaign:
             return replace(result, outcome=Outcome.FAIL, message=_in_vain(node, seen))

@@ -50,8 +50,34 @@ def run(  # noqa: PLR0913 - what is asked for
     verbose: bool = False,
 ) -> None:
     """Run phases on the site's nodes, then exit with the code of the result."""
+    rows, result = carried_out(
+        kind, phases, env=env, limit=limit, check=check, output=output, again=again, erase=erase, verbose=verbose
+    )
+    if output is Format.JSON:
+        print_json(result)
+    else:
+        show_result(rows, result)
+    _leave(exit_code(rows))
+
+
+def carried_out(  # noqa: PLR0913 - what is asked for
+    kind: str,
+    phases: tuple[str, ...],
+    *,
+    env: str,
+    limit: str,
+    check: bool,
+    output: Format,
+    again: bool = False,
+    erase: Sequence[str] = (),
+    verbose: bool = False,
+    gate_set: str = "",
+) -> tuple[list[NodeSummary], dict[str, Any]]:
+    """Run phases on the site's nodes and return their rows and the result. ``gate_set``: in place of the site's own."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
+    if gate_set:
+        site = site.model_copy(update={"gates": site.gates.model_copy(update={"set": gate_set})})
     require_gates(site, str(paths.site_file))
     require_drivers(site, str(paths.site_file), switches="fabric" in phases)
     nodes = choose(site, limit)
@@ -87,13 +113,9 @@ def run(  # noqa: PLR0913 - what is asked for
         finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
     )
     result |= _reports(paths, site, finished.campaign) | {"log": str(log_path(paths, finished.campaign))}
-    result["site_edited"] = edited(request.context())
-    if output is Format.JSON:
-        print_json(result)
-    else:
-        _print(rows, result)
+    result["site_edited"] = "" if gate_set else edited(request.context())
     _record(paths, site, request, finished, rows)
-    _leave(exit_code(rows))
+    return rows, result
 
 
 @contextmanager
@@ -219,7 +241,8 @@ def _record(paths: EnvPaths, site: Site, request: CampaignRequest, finished: Fin
         progress.print(f"could not record what was applied: {error}", style="yellow")
 
 
-def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
+def show_result(rows: list[NodeSummary], result: dict[str, Any]) -> None:
+    """Print the rows of a campaign, its reasons, and where its report is."""
     lines = [(row.name, row.state, row.phase, row.outcome, "yes" if row.changed else "no") for row in rows]
     print_table(("node", "state", "last phase", "outcome", "changed"), lines, title=f"campaign {result['campaign']}")
     print_reasons((row.name, row.reason) for row in rows)

@@ -131,6 +131,7 @@ def _profiles(subject: Subject) -> list[Flaw]:
         return wanted in ids
 
     known("gate_sets", site.gates.set, ("gates", "set"))
+    known("gate_sets", site.hand_back.gate_set, ("hand_back", "gate_set"))
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             known("platform", node.platform, ("racks", r, "nodes", n, "platform"))

@@ -19,6 +19,7 @@ from rackready.handover.certificate import issue, statement
 from rackready.handover.look import counting_verdicts, look, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.policy import Decision, Moment, decide
+from rackready.handover.returned import open_return
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -93,6 +94,8 @@ class Desk:
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:
         """Give a node its certificate when policy allows it."""
+        if still_open := open_return(self.ledger, node):
+            return NodeResult(Outcome.FAIL, str(still_open))
         decision, records = self.decided(node, found)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))

@@ -12,6 +12,7 @@ from rackready.model.base import Line, MacAddress, Model, Name, Names, ProfileId
 from rackready.model.baseline import Baseline
 from rackready.model.bmc import Bmc, BmcAuthority, NodeBmc
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
+from rackready.model.hand_back import HandBack
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.network import Fabric, Link, Networks, NicPlan, Qos, Rail, Tenant
 from rackready.model.operations import (
@@ -297,6 +298,9 @@ class Site(WithOwnProfiles):
     gates: Gates
     handover: Annotated[Handover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
+    hand_back: HandBack = Field(
+        default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"
+    )
     provisioning: Provisioning | None = Field(
         None, description="how nodes get their operating system; absent: they boot what is on their disks"
     )

@@ -32,6 +32,42 @@ _INBOX = {
     "rdma_cm": 147456, "rdma_ucm": 32768, "ib_ipoib": 159744, "mlxfw": 36864,
 }  # fmt: skip
 _ALWAYS = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "mlxfw")
+_PARAMS = """ResmanDebugLevel: 4294967295
+RmLogonRC: 1
+ModifyDeviceFiles: 1
+DeviceFileUID: 0
+DeviceFileGID: 0
+DeviceFileMode: 438
+InitializeSystemMemoryAllocations: 1
+UsePageAttributeTable: 4294967295
+EnableMSI: 1
+EnablePCIeGen3: 0
+MemoryPoolSize: 0
+KMallocHeapMaxSize: 0
+VMallocHeapMaxSize: 0
+IgnoreMMIOCheck: 0
+EnableStreamMemOPs: 0
+EnableUserNUMAManagement: 1
+NvLinkDisable: 0
+RmProfilingAdminOnly: 1
+PreserveVideoMemoryAllocations: 0
+EnableS0ixPowerManagement: 0
+S0ixPowerManagementVideoMemoryThreshold: 256
+DynamicPowerManagement: 3
+DynamicPowerManagementVideoMemoryThreshold: 200
+RegisterPCIDriver: 1
+EnablePCIERelaxedOrderingMode: 0
+EnableResizableBar: 0
+EnableGpuFirmware: 18
+EnableGpuFirmwareLogs: 2
+RegistryDwords: ""
+RegistryDwordsPerDevice: ""
+RmMsg: ""
+GpuBlacklist: ""
+TemporaryFilePath: ""
+ExcludedGpus: ""
+"""
+"""As the driver prints its parameters (NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c and nv-reg.h)."""
 _MAJOR = 195
 _CONTROL_MINOR = 255
 
@@ -112,7 +148,8 @@ def unload(name: str, program: str = "rmmod") -> str:
         if name == "nvidia":
             runtime.update(gpu={}, mig={}, persistence={}, fabric={"state": "Not Started"})
     if name == "nvidia":
-        paths.at("/proc/driver/nvidia/version").unlink(missing_ok=True)
+        for leaf in ("version", "params"):
+            paths.at(f"/proc/driver/nvidia/{leaf}").unlink(missing_ok=True)
     _unlink(name)
     return ""
 
@@ -166,6 +203,7 @@ def _probe(version: str) -> None:
             "(dvs-builder@U22-I3-AE18-23-3)\n"
         )
         (proc / "version").write_text(text)
+        (proc / "params").write_text(_PARAMS)
     if store.hardware()["nvswitches"]:
         devices = paths.at("/proc/driver/nvidia-nvswitch/devices")
         if paths.sys_ready():

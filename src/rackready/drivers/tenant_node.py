@@ -1,0 +1,117 @@
+"""What a tenant left on a node and on its BMC: found, and removed (`rackready hand-back`).
+
+The work on the node is two programs, ``ondevice/tenant_traces.py`` and ``ondevice/scratch_erase.py``, sent over SSH.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from rackready import printed_json
+from rackready.drivers.remote import Runner
+from rackready.format_error import FormatError
+from rackready.model.bmc import Bmc as BmcSite
+from rackready.model.hand_back import HandBack
+from rackready.model.problems import RackreadyError
+from rackready.ondevice import scratch_erase, tenant_traces
+
+GPU_MEMORY = "gpu-memory"
+_LOOK_S, _SCRUB_S = 120.0, 900.0
+_ERASE_S = 4 * 3600.0
+"""Longest erase of all scratch drives of a node, s. Judgement: cryptographic erases take seconds, others up to an hour
+each (``scratch_erase``)."""
+_SHOWN = 5
+
+
+class TenantTracesError(RackreadyError):
+    """A node's traces cannot be read or removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was found. ``traces``: kind -> what is there; ``counts``: kind -> how many; ``refused``: why none may go."""
+
+    traces: dict[str, list[str]]
+    counts: dict[str, int]
+    refused: str = ""
+    gone: int = 0
+
+    def words(self) -> list[str]:
+        """Return a line for each kind, the first few named."""
+        out = []
+        for kind, number in self.counts.items():
+            named = self.traces.get(kind, [])[:_SHOWN]
+            more = f" and {number - len(named)} more" if number > len(named) else ""
+            out.append(f"{kind}: {'; '.join(named)}{more}")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Scratch disks. ``plans``: mount point and drives, in words; ``erased``: drives; ``begun``: by a killed run."""
+
+    plans: list[str]
+    erased: list[str]
+    refused: str = ""
+    begun: bool = False
+
+
+class TenantNode:
+    """One node between two tenants. Every method raises TenantTracesError when the node gives no whole answer."""
+
+    def __init__(self, runner: Runner, node: str, wanted: HandBack, login: str, key: str) -> None:
+        self._runner, self._node, self._wanted = runner, node, wanted
+        self._request = {
+            "keep_users": [login, *wanted.keep_users],
+            "keep_keys": [key, *wanted.keep_keys],
+            "login": login,
+            "empty": list(wanted.empty),
+        }
+
+    def traces(self, *, scrub: bool) -> Left:
+        """Return what a tenant left, after a scrub what is still there."""
+        request = {**self._request, "op": "scrub" if scrub else "look"}
+        found = self._ask(tenant_traces, request, _SCRUB_S if scrub else _LOOK_S)
+        traces: dict[str, list[str]] = {}
+        for item in found["found"]:
+            traces.setdefault(item["kind"], []).append(item["what"])
+        return Left(traces, found["counts"], found["refused"], found["gone"])
+
+    def scratch(self, *, erase: bool) -> Scratch:
+        """Return what the scratch disks are, and erase them if asked. Sites without scratch ask nothing."""
+        if not self._wanted.scratch:
+            return Scratch([], [])
+        request = {"op": "erase" if erase else "look", "scratch": list(self._wanted.scratch)}
+        found = self._ask(scratch_erase, request, _ERASE_S if erase else _LOOK_S)
+        plans = [f"{plan['mount']} ({plan['kind']}) on {', '.join(plan['members'])}" for plan in found["plans"]]
+        return Scratch(plans, found["erased"], found["refused"], found["begun"])
+
+    def _ask(self, program: ModuleType, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        argv = ["python3", "-", json.dumps(request)]
+        answer = self._runner.run(self._node, argv, stdin=inspect.getsource(program), timeout_s=limit_s)
+        actual = answer.failure or (f"no answer within {limit_s:.0f} s" if answer.timed_out else "")
+        if not actual and answer.exit_code == 0:
+            try:
+                found = printed_json.load(answer.stdout)
+                if isinstance(found, dict) and found.get("format") == program.FORMAT and found.get("complete") is True:
+                    return found
+                actual = "an incomplete answer"
+            except FormatError as error:
+                actual = str(error)
+        raise TenantTracesError(
+            self._node,
+            "what its tenant left",
+            expected="an answer from the node",
+            actual=actual or f"exit code {answer.exit_code}: {answer.stderr.strip()[-300:]}",
+            next_step="Check that the node answers and has python3, then run again: it begins anew.",
+        )
+
+
+def strangers(accounts: Sequence[str], bmc: BmcSite, wanted: HandBack) -> list[str]:
+    """Return the enabled accounts of a BMC that the site does not name."""
+    return [name for name in accounts if name not in {bmc.username, *wanted.bmc_accounts}]

@@ -1,0 +1,267 @@
+"""Scratch drives that erase themselves: what is refused, what is made anew, and a kill at each step.
+
+Shapes: `nvme id-ctrl` and `id-ns` as nvme-cli 2.3 prints JSON, `mdadm --detail --export` of mdadm 4.2, `blkid
+--output export` of util-linux 2.38; only the fields that are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.ondevice import scratch_erase
+from rackready.ondevice.scratch_erase import Disks, answer
+
+SIZE = 64 * 4096
+UUID, ARRAY = "0f9c6f0e-6d5b-4f5f-8f37-0d5b3c6f3a11", "6d8f7c1b:0a1b2c3d:4e5f6071:82939a4b"
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+class Made(Disks):
+    """Drives that are files, and programs that act on them."""
+
+    def __init__(self, root: Path, *drives: str, array: str = "md2", kind: str = "xfs") -> None:
+        super().__init__(str(root))
+        self.drives, self.array, self.kind = list(drives), array, kind
+        self.calls: list[str] = []
+        self.kill_at = -1
+        self.fna = 0
+        self.works = True
+        self.fails: dict[str, str] = {}
+        for drive in drives:
+            self.drive(drive)
+        if array:
+            self.assemble()
+        self.mount()
+
+    def drive(self, name: str) -> None:
+        for folder in (f"sys/block/{name}/holders", f"sys/devices/{name}/{name}"):
+            self.at(folder).mkdir(parents=True)
+        self.at(f"sys/block/{name}/device").symlink_to(self.at(f"sys/devices/{name}"))
+        self.at("dev").mkdir(exist_ok=True)
+        self.at(f"dev/{name}").write_bytes(b"tenant's data " * (SIZE // 14))
+        with self.at(f"dev/{name}").open("r+b") as file:
+            file.truncate(SIZE)
+
+    def assemble(self) -> None:
+        self.at(f"sys/block/{self.array}/md").mkdir(parents=True)
+        self.at(f"dev/{self.array}").write_bytes(b"")
+        for drive in self.drives:
+            self.at(f"sys/block/{drive}/holders/{self.array}").mkdir()
+
+    def mount(self) -> None:
+        device = f"/dev/{self.array or self.drives[0]}"
+        self.at("proc/self").mkdir(parents=True, exist_ok=True)
+        self.at("scratch").mkdir(exist_ok=True)
+        self.at("proc/self/mounts").write_text(
+            f"/dev/sda2 / ext4 rw 0 0\n{device} /scratch {self.kind} rw,noatime 0 0\n"
+        )
+
+    def run(self, *argv: str, timeout_s: float = 120) -> tuple[int, str]:
+        del timeout_s
+        changes = argv[0] in {"umount", "mount", "nvme", "mdadm"} or argv[0].startswith("mkfs")
+        self.calls += [" ".join(argv)] if changes and argv[1:2] not in (("id-ctrl",), ("id-ns",), ("--detail",)) else []
+        if len(self.calls) == self.kill_at:
+            self.kill_at = -1
+            raise KilledError
+        if argv[0] in self.fails:
+            return 1, self.fails[argv[0]]
+        return self.act(argv)
+
+    def act(self, argv: tuple[str, ...]) -> tuple[int, str]:
+        if argv[0] == "nvme":
+            return 0, self.nvme(argv)
+        if argv[:2] == ("mdadm", "--detail"):
+            return 0, self.detail()
+        if argv[:2] == ("mdadm", "--stop"):
+            self.at(f"sys/block/{self.array}/md").rmdir()
+            for drive in self.drives:
+                self.at(f"sys/block/{drive}/holders/{self.array}").rmdir()
+        elif argv[:2] == ("mdadm", "--create"):
+            self.assemble_again()
+        elif argv[0] == "umount":
+            self.at("proc/self/mounts").write_text("/dev/sda2 / ext4 rw 0 0\n")
+        elif argv[0] == "mount":
+            self.mount()
+        elif argv[0] == "blkid":
+            return 0, f"DEVNAME={argv[-1]}\nLABEL=scratch\nUUID={UUID}\nTYPE={self.kind}\n"
+        return 0, ""
+
+    def nvme(self, argv: tuple[str, ...]) -> str:
+        if argv[1] == "id-ctrl":
+            return json.dumps({"fna": self.fna, "mn": "SAMSUNG MZWLO"})
+        if argv[1] == "id-ns":
+            return json.dumps({"flbas": 1, "nlbaf": 1})
+        if self.works:
+            self.at(argv[2]).write_bytes(bytes(SIZE))
+        return "Success formatting namespace:1\n"
+
+    def detail(self) -> str:
+        head = f"MD_LEVEL=raid0\nMD_DEVICES={len(self.drives)}\nMD_METADATA=1.2\nMD_UUID={ARRAY}\nMD_NAME=any:scratch\n"
+        rows = [
+            f"MD_DEVICE_dev_{name}_ROLE={k}\nMD_DEVICE_dev_{name}_DEV=/dev/{name}\n"
+            for k, name in enumerate(self.drives)
+        ]
+        return head + "".join(rows)
+
+    def assemble_again(self) -> None:
+        self.at(f"sys/block/{self.array}/md").mkdir(parents=True, exist_ok=True)
+        for drive in self.drives:
+            self.at(f"sys/block/{drive}/holders/{self.array}").mkdir(exist_ok=True)
+
+
+def ask(disks: Made, op: str = "erase", *mounts: str) -> dict[str, Any]:
+    return answer(disks, {"op": op, "scratch": list(mounts or ("/scratch",))})
+
+
+MEMBERS = "--name=scratch --homehost=any /dev/nvme1n1 /dev/nvme2n1"
+ARRAY_CALLS = [
+    "umount /scratch",
+    "mdadm --stop /dev/md2",
+    "nvme format /dev/nvme1n1 --ses=1 --lbaf=1 --force",
+    "nvme format /dev/nvme2n1 --ses=1 --lbaf=1 --force",
+    f"mdadm --create /dev/md2 --run --quiet --level=raid0 --raid-devices=2 --metadata=1.2 --uuid={ARRAY} {MEMBERS}",
+    f"mkfs.xfs -q -f -m uuid={UUID} -L scratch /dev/md2",
+    "mount -t xfs -o rw,noatime /dev/md2 /scratch",
+]
+
+
+def test_a_striped_scratch_is_erased_and_made_anew(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    disks.at("scratch").chmod(0o1777)
+    found = ask(disks)
+    assert (found["refused"], found["erased"], found["begun"]) == ("", ["/dev/nvme1n1", "/dev/nvme2n1"], False)
+    assert disks.calls == ARRAY_CALLS
+    assert not any(b"tenant" in disks.at(f"dev/{name}").read_bytes() for name in disks.drives)
+    assert disks.at("scratch").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_one_drive_that_can_erases_cryptographically(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="", kind="ext4")
+    disks.fna = 4
+    assert ask(disks)["refused"] == ""
+    assert disks.calls == [
+        "umount /scratch",
+        "nvme format /dev/nvme1n1 --ses=2 --lbaf=1 --force",
+        f"mkfs.ext4 -q -F -m 0 -U {UUID} -L scratch /dev/nvme1n1",
+        "mount -t ext4 -o rw,noatime /dev/nvme1n1 /scratch",
+    ]
+
+
+def test_a_look_changes_nothing(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    found = ask(disks, "look")
+    assert [plan["members"] for plan in found["plans"]] == [["/dev/nvme1n1", "/dev/nvme2n1"]]
+    assert (found["begun"], disks.calls) == (False, [])
+
+
+def test_a_drive_that_only_says_that_it_erased_is_found_out(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.works = False
+    found = ask(disks)
+    assert found["refused"] == (
+        "/dev/nvme1n1: `nvme format /dev/nvme1n1 --ses=1 --lbaf=1 --force` ended well, but the mark at byte 0 is still "
+        "there"
+    )
+    assert found["begun"], "the plan is kept, so the next run begins with the drives"
+
+
+@pytest.mark.parametrize("place", range(1, len(ARRAY_CALLS) + 1))
+def test_a_run_that_was_killed_is_done_again_from_its_plan(tmp_path: Path, place: int) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    disks.kill_at = place
+    with pytest.raises(KilledError):
+        ask(disks)
+    found = ask(disks)
+    assert (found["refused"], found["begun"]) == ("", False)
+    assert disks.calls[-1] == ARRAY_CALLS[-1]
+    assert [call for call in disks.calls if call.startswith("nvme format")][-2:] == ARRAY_CALLS[2:4]
+    assert not any(b"tenant" in disks.at(f"dev/{name}").read_bytes() for name in disks.drives)
+
+
+def test_a_program_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    disks.fails["umount"] = "umount: /scratch: target is busy.\n"
+    assert ask(disks)["refused"] == "umount /scratch: exit 1: umount: /scratch: target is busy."
+    assert b"tenant" in disks.at("dev/nvme1n1").read_bytes()
+
+
+def partition(disks: Made) -> None:
+    disks.at("sys/block/nvme1n1/nvme1n1p1").mkdir()
+
+
+def other_holder(disks: Made) -> None:
+    disks.at("sys/block/nvme1n1/holders/dm-0").mkdir()
+
+
+def second_namespace(disks: Made) -> None:
+    disks.at("sys/devices/nvme1n1/nvme1n2").mkdir()
+
+
+def other_file_system(disks: Made) -> None:
+    disks.kind = "btrfs"
+    disks.mount()
+
+
+def unmounted(disks: Made) -> None:
+    disks.at("proc/self/mounts").write_text("")
+
+
+def member_lost(disks: Made) -> None:
+    real = disks.act
+    lost = "MD_LEVEL=raid0\nMD_DEVICES=2\nMD_METADATA=1.2\nMD_UUID=x\nMD_DEVICE_dev_nvme1n1_ROLE=0\n"
+    found = f"{lost}MD_DEVICE_dev_nvme1n1_DEV=/dev/nvme1n1\n"
+    disks.act = lambda argv: (0, found) if argv[:2] == ("mdadm", "--detail") else real(argv)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (partition, "/scratch: /dev/nvme1n1: also used by nvme1n1p1"),
+        (other_holder, "/scratch: /dev/nvme1n1: also used by dm-0"),
+        (
+            second_namespace,
+            "/scratch: /dev/nvme1n1: its drive has other namespaces (nvme1n2), which a format may erase",
+        ),
+        (other_file_system, "/scratch: a btrfs file system; only ext4 and xfs are made anew"),
+        (unmounted, "/scratch: nothing is mounted there, so its disks are not known"),
+        (member_lost, "/dev/md2: an array whose members are not all there: mdadm --detail --export says so"),
+    ],
+)
+def test_what_is_not_erased(tmp_path: Path, change: Callable[[Made], None], text: str) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    change(disks)
+    found = ask(disks)
+    assert (found["refused"], found["begun"], disks.calls) == (text, False, [])
+    assert b"tenant" in disks.at("dev/nvme1n1").read_bytes()
+
+
+def test_a_disk_that_is_no_nvme_is_refused(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "sdb", array="")
+    assert ask(disks)["refused"] == "/scratch: /dev/sdb: no whole NVMe namespace, so its drive cannot erase it alone"
+
+
+def test_another_path_to_the_same_namespace_is_no_other_one(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.at("sys/devices/nvme1n1/nvme1c1n1").mkdir()
+    assert ask(disks)["refused"] == ""
+
+
+def test_the_format_of_blocks_is_kept(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    real = disks.act
+    disks.act = lambda argv: (0, '{"flbas": 35}') if argv[1] == "id-ns" else real(argv)  # type: ignore[method-assign]
+    assert ask(disks)["refused"] == ""
+    assert "nvme format /dev/nvme1n1 --ses=1 --lbaf=19 --force" in disks.calls
+
+
+def test_marks_lie_at_both_ends_and_in_the_middle(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    assert disks.places("/dev/nvme1n1") == [0, SIZE // 2, SIZE - scratch_erase.MARK_BYTES]

@@ -1,0 +1,226 @@
+"""What a tenant left on a node: found by kind, removed, and what may not be touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rackready.ondevice import tenant_traces
+from rackready.ondevice.tenant_traces import Node, Tenants, answer
+
+TENANT, OPERATOR, SLURM, NOBODY = 20001, 1000, 64030, 65534
+OURS = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOURS"
+THEIRS = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAITHEIRS eve@laptop"
+PARAMS = 'ResmanDebugLevel: 4294967295\nRegistryDwords: ""\nExcludedGpus: ""\n'
+
+
+class Made(Node):
+    """A node below a folder, with users, mounts and processes that the test makes."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self.ended: list[int] = []
+        self.ran: list[tuple[str, ...]] = []
+        self.survives = False
+        self.write("etc/login.defs", "UID_MIN\t\t\t 1000\nUID_MAX 60000\n")
+        self.write("proc/driver/nvidia/params", PARAMS)
+        self.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\n")
+        self.write("root/.ssh/authorized_keys", f"# rackready\n{OURS} rackready\n")
+
+    def write(self, path: str, text: str, owner: int = 0) -> Path:
+        place = self.at(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        os.lchown(place, owner, owner)
+        return place
+
+    def process(self, pid: int, uid: int, name: str = "python3", state: str = "S (sleeping)") -> None:
+        uids = f"{uid}\t{uid}\t{uid}\t{uid}"
+        self.write(f"proc/{pid}/status", f"Name:\t{name}\nUmask:\t0022\nState:\t{state}\nUid:\t{uids}\n")
+
+    def users(self) -> list[Any]:
+        rows = [("root", 0, "/root"), ("operator", OPERATOR, "/home/operator"), ("eve", TENANT, "/home/eve")]
+        rows += [("slurm", SLURM, "/nonexistent"), ("nobody", NOBODY, "/nonexistent")]
+        return [SimpleNamespace(pw_name=name, pw_uid=uid, pw_dir=home) for name, uid, home in rows]
+
+    def run(self, *argv: str) -> tuple[int, str]:
+        self.ran.append(argv)
+        if argv[0] == "sshd":
+            return 0, "port 22\nauthorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2\n"
+        if argv[0] == "ipcrm":
+            self.at("proc/sysvipc/shm").unlink()
+        return 0, ""
+
+    def end(self, pid: int) -> None:
+        self.ended.append(pid)
+        if not self.survives:
+            self.at(f"proc/{pid}/status").unlink()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Made:
+    return Made(tmp_path)
+
+
+def ask(node: Made, op: str = "look", **more: Any) -> dict[str, Any]:
+    request = {"op": op, "keep_users": ["root", "operator"], "keep_keys": [OURS], "login": "root", "empty": [], **more}
+    return answer(node, request)
+
+
+def what(found: dict[str, Any]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for item in found["found"]:
+        out.setdefault(item["kind"], []).append(item["what"])
+    return out
+
+
+def test_a_node_without_traces_has_none(node: Made) -> None:
+    node.process(10, 0, "sshd")
+    node.process(11, SLURM, "slurmctld")
+    node.process(12, OPERATOR, "bash")
+    node.write("tmp/mine", "x", OPERATOR)
+    node.write("tmp/systemd-private/x", "x", NOBODY)
+    found = ask(node)
+    assert (found["found"], found["counts"], found["refused"], found["complete"]) == ([], {}, "", True)
+
+
+def test_each_kind_is_found_and_a_look_changes_nothing(node: Made) -> None:
+    filled(node)
+    found = what(ask(node, empty=["/scratch"]))
+    keys = ["/home/eve/.ssh/authorized_keys (eve): eve@laptop", "/root/.ssh/authorized_keys (root): eve@laptop"]
+    assert found.pop("key", []) in (keys, keys[::-1])
+    assert found == {
+        "process": ["77 miner (eve)"],
+        "ipc": ["shm 5 (eve)"],
+        "schedule": ["/var/spool/cron/crontabs/eve (eve)", "/var/lib/systemd/linger/eve (eve)"],
+        "file": ["/tmp/ours/deep (eve)", "/dev/shm/nccl-x (uid 20007)"],  # noqa: S108 - below the test's folder
+        "folder": ["/scratch/data"],
+    }
+    assert node.ended == []
+    assert node.at("dev/shm/nccl-x").exists()
+
+
+def filled(node: Made) -> None:
+    node.process(77, TENANT, "miner")
+    node.process(78, TENANT, "gone", "Z (zombie)")
+    node.write("proc/sysvipc/shm", "       key      shmid perms       size  cpid  lpid nattch   uid   gid\n"
+               "         0          5   600    1048576    77    77      1 20001 20001\n"
+               "         0          6   600    1048576    10    10      1     0     0\n")  # fmt: skip
+    node.write("var/spool/cron/crontabs/eve", "* * * * * x\n", TENANT)
+    node.write("var/spool/cron/crontabs/root", "@daily y\n")
+    node.write("var/lib/systemd/linger/eve", "")
+    node.at("tmp/ours").mkdir(parents=True)
+    node.write("tmp/ours/deep", "x", TENANT)
+    node.write("tmp/ours/root", "x")
+    node.write("dev/shm/nccl-x", "x", 20007)
+    node.write("scratch/data", "x")
+    node.at("scratch/lost+found").mkdir()
+    node.write("root/.ssh/authorized_keys", f"# rackready\n{OURS} rackready\n{THEIRS}\n")
+    node.write("home/eve/.ssh/authorized_keys", f'command="sh",no-pty {THEIRS}\n', TENANT)
+
+
+def test_a_scrub_leaves_nothing_of_a_tenant_and_all_of_others(node: Made) -> None:
+    filled(node)
+    found = ask(node, "scrub", empty=["/scratch"])
+    assert (found["found"], found["refused"]) == ([], "")
+    assert node.ended == [77]
+    assert ("ipcrm", "-m", "5") in node.ran
+    assert node.at("root/.ssh/authorized_keys").read_text() == f"# rackready\n{OURS} rackready\n"
+    assert node.at("home/eve/.ssh/authorized_keys").stat().st_uid == TENANT
+    assert [path.name for path in node.at("scratch").iterdir()] == ["lost+found"]
+    assert node.at("tmp/ours/root").exists()
+    assert node.at("var/spool/cron/crontabs/root").exists()
+    assert found["gone"] == 9
+
+
+def test_a_process_that_does_not_end_is_told(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_traces, "_END_S", 0.3)
+    node.survives = True
+    node.process(77, TENANT, "miner")
+    assert what(ask(node, "scrub")) == {"process": ["77 miner (eve)"]}
+
+
+def test_without_a_key_of_ours_nothing_is_changed(node: Made) -> None:
+    filled(node)
+    node.write("root/.ssh/authorized_keys", f"{THEIRS}\n")
+    found = ask(node, "scrub")
+    assert found["refused"] == "no authorized_keys file of root has a key that is kept: the next login would fail"
+    assert (found["gone"], node.ended) == (0, [])
+
+
+def test_a_folder_on_the_storage_of_the_site_is_refused(node: Made) -> None:
+    node.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\nstore@tcp:/fs /home lustre rw 0 0\n")
+    node.write("home/eve/thesis", "x", TENANT)
+    node.write("home/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
+    found = ask(node, "scrub", empty=["/home"])
+    assert found["refused"] == "/home lies on lustre, mounted at /home: it is not this node's own"
+    assert node.at("home/eve/thesis").exists()
+    assert "key" not in what(found), "keys in homes on the site's storage are the site's"
+
+
+def test_a_folder_that_is_a_link_is_refused(node: Made) -> None:
+    node.at("etc").mkdir(exist_ok=True)
+    node.at("scratch").symlink_to(node.at("etc"))
+    assert ask(node, "scrub", empty=["/scratch"])["refused"] == "/scratch is a symbolic link"
+    assert node.at("etc/login.defs").exists()
+
+
+def test_homes_that_are_kept_stay(node: Made) -> None:
+    node.write("home/operator/.profile", "x", OPERATOR)
+    node.write("home/eve/thesis", "x", TENANT)
+    assert ask(node, "scrub", empty=["/home"])["found"] == []
+    assert [path.name for path in node.at("home").iterdir()] == ["operator"]
+
+
+def test_memory_of_gpus_that_is_not_cleared_cannot_be_scrubbed(node: Made) -> None:
+    node.write("proc/driver/nvidia/params", PARAMS.replace('""', '"RmX=1;RMDisableScrubOnFree=0x1"', 1))
+    text = "RMDisableScrubOnFree=0x1: the driver does not clear memory that is freed"
+    assert what(ask(node, "scrub")) == {"gpu-memory": [text]}
+    node.write("proc/driver/nvidia/params", PARAMS.replace('""', '"RMDisableScrubOnFree=0"', 1))
+    assert ask(node)["found"] == []
+    node.at("proc/driver/nvidia/params").unlink()
+    text = "/proc/driver/nvidia/params: not there, so nothing tells that freed memory is cleared"
+    assert what(ask(node)) == {"gpu-memory": [text]}
+
+
+def test_names_that_a_tenant_chose_cannot_harm_a_terminal(node: Made) -> None:
+    folder = os.fsencode(node.at("tmp"))
+    node.at("tmp").mkdir()
+    path = folder + b"/\x1b[2J\xff\n"
+    Path(os.fsdecode(path)).write_text("x")
+    os.lchown(path, TENANT, TENANT)
+    assert what(ask(node)) == {"file": ["/tmp/?[2J?? (eve)"]}  # noqa: S108 - below the test's folder
+    assert ask(node, "scrub")["found"] == []
+
+
+def test_a_link_in_tmp_is_removed_and_not_followed(node: Made) -> None:
+    node.write("etc/passwd", "root:x:0:0\n")
+    node.at("tmp/d").mkdir(parents=True)
+    for place in ("tmp/l", "tmp/d/l"):
+        node.at(place).symlink_to(node.at("etc"))
+        os.lchown(node.at(place), TENANT, TENANT)
+    os.lchown(node.at("tmp/d"), TENANT, TENANT)
+    assert ask(node, "scrub")["found"] == []
+    assert node.at("etc/passwd").exists()
+    assert list(node.at("tmp").iterdir()) == []
+
+
+def test_many_traces_are_counted_and_some_named(node: Made) -> None:
+    for number in range(60):
+        node.write(f"tmp/f{number:02}", "x", TENANT)
+    found = ask(node)
+    assert (len(found["found"]), found["counts"]) == (tenant_traces.LIMIT, {"file": 60})
+
+
+@pytest.mark.parametrize("uid", [0, 999, 61184, SLURM, NOBODY, OPERATOR])
+def test_who_is_no_tenant(node: Made, uid: int) -> None:
+    assert not Tenants(node, ["operator"]).has(uid)
+
+
+@pytest.mark.parametrize("uid", [1001, 60000, 100000, 1_000_000_001])
+def test_who_is_a_tenant(node: Made, uid: int) -> None:
+    assert Tenants(node, ["operator"]).has(uid)
