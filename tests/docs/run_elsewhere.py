@@ -16,6 +16,7 @@ _NETBOX = "tests/unit/netbox/test_netbox.py::"
 _PROFILE = _CLI + "test_profile.py::"
 _VERIFY = _RACK + "test_kill.py::test_a_certificate_is_verified_against_the_node_as_it_is_now"
 _RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_stay"
+_HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _MAKE = "tests/repo/test_make.py::"
 
@@ -34,6 +35,8 @@ ELSEWHERE = {
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "export netbox --token-file --url --yes": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",
+    "hand-back --reason": _HAND_BACK,
+    "hand-back --reason --yes": _HAND_BACK,
     "hostkey accept": _CLI
     + "test_hostkey.py::test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned",
     "import netbox --into --token-file --url": _NETBOX + "test_import_writes_a_new_file_and_lists_what_is_missing",

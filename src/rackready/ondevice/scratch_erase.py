@@ -37,7 +37,7 @@ class RefusedError(Exception):
     """The disks are not erased, or not as asked; the argument says why."""
 
 
-class Disks:
+class Drives:
     """The node's files, programs and devices below a root."""
 
     def __init__(self, root: str = "/") -> None:
@@ -102,7 +102,7 @@ class Disks:
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def plans(disks: Disks, mounts: list[str]) -> list[dict[str, Any]]:
+def plans(disks: Drives, mounts: list[str]) -> list[dict[str, Any]]:
     """Return what is to be erased and made anew, one plan a mount point. Raises RefusedError."""
     rows = {row[1]: row for row in mounted(disks)}
     out: list[dict[str, Any]] = []
@@ -138,13 +138,13 @@ def plans(disks: Disks, mounts: list[str]) -> list[dict[str, Any]]:
     return out
 
 
-def mounted(disks: Disks) -> list[list[str]]:
+def mounted(disks: Drives) -> list[list[str]]:
     """Return the mounts: device, mount point, type, options."""
     lines = disks.at("proc/self/mounts").read_text(errors="replace").splitlines()
     return [line.split() for line in lines if len(line.split()) > 3]  # noqa: PLR2004
 
 
-def array_of(disks: Disks, name: str) -> dict[str, Any]:
+def array_of(disks: Drives, name: str) -> dict[str, Any]:
     """Return an md array's level, metadata, name, UUID and members in order; empty for another device."""
     if not disks.at(f"sys/block/{name}/md").is_dir():
         return {}
@@ -167,7 +167,7 @@ def array_of(disks: Disks, name: str) -> dict[str, Any]:
     }
 
 
-def whole_drive(disks: Disks, mount: str, member: str, array: str) -> None:
+def whole_drive(disks: Drives, mount: str, member: str, array: str) -> None:
     """Make sure that a disk is a whole NVMe namespace that nothing else uses. Raises RefusedError."""
     where = f"{mount}: /dev/{member}"
     if _NAMESPACE.fullmatch(member) is None:
@@ -188,7 +188,7 @@ def _same(name: str, member: str) -> bool:
     return re.sub(r"c\d+n", "n", name) == member
 
 
-def identity(disks: Disks, device: str) -> dict[str, str]:
+def identity(disks: Drives, device: str) -> dict[str, str]:
     """Return label and UUID of a file system. Raises RefusedError."""
     text = disks.must("blkid", "--probe", "--output", "export", device)
     facts = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
@@ -200,7 +200,7 @@ def identity(disks: Disks, device: str) -> dict[str, str]:
 # --- the erase --------------------------------------------------------------------------------------------------------
 
 
-def erase(disks: Disks, found: list[dict[str, Any]]) -> list[str]:
+def erase(disks: Drives, found: list[dict[str, Any]]) -> list[str]:
     """Erase what the plans name and make it anew; return the drives. Raises RefusedError."""
     for plan in found:
         release(disks, plan)
@@ -214,7 +214,7 @@ def erase(disks: Disks, found: list[dict[str, Any]]) -> list[str]:
     return gone
 
 
-def release(disks: Disks, plan: dict[str, Any]) -> None:
+def release(disks: Drives, plan: dict[str, Any]) -> None:
     """Unmount a file system and stop its array, where a killed run did not do so already."""
     while any(row[1] == plan["mount"] for row in mounted(disks)):
         disks.must("umount", plan["mount"])
@@ -223,7 +223,7 @@ def release(disks: Disks, plan: dict[str, Any]) -> None:
         disks.must("mdadm", "--stop", plan["device"])
 
 
-def erase_drive(disks: Disks, member: str) -> None:
+def erase_drive(disks: Drives, member: str) -> None:
     """Mark a drive, have it erase itself, and look for the marks. Raises RefusedError."""
     controller = json.loads(disks.must("nvme", "id-ctrl", member, "--output-format=json"))
     namespace = json.loads(disks.must("nvme", "id-ns", member, "--output-format=json"))
@@ -241,7 +241,7 @@ def erase_drive(disks: Disks, member: str) -> None:
         raise RefusedError(f"{member}: `{' '.join(argv)}` ended well, but the mark at byte {left[0]} is still there")
 
 
-def make(disks: Disks, plan: dict[str, Any]) -> None:
+def make(disks: Drives, plan: dict[str, Any]) -> None:
     """Make array and file system anew, mount it, and give its root folder its owner and mode. Raises RefusedError."""
     array, device = plan["array"], plan["device"]
     if array:
@@ -260,7 +260,7 @@ def make(disks: Disks, plan: dict[str, Any]) -> None:
     os.chown(disks.at(plan["mount"]), *plan["owner"])
 
 
-def answer(disks: Disks, request: dict[str, Any]) -> dict[str, Any]:
+def answer(disks: Drives, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request. An erase that was begun is ended first, from its own plan."""
     out: dict[str, Any] = {"format": FORMAT, "plans": [], "refused": "", "erased": []}
     journal = disks.at(JOURNAL)
@@ -291,7 +291,7 @@ def keep(journal: Path, found: list[dict[str, Any]]) -> None:
 def main() -> int:
     """Do what the request asks and print the answer."""
     os.environ.update(LC_ALL="C", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-    sys.stdout.write(json.dumps(answer(Disks(), json.loads(sys.argv[1])), sort_keys=True) + "\n")
+    sys.stdout.write(json.dumps(answer(Drives(), json.loads(sys.argv[1])), sort_keys=True) + "\n")
     return 0
 
 

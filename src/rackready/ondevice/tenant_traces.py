@@ -46,7 +46,7 @@ _END_S = 10.0
 _IPC = {"shm": "-m", "sem": "-s", "msg": "-q"}
 
 
-class Node:
+class Machine:
     """A node's files and programs below a root."""
 
     def __init__(self, root: str = "/") -> None:
@@ -86,7 +86,7 @@ class Node:
 class Tenants:
     """Which users are tenants."""
 
-    def __init__(self, node: Node, keep: list[str]) -> None:
+    def __init__(self, node: Machine, keep: list[str]) -> None:
         found = re.search(r"^\s*UID_MIN\s+(\d+)", node.text("etc/login.defs"), re.MULTILINE)
         self.first = int(found[1]) if found else 1000
         self.names = {user.pw_uid: user.pw_name for user in node.users()}
@@ -104,7 +104,7 @@ class Tenants:
 # --- finding: each yields (kind, what, how it is removed) -------------------------------------------------------------
 
 
-def processes(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+def processes(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield the processes of tenants."""
     for entry in sorted(node.at("proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         status = node.text(f"proc/{entry.name}/status")
@@ -119,13 +119,13 @@ def processes(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
             yield "process", what, lambda pid=int(entry.name): node.end(pid)
 
 
-def shared_files(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+def shared_files(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield the files of tenants in folders that everybody may write to; a folder's contents go with it."""
     for name in SHARED:
         yield from _owned(node, node.at(name), tenants, _device(node.at(name)))
 
 
-def _owned(node: Node, folder: Path, tenants: Tenants, device: int) -> Iterator[tuple[str, str, Any]]:
+def _owned(node: Machine, folder: Path, tenants: Tenants, device: int) -> Iterator[tuple[str, str, Any]]:
     for path in _children(folder):
         try:
             status = path.lstat()
@@ -137,7 +137,7 @@ def _owned(node: Node, folder: Path, tenants: Tenants, device: int) -> Iterator[
             yield from _owned(node, path, tenants, device)
 
 
-def spools(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+def spools(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield tenants' crontabs, jobs of at, and lingering users."""
     for name in SPOOLS:
         for path in _children(node.at(name)):
@@ -147,7 +147,7 @@ def spools(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
                 yield "schedule", f"{_named(node, path)} ({tenants.called(owner)})", lambda it=path: remove(it)
 
 
-def memory_segments(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+def memory_segments(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield tenants' System V shared memory, semaphores and queues; they outlive their processes (sysvipc(7))."""
     for kind, option in _IPC.items():
         rows = [line.split() for line in node.text(f"proc/sysvipc/{kind}").splitlines()]
@@ -160,7 +160,7 @@ def memory_segments(node: Node, tenants: Tenants) -> Iterator[tuple[str, str, An
                 yield "ipc", what, lambda words=("ipcrm", option, row[ident]): node.run(*words)
 
 
-def key_lines(node: Node, tenants: Tenants, keep: list[str]) -> Iterator[tuple[str, str, Any]]:
+def key_lines(node: Machine, tenants: Tenants, keep: list[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield the keys that let somebody in and that are not kept, of every user of the node."""
     del tenants
     kept = {key for line in keep for key in [key_of(line)] if key}
@@ -171,7 +171,7 @@ def key_lines(node: Node, tenants: Tenants, keep: list[str]) -> Iterator[tuple[s
                 yield "key", what, lambda it=path, text=line: without(it, text)
 
 
-def folders(node: Node, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def folders(node: Machine, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield what is in the folders that the site wants empty. A ``lost+found`` of root and homes that are kept stay."""
     stays = {node.at(user.pw_dir) for user in node.users() if user.pw_name in request["keep_users"]}
     for name in request["empty"]:
@@ -181,7 +181,7 @@ def folders(node: Node, request: dict[str, Any]) -> Iterator[tuple[str, str, Any
                 yield "folder", _named(node, path), lambda it=path: remove(it)
 
 
-def gpu_memory(node: Node) -> Iterator[tuple[str, str, Any]]:
+def gpu_memory(node: Machine) -> Iterator[tuple[str, str, Any]]:
     """Yield why memory of GPUs is not cleared between users, as far as the driver says."""
     text = node.text(PARAMS)
     if not text:
@@ -201,7 +201,7 @@ def key_of(line: str) -> str:
     return f"{found[1]} {found[2]}" if found else ""
 
 
-def key_files(node: Node) -> list[tuple[str, Path]]:
+def key_files(node: Machine) -> list[tuple[str, Path]]:
     """Return (user, file) of every file of authorized keys that sshd reads on this node and that lies on it."""
     said = re.search(r"^authorizedkeysfile (.*)", node.run("sshd", "-T")[1], re.MULTILINE)
     patterns = said[1].split() if said else [".ssh/authorized_keys", ".ssh/authorized_keys2"]
@@ -263,7 +263,7 @@ def _device(path: Path) -> int:
         return -1
 
 
-def _named(node: Node, path: Path) -> str:
+def _named(node: Machine, path: Path) -> str:
     return shown(f"/{path.relative_to(node.root)}")
 
 
@@ -272,14 +272,14 @@ def shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]
 
 
-def _mounts(node: Node) -> list[list[str]]:
+def _mounts(node: Machine) -> list[list[str]]:
     return [line.split() for line in node.text("proc/self/mounts").splitlines() if len(line.split()) > 2]  # noqa: PLR2004
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def traces(node: Node, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
+def traces(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
     """Return every trace that is there now."""
     tenants = Tenants(node, request["keep_users"])
     return [
@@ -293,7 +293,7 @@ def traces(node: Node, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
     ]
 
 
-def refusal(node: Node, request: dict[str, Any]) -> str:
+def refusal(node: Machine, request: dict[str, Any]) -> str:
     """Return why nothing may be changed: the next login would fail, or a folder is not this node's own."""
     kept = {key_of(line) for line in request["keep_keys"]} - {""}
     own = [path for user, path in key_files(node) if user == request["login"]]
@@ -309,7 +309,7 @@ def refusal(node: Node, request: dict[str, Any]) -> str:
     return ""
 
 
-def scrub(node: Node, request: dict[str, Any]) -> int:
+def scrub(node: Machine, request: dict[str, Any]) -> int:
     """Remove every trace, processes first; return how many there were. Processes may take a moment to end."""
     gone = 0
     deadline = time.monotonic() + _END_S
@@ -327,7 +327,7 @@ def scrub(node: Node, request: dict[str, Any]) -> int:
     return gone
 
 
-def answer(node: Node, request: dict[str, Any]) -> dict[str, Any]:
+def answer(node: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request."""
     refused = refusal(node, request)
     gone = scrub(node, request) if request["op"] == "scrub" and not refused else 0
@@ -347,7 +347,7 @@ def answer(node: Node, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Do what the request asks and print the answer."""
     os.environ.update(LC_ALL="C", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-    sys.stdout.write(json.dumps(answer(Node(), json.loads(sys.argv[1])), sort_keys=True) + "\n")
+    sys.stdout.write(json.dumps(answer(Machine(), json.loads(sys.argv[1])), sort_keys=True) + "\n")
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rackready.ondevice import scratch_erase
-from rackready.ondevice.scratch_erase import Disks, answer
+from rackready.ondevice.scratch_erase import Drives, answer
 
 SIZE = 64 * 4096
 UUID, ARRAY = "0f9c6f0e-6d5b-4f5f-8f37-0d5b3c6f3a11", "6d8f7c1b:0a1b2c3d:4e5f6071:82939a4b"
@@ -24,7 +24,7 @@ class KilledError(Exception):
     """The process ends here."""
 
 
-class Made(Disks):
+class Made(Drives):
     """Drives that are files, and programs that act on them."""
 
     def __init__(self, root: Path, *drives: str, array: str = "md2", kind: str = "xfs") -> None:

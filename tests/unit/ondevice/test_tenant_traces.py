@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rackready.ondevice import tenant_traces
-from rackready.ondevice.tenant_traces import Node, Tenants, answer
+from rackready.ondevice.tenant_traces import Machine, Tenants, answer
 
 TENANT, OPERATOR, SLURM, NOBODY = 20001, 1000, 64030, 65534
 OURS = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOURS"
@@ -18,7 +18,7 @@ THEIRS = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAITHEIRS eve@laptop"
 PARAMS = 'ResmanDebugLevel: 4294967295\nRegistryDwords: ""\nExcludedGpus: ""\n'
 
 
-class Made(Node):
+class Made(Machine):
     """A node below a folder, with users, mounts and processes that the test makes."""
 
     def __init__(self, root: Path) -> None:
@@ -43,7 +43,7 @@ class Made(Node):
         self.write(f"proc/{pid}/status", f"Name:\t{name}\nUmask:\t0022\nState:\t{state}\nUid:\t{uids}\n")
 
     def users(self) -> list[Any]:
-        rows = [("root", 0, "/root"), ("operator", OPERATOR, "/home/operator"), ("eve", TENANT, "/home/eve")]
+        rows = [("root", 0, "/root"), ("operator", OPERATOR, "/homes/operator"), ("eve", TENANT, "/homes/eve")]
         rows += [("slurm", SLURM, "/nonexistent"), ("nobody", NOBODY, "/nonexistent")]
         return [SimpleNamespace(pw_name=name, pw_uid=uid, pw_dir=home) for name, uid, home in rows]
 
@@ -91,7 +91,7 @@ def test_a_node_without_traces_has_none(node: Made) -> None:
 def test_each_kind_is_found_and_a_look_changes_nothing(node: Made) -> None:
     filled(node)
     found = what(ask(node, empty=["/scratch"]))
-    keys = ["/home/eve/.ssh/authorized_keys (eve): eve@laptop", "/root/.ssh/authorized_keys (root): eve@laptop"]
+    keys = ["/homes/eve/.ssh/authorized_keys (eve): eve@laptop", "/root/.ssh/authorized_keys (root): eve@laptop"]
     assert found.pop("key", []) in (keys, keys[::-1])
     assert found == {
         "process": ["77 miner (eve)"],
@@ -120,7 +120,7 @@ def filled(node: Made) -> None:
     node.write("scratch/data", "x")
     node.at("scratch/lost+found").mkdir()
     node.write("root/.ssh/authorized_keys", f"# rackready\n{OURS} rackready\n{THEIRS}\n")
-    node.write("home/eve/.ssh/authorized_keys", f'command="sh",no-pty {THEIRS}\n', TENANT)
+    node.write("homes/eve/.ssh/authorized_keys", f'command="sh",no-pty {THEIRS}\n', TENANT)
 
 
 def test_a_scrub_leaves_nothing_of_a_tenant_and_all_of_others(node: Made) -> None:
@@ -130,7 +130,7 @@ def test_a_scrub_leaves_nothing_of_a_tenant_and_all_of_others(node: Made) -> Non
     assert node.ended == [77]
     assert ("ipcrm", "-m", "5") in node.ran
     assert node.at("root/.ssh/authorized_keys").read_text() == f"# rackready\n{OURS} rackready\n"
-    assert node.at("home/eve/.ssh/authorized_keys").stat().st_uid == TENANT
+    assert node.at("homes/eve/.ssh/authorized_keys").stat().st_uid == TENANT
     assert [path.name for path in node.at("scratch").iterdir()] == ["lost+found"]
     assert node.at("tmp/ours/root").exists()
     assert node.at("var/spool/cron/crontabs/root").exists()
@@ -153,12 +153,12 @@ def test_without_a_key_of_ours_nothing_is_changed(node: Made) -> None:
 
 
 def test_a_folder_on_the_storage_of_the_site_is_refused(node: Made) -> None:
-    node.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\nstore@tcp:/fs /home lustre rw 0 0\n")
-    node.write("home/eve/thesis", "x", TENANT)
-    node.write("home/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
-    found = ask(node, "scrub", empty=["/home"])
-    assert found["refused"] == "/home lies on lustre, mounted at /home: it is not this node's own"
-    assert node.at("home/eve/thesis").exists()
+    node.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\nstore@tcp:/fs /homes lustre rw 0 0\n")
+    node.write("homes/eve/thesis", "x", TENANT)
+    node.write("homes/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
+    found = ask(node, "scrub", empty=["/homes"])
+    assert found["refused"] == "/homes lies on lustre, mounted at /homes: it is not this node's own"
+    assert node.at("homes/eve/thesis").exists()
     assert "key" not in what(found), "keys in homes on the site's storage are the site's"
 
 
@@ -170,10 +170,10 @@ def test_a_folder_that_is_a_link_is_refused(node: Made) -> None:
 
 
 def test_homes_that_are_kept_stay(node: Made) -> None:
-    node.write("home/operator/.profile", "x", OPERATOR)
-    node.write("home/eve/thesis", "x", TENANT)
-    assert ask(node, "scrub", empty=["/home"])["found"] == []
-    assert [path.name for path in node.at("home").iterdir()] == ["operator"]
+    node.write("homes/operator/.profile", "x", OPERATOR)
+    node.write("homes/eve/thesis", "x", TENANT)
+    assert ask(node, "scrub", empty=["/homes"])["found"] == []
+    assert [path.name for path in node.at("homes").iterdir()] == ["operator"]
 
 
 def test_memory_of_gpus_that_is_not_cleared_cannot_be_scrubbed(node: Made) -> None:
