@@ -176,6 +176,23 @@ def test_homes_that_are_kept_stay(node: Made) -> None:
     assert [path.name for path in node.at("homes").iterdir()] == ["operator"]
 
 
+def test_keys_in_a_home_that_goes_whole_are_no_trouble(node: Made) -> None:
+    node.write("homes/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
+    found = ask(node, "scrub", empty=["/homes"])
+    assert (found["found"], found["gone"]) == ([], 1)
+
+
+def test_what_cannot_be_removed_is_told(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.write("tmp/x", "x", TENANT)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")  # as of a file that chattr made immutable
+
+    monkeypatch.setattr(tenant_traces, "remove", refuse)
+    found = ask(node, "scrub")
+    assert (found["counts"], found["gone"]) == ({"file": 1}, 0)
+
+
 def test_memory_of_gpus_that_is_not_cleared_cannot_be_scrubbed(node: Made) -> None:
     node.write("proc/driver/nvidia/params", PARAMS.replace('""', '"RmX=1;RMDisableScrubOnFree=0x1"', 1))
     text = "RMDisableScrubOnFree=0x1: the driver does not clear memory that is freed"
