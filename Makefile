@@ -53,6 +53,10 @@ setup-dev: python ## setup, and what tests need
 setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests: built from Go modules, 5 to 15 minutes, once
 	@$(SETUP) --dev --kubernetes
 
+.PHONY: setup-cosign
+setup-cosign: python ## setup-dev, and cosign for tests of certificates: built from its Go module, about 5 minutes, once
+	@$(SETUP) --dev --cosign
+
 .PHONY: lock
 lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)
@@ -123,6 +127,10 @@ test-metal: setup-test ## image a bare-metal machine in QEMU: network and virtua
 .PHONY: test-kubernetes
 test-kubernetes: setup-kubernetes ## hand nodes over to a real Kubernetes API server, with kills and outages: ARGS="-k evict"
 	@$(BIN)/python -m pytest -v tests/kubernetes $(ARGS)
+
+.PHONY: test-cosign
+test-cosign: setup-cosign ## verify certificates with a real cosign, good and forged ones: ARGS="-k forged"
+	@$(BIN)/python -m pytest -v tests/cosign $(ARGS)
 
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import apt
 import control_plane
+import cosign
 import pulumi_engine
 import python_venv
 from console import PRIVATE, SetupError, make_private, say
@@ -48,6 +49,8 @@ def _set_up(options: argparse.Namespace) -> None:
             apt.of_tests()
         if options.kubernetes:
             control_plane.ensure()
+        if options.cosign:
+            cosign.ensure()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 
@@ -68,6 +71,7 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="also a Kubernetes control plane for tests, built from Go modules",
     )
+    parser.add_argument("--cosign", action="store_true", help="also cosign for tests, built from its Go module")
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 

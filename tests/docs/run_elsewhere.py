@@ -14,6 +14,7 @@ _RACK = "tests/integration/"
 _PHASES = _CLI + "test_damaged_evidence.py::test_commands_of_phases_end_with_a_report"
 _NETBOX = "tests/unit/netbox/test_netbox.py::"
 _PROFILE = _CLI + "test_profile.py::"
+_CERTIFICATE = _CLI + "test_certificate.py::"
 _VERIFY = _RACK + "test_kill.py::test_a_certificate_is_verified_against_the_node_as_it_is_now"
 _RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_stay"
 _HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
@@ -25,7 +26,11 @@ ELSEWHERE = {
     "make setup": _MAKE + "test_targets_of_the_readme_call_their_scripts",
     "make sim-down": _MAKE + "test_sim_down_takes_down_the_rack_of_this_clone",
     "make test": _MAKE + "test_targets_of_the_readme_call_their_scripts",
+    "certificate export --format --out": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
+    "certificate show": _CERTIFICATE + "test_show_tells_subject_signer_and_every_bound_with_its_source",
+    "certificate show --key": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
     "certificate verify": _VERIFY,
+    "certificate verify --key --subject": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
     "deploy": _RACK + "test_main_job.py::test_second_run_changes_nothing_and_says_so",
     "drift": _RACK + "test_drift.py::test_a_node_that_was_never_deployed_cannot_be_asked",
     "slurm apply": _CLI + "test_slurm.py::test_apply_writes_it_once_and_names_the_node_that_is_mute",

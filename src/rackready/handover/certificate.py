@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from rackready import __version__, files
-from rackready.handover.dsse import Key, SignatureError, load_key, public_pem, sign, verify
+from rackready.handover.dsse import SignatureError, key_id, sign, verify
+from rackready.handover.judged import judged_metrics
+from rackready.handover.keys import Keys
 from rackready.handover.policy import Decision, light
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.problems import RackreadyError
-from rackready.paths import EnvPaths, private_dir
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://github.com/rackready/rackready/node-certificate/v1"
@@ -33,6 +36,12 @@ class Certificate:
     node: str
     statement: dict[str, Any]
     digest: str
+    key: Ed25519PublicKey
+
+    @property
+    def signer(self) -> str:
+        """Return the name of the key that signed it."""
+        return key_id(self.key)
 
     @property
     def predicate(self) -> dict[str, Any]:
@@ -40,25 +49,14 @@ class Certificate:
         return dict(self.statement["predicate"])
 
 
-def signing_key(paths: EnvPaths) -> Key:
-    """Return the environment's signing key, made at first use. Its public half lies beside the certificates."""
-    key = load_key(private_dir(paths.state / "secrets") / "signing")
-    public = folder(paths) / "signing.pub.pem"
-    if not public.exists() or public.read_bytes() != public_pem(key):
-        files.replace(public, public_pem(key))
-    return key
-
-
-def folder(paths: EnvPaths) -> Path:
-    """Return the folder of certificates: one file per node."""
-    return private_dir(paths.state / "certificates")
+def canonical(identity: Mapping[str, object]) -> bytes:
+    """Return the identity of a fingerprint in canonical JSON: the bytes whose SHA-256 is a certificate's subject."""
+    return json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
 
 
 def fingerprint_digest(fingerprint: Fingerprint) -> str:
     """Return the SHA-256 (hex) of a fingerprint's identity in canonical JSON."""
-    return hashlib.sha256(
-        json.dumps(fingerprint.identity(), sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()
+    return hashlib.sha256(canonical(fingerprint.identity())).hexdigest()
 
 
 def statement(
@@ -81,6 +79,7 @@ def statement(
             "record": records[gate].id,
             "outcome": records[gate].verdict.outcome.value,
             "finished": records[gate].finished.isoformat(),
+            "measured": judged_metrics(records[gate].verdict),
         }
         for gate in (*decision.passed, *decision.skips)
     ]
@@ -112,55 +111,71 @@ class Issued:
     voided: str = ""
 
 
-def issue(paths: EnvPaths, content: dict[str, Any]) -> Issued:
+def issue(keys: Keys, content: dict[str, Any]) -> Issued:
     """Sign a statement and store it. A certificate on file with the same statement stays as it is."""
     node = content["subject"][0]["name"]
-    key, path = signing_key(paths), folder(paths) / f"{node}.json"
+    path = keys.folder / f"{node}.json"
     voided = ""
     try:
-        if path.exists() and _same(read(paths, node).statement, content):
+        if path.exists() and _same(read(keys, node).statement, content):
             return Issued(path, new=False)
     except (CertificateError, SignatureError) as error:
         voided = str(error)
-    envelope = sign(json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), key)
+    envelope = sign(json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), keys.signer())
     files.replace(path, (json.dumps(envelope, indent=2) + "\n").encode())
     return Issued(path, new=True, voided=voided)
 
 
-def read(paths: EnvPaths, node: str) -> Certificate:
+def read(keys: Keys, node: str) -> Certificate:
     """Return a node's certificate, its signature verified. Raises CertificateError or SignatureError."""
-    path = folder(paths) / f"{node}.json"
+    found = verify(on_file(keys, node), keys.trusted(), node)
+    content = parsed(node, found.payload)
+    return Certificate(node, content, hashlib.sha256(found.payload).hexdigest(), found.key)
+
+
+def on_file(keys: Keys, node: str) -> Any:  # noqa: ANN401 - JSON of unknown shape
+    """Return the envelope of a node's certificate, unverified. Raises CertificateError."""
+    path = keys.folder / f"{node}.json"
     try:
-        envelope = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CertificateError(node, "certificate", expected=path, actual="no such file", next_step=_AGAIN) from error
     except (OSError, ValueError) as error:
         raise CertificateError(node, f"certificate {path}", expected="JSON", actual=error, next_step=_AGAIN) from error
-    payload = verify(envelope, signing_key(paths).public, node)
-    return _parsed(node, payload)
 
 
-def _parsed(node: str, payload: bytes) -> Certificate:
-    content = json.loads(payload)
-    kinds = (content.get("_type"), content.get("predicateType"))
+def parsed(node: str, payload: bytes) -> dict[str, Any]:
+    """Return the statement of a payload. ``node``: whose it must be; empty: anybody's. Raises CertificateError."""
+    try:
+        content = json.loads(payload)
+        kinds = (content.get("_type"), content.get("predicateType"))
+        named = content["subject"][0]["name"] if kinds == (STATEMENT_TYPE, PREDICATE_TYPE) else ""
+    except (ValueError, AttributeError, LookupError, TypeError) as error:
+        raise CertificateError(
+            node, "certificate", expected="an in-toto statement", actual=f"other content ({error})", next_step=_AGAIN
+        ) from error
     if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
         raise CertificateError(
             node, "certificate", expected=f"an in-toto statement of {PREDICATE_TYPE}", actual=kinds[1], next_step=_AGAIN
         )
-    named = content["subject"][0]["name"]
-    if named != node:
+    if node and named != node:
         raise CertificateError(
             node, "certificate", expected=f"one of {node}", actual=f"one of {named}", next_step=_AGAIN
         )
-    return Certificate(node, content, hashlib.sha256(payload).hexdigest())
+    return dict(content)
 
 
-def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate:
+def require(keys: Keys, node: str, fingerprint: Fingerprint) -> Certificate:
     """Return the certificate that counts for a node as it is now. Raises CertificateError with the differences."""
-    certificate = read(paths, node)
-    if certificate.statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
-        raise _drift(node, certificate.predicate["fingerprint"], fingerprint.identity())
+    certificate = read(keys, node)
+    require_same(certificate.statement, node, fingerprint)
     return certificate
+
+
+def require_same(statement: Mapping[str, Any], node: str, fingerprint: Fingerprint) -> None:
+    """Refuse a certificate of another state of the node. Raises CertificateError with the differences."""
+    if statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
+        raise _drift(node, statement["predicate"]["fingerprint"], fingerprint.identity())
 
 
 def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> CertificateError:

@@ -16,6 +16,7 @@ from rackready.gates.engine.validate import connect
 from rackready.gates.records.damaged import set_aside
 from rackready.gates.records.fingerprint import gather
 from rackready.handover.certificate import issue, statement
+from rackready.handover.keys import keys_of
 from rackready.handover.look import counting_verdicts, look, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.policy import Decision, Moment, decide
@@ -102,7 +103,9 @@ class Desk:
         if self.ctx.check:
             return NodeResult(Outcome.PASS, _words(decision, "would be certified"))
         about = {"site": self.site.name, "gateSet": self.site.gates.set, "campaign": self.ctx.campaign}
-        made = issue(self.paths, statement(decision, found, records, about=about, issued=datetime.now(UTC)))
+        made = issue(
+            keys_of(self.site, self.paths), statement(decision, found, records, about=about, issued=datetime.now(UTC))
+        )
         words = _words(decision, "certified" if made.new else "certificate still counts")
         if made.voided:
             words = f"{words}; made again, since the one on file did not count: {made.voided}"

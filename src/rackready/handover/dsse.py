@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -23,9 +24,20 @@ class SignatureError(RackreadyError):
     """An envelope was not signed by our key, or is damaged."""
 
 
+class Signer(Protocol):
+    """A key that signs, wherever its private half is."""
+
+    @property
+    def public(self) -> Ed25519PublicKey:
+        """Return the public half."""
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the plain Ed25519 signature of data, 64 bytes. Raises SignatureError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A signing key. ``id``: SHA-256 (hex) of the public key's SubjectPublicKeyInfo."""
+    """A signing key of a file."""
 
     private: Ed25519PrivateKey
 
@@ -39,11 +51,20 @@ class Key:
         """Return the key's name in envelopes."""
         return key_id(self.public)
 
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of data."""
+        return self.private.sign(data)
+
 
 def key_id(public: Ed25519PublicKey) -> str:
-    """Return the SHA-256 (hex) of a public key's SubjectPublicKeyInfo."""
-    der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(der).hexdigest()
+    """Return a public key's name: its fingerprint as `ssh-keygen -l` and `ssh-add -l` print it.
+
+    cosign 3.1.2 skips a bundle's signature with another name: go-securesystemslib 0.11.0 gives a key without a name
+    this one (dsse/verify.go, SHA256KeyID), and compares.
+    """
+    line = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    blob = base64.b64decode(line.split()[1])
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 def load_key(path: Path) -> Key:
@@ -86,9 +107,26 @@ def _make(path: Path) -> None:
     files.create(path, pem)  # if another process was first, its key is the key
 
 
-def public_pem(key: Key) -> bytes:
-    """Return the public key in PEM, for people to pass on."""
-    return key.public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+def public_pem(public: Ed25519PublicKey) -> bytes:
+    """Return a public key in PEM, for people to pass on."""
+    return public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def load_public(path: Path) -> Ed25519PublicKey:
+    """Return the public key of a file (PEM). Raises SignatureError."""
+    try:
+        found: object = serialization.load_pem_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        found = error.strerror if isinstance(error, OSError) else "no PEM of a public key"
+    if isinstance(found, Ed25519PublicKey):
+        return found
+    raise SignatureError(
+        path,
+        "public key",
+        expected="an Ed25519 public key (PEM)",
+        actual=found if isinstance(found, str) else type(found).__name__,
+        next_step="`rackready certificate export NODE --format key` writes one.",
+    )
 
 
 def _encoded(payload_type: str, payload: bytes) -> bytes:
@@ -96,24 +134,52 @@ def _encoded(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
 
 
-def sign(payload: bytes, key: Key) -> dict[str, Any]:
-    """Return the envelope of a payload."""
-    signature = key.private.sign(_encoded(PAYLOAD_TYPE, payload))
+def sign(payload: bytes, key: Signer) -> dict[str, Any]:
+    """Return the envelope of a payload. Raises SignatureError when the key does not sign."""
+    signature = key.sign(_encoded(PAYLOAD_TYPE, payload))
     return {
         "payloadType": PAYLOAD_TYPE,
         "payload": base64.b64encode(payload).decode(),
-        "signatures": [{"keyid": key.id, "sig": base64.b64encode(signature).decode()}],
+        "signatures": [{"keyid": key_id(key.public), "sig": base64.b64encode(signature).decode()}],
     }
 
 
-def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noqa: ANN401 - JSON of unknown shape
-    """Return the payload that the key signed. Raises SignatureError with the fault of the envelope."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An envelope without its encoding. Nothing is verified."""
+
+    kind: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    """Name of the key, which nothing protects, and signature."""
+
+    def signed(self, keys: Sequence[Ed25519PublicKey]) -> Verified | None:
+        """Return the payload with the first of these keys that signed it, None when none did."""
+        encoded = _encoded(self.kind, self.payload)
+        for key in keys:
+            for _, signature in self.signatures:
+                if _valid(key, signature, encoded):
+                    return Verified(self.payload, key, signature)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A payload, the key that signed it, and its signature."""
+
+    payload: bytes
+    key: Ed25519PublicKey
+    signature: bytes
+
+
+def opened(envelope: Any, where: str) -> Opened:  # noqa: ANN401 - JSON of unknown shape
+    """Return an envelope's content, unverified. Raises SignatureError when it is damaged or of another type."""
     try:
         kind, payload = str(envelope["payloadType"]), base64.b64decode(envelope["payload"], validate=True)
-        signatures = [
+        signatures = tuple(
             (str(item.get("keyid", "")), base64.b64decode(item["sig"], validate=True))
             for item in envelope["signatures"]
-        ]
+        )
     except (KeyError, TypeError, AttributeError, binascii.Error) as error:
         raise SignatureError(
             where,
@@ -130,21 +196,28 @@ def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noq
             actual=kind,
             next_step="Certify the node again.",
         )
-    if any(_valid(public, signature, kind, payload) for _, signature in signatures):
-        return payload
-    names = ", ".join(name[:12] for name, _ in signatures) or "none"
+    return Opened(kind, payload, signatures)
+
+
+def verify(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str) -> Verified:  # noqa: ANN401 - as above
+    """Return the payload that one of the keys signed. Raises SignatureError with the fault of the envelope."""
+    found = opened(envelope, where)
+    signed = found.signed(keys)
+    if signed is not None:
+        return signed
+    names = ", ".join(name for name, _ in found.signatures) or "none"
     raise SignatureError(
         where,
         "certificate",
-        expected=f"signed by key {key_id(public)[:12]}",
+        expected=f"signed by key {' or '.join(map(key_id, keys)) or '(none is known)'}",
         actual=f"no valid signature of it (key ids: {names})",
         next_step="Certify the node again.",
     )
 
 
-def _valid(public: Ed25519PublicKey, signature: bytes, kind: str, payload: bytes) -> bool:
+def _valid(public: Ed25519PublicKey, signature: bytes, encoded: bytes) -> bool:
     try:
-        public.verify(signature, _encoded(kind, payload))
+        public.verify(signature, encoded)
     except InvalidSignature:
         return False
     return True

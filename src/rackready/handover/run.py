@@ -14,6 +14,7 @@ from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError,
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
+from rackready.handover.keys import Keys, keys_of
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
@@ -37,8 +38,9 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     paths = EnvPaths(ctx.root, ctx.env)
     out: dict[str, NodeResult] = {}
     digests: dict[str, str] = {}
+    keys = keys_of(site, paths)
     for node, found in fingerprints(site, paths, nodes).items():
-        digest, refusal = _certified(paths, node, found)
+        digest, refusal = _certified(keys, node, found)
         if refusal is None:
             digests[node] = digest
         else:
@@ -90,11 +92,11 @@ def join_vars(handover: Handover) -> dict[str, Any]:
     return {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""}
 
 
-def _certified(paths: EnvPaths, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:
+def _certified(keys: Keys, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:
     if isinstance(found, Finding):
         return "", NodeResult(Outcome.ERROR, str(found))
     try:
-        return require(paths, node, found).digest, None
+        return require(keys, node, found).digest, None
     except RackreadyError as error:
         return "", NodeResult(Outcome.FAIL, str(error))
 

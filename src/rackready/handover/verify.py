@@ -8,6 +8,7 @@ from rackready.gates.records.fingerprint import Unreached
 from rackready.gates.records.node_parts import PartsReading
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
+from rackready.handover.keys import keys_of
 from rackready.handover.look import counting_verdicts, fingerprints, look, to_load
 from rackready.handover.policy import light
 from rackready.handover.production import UNTOUCHED
@@ -41,9 +42,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             rest = {gate: record.verdict for gate, record in records.items() if not light(gate)}
             counts[node] = {**rest, **counting_verdicts(records, decision)}
         looked = look(ctx, counts)
-        return out | {
-            node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()
-        }
+        return out | {node: _verified(desk, node, able[node], parts[node], result) for node, result in looked.items()}
 
 
 def _unread(found: Finding) -> NodeResult:
@@ -57,13 +56,13 @@ def _unread(found: Finding) -> NodeResult:
 
 
 def _verified(
-    desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: PartsReading | Finding, looked: NodeResult
+    desk: Desk, node: str, found: Fingerprint, seen: PartsReading | Finding, looked: NodeResult
 ) -> NodeResult:
     """Return the result of a look and the certificate together. A fail of the look comes first."""
     if looked.outcome is Outcome.FAIL:
         return looked
     try:
-        certificate = require(paths, node, found)
+        certificate = require(keys_of(desk.site, desk.paths), node, found)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
     then = certificate.predicate.get("parts", "")

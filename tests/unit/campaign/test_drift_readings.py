@@ -20,6 +20,7 @@ from rackready.gates.base import FinishedRun, Gate, Run
 from rackready.gates.gpu.ecc import ECC_MODE, ECC_UNCORRECTED
 from rackready.gates.gpu.settings import COMPUTE_MODE, PERSISTENCE, POWER_LIMIT
 from rackready.handover.certificate import issue
+from rackready.handover.keys import keys_of
 from rackready.ledger.store import Ledger
 from rackready.model.drift import DriftItem
 from rackready.model.evidence import Fingerprint
@@ -87,7 +88,7 @@ def certified(world: World) -> None:
         "_type": "https://in-toto.io/Statement/v1",
         "predicateType": "https://github.com/rackready/rackready/node-certificate/v1",
     }
-    issue(world.around.paths, {**kinds, "subject": subject, "predicate": predicate})
+    issue(keys_of(world.around.site, world.around.paths), {**kinds, "subject": subject, "predicate": predicate})
 
 
 def fail(*findings: Finding) -> Verdict:

@@ -21,6 +21,8 @@ QUIET = {
     *("evidence export-kit", "evidence set-aside", "gate evaluate", "gate explain", "gate list", "gate show", "help"),
     *(
         "boot-service show",
+        "certificate export",
+        "certificate show",
         "boot-service status",
         "image list",
         "image show",

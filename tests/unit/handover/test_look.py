@@ -16,8 +16,8 @@ from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.records.fingerprint import Unreached
 from rackready.gates.records.node_parts import SEEN, PartsReading
 from rackready.handover import certify, verify
-from rackready.handover.certificate import folder
 from rackready.handover.certify import entries, run_certify
+from rackready.handover.keys import Keys
 from rackready.handover.policy import looks
 from rackready.handover.production import UNTOUCHED
 from rackready.handover.verify import run_verify
@@ -122,7 +122,7 @@ def test_what_the_look_finds_refuses_the_certificate(rack: Rack) -> None:
     rack.measured("c1")
     rack.look = BAD
     assert rack.certify() == BAD
-    assert not (folder(rack.paths) / "node01.json").exists()
+    assert not (Keys(rack.paths).folder / "node01.json").exists()
 
 
 def test_evidence_under_load_that_is_missing_is_no_look_s_to_bring(rack: Rack) -> None:
@@ -137,7 +137,7 @@ def test_evidence_under_load_that_is_missing_is_no_look_s_to_bring(rack: Rack) -
 def test_a_certificate_with_a_bad_signature_is_issued_anew_and_that_is_told(rack: Rack) -> None:
     rack.measured("c2")
     rack.certify()
-    path = folder(rack.paths) / "node01.json"
+    path = Keys(rack.paths).folder / "node01.json"
     envelope = json.loads(path.read_text())
     envelope["signatures"][0]["sig"] = "AAAA"
     path.write_text(json.dumps(envelope))

@@ -20,6 +20,7 @@ from rackready.gates.judging.merge import merged
 from rackready.gates.records.fingerprint import gather
 from rackready.gates.records.node_parts import Change, compare
 from rackready.handover.certificate import read
+from rackready.handover.keys import keys_of
 from rackready.ledger.store import Ledger
 from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.evidence import COVERAGE, Fingerprint
@@ -91,7 +92,7 @@ def _fingerprints(
         found[node].boot_id = now.boot_id
         found[node].notes += _rebooted(around.store, node, now)
         try:
-            then = read(around.paths, node).predicate["fingerprint"]
+            then = read(keys_of(around.site, around.paths), node).predicate["fingerprint"]
         except RackreadyError:
             found[node].notes.append("no certificate: serials, firmware and kernel were not compared with a deploy")
             continue
