@@ -27,6 +27,7 @@ ELSEWHERE = {
     "make sim-down": _MAKE + "test_sim_down_takes_down_the_rack_of_this_clone",
     "make test": _MAKE + "test_targets_of_the_readme_call_their_scripts",
     "certificate export --format --out": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
+    "certificate keys": _CERTIFICATE + "test_keys_are_listed_as_the_site_file_takes_them",
     "certificate show": _CERTIFICATE + "test_show_tells_subject_signer_and_every_bound_with_its_source",
     "certificate show --key": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
     "certificate verify": _VERIFY,

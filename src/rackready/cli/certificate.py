@@ -128,3 +128,21 @@ def export(
     console.print(f"{written['file']}")
     if kind is Export.BUNDLE:
         console.print(f"Verify it with cosign 3: {written['verify']}")
+
+
+@app.command()
+def keys(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Show the keys of the environment's certificates: the one that signs, and those that still verify.
+
+    Each is printed as the site file takes it, with the number of certificates on file that it signed.
+    """
+    from rackready.cli.certificate_keys import listed  # noqa: PLC0415
+
+    rows = listed(env)
+    if output is Format.JSON:
+        print_json({"keys": rows})
+        return
+    for row in rows:
+        console.print(f"{row['role']:<8} {row['id'] or row['place']}, {row['certificates']} certificates")
+        if row["public"]:
+            console.print(f"         {row['public']} ({row['place']})")

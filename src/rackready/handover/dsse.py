@@ -62,9 +62,17 @@ def key_id(public: Ed25519PublicKey) -> str:
     cosign 3.1.2 skips a bundle's signature with another name: go-securesystemslib 0.11.0 gives a key without a name
     this one (dsse/verify.go, SHA256KeyID), and compares.
     """
-    line = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    blob = base64.b64decode(line.split()[1])
-    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key_blob(public)).digest()).decode().rstrip("=")
+
+
+def key_line(public: Ed25519PublicKey) -> str:
+    """Return a public key in OpenSSH's form: ssh-ed25519 AAAA..."""
+    return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def key_blob(public: Ed25519PublicKey) -> bytes:
+    """Return a public key as SSH programs hand it to each other."""
+    return base64.b64decode(key_line(public).split()[1])
 
 
 def load_key(path: Path) -> Key:
@@ -211,7 +219,7 @@ def verify(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str) -> Verif
         "certificate",
         expected=f"signed by key {' or '.join(map(key_id, keys)) or '(none is known)'}",
         actual=f"no valid signature of it (key ids: {names})",
-        next_step="Certify the node again.",
+        next_step="Certify the node again; a key that you replaced belongs in certificates.retired_keys.",
     )
 
 

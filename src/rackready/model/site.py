@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from rackready.model.base import Line, MacAddress, Model, Name, Names, ProfileId, RangeText, Told
 from rackready.model.baseline import Baseline
 from rackready.model.bmc import Bmc, BmcAuthority, NodeBmc
+from rackready.model.certificates import Certificates
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
 from rackready.model.hand_back import HandBack
 from rackready.model.kubernetes import KubernetesHandover
@@ -304,6 +305,7 @@ class Site(WithOwnProfiles):
     provisioning: Provisioning | None = Field(
         None, description="how nodes get their operating system; absent: they boot what is on their disks"
     )
+    certificates: Certificates = Field(default_factory=Certificates)
     bmc_authority: BmcAuthority | None = Field(
         None, description="CA of the BMCs' TLS certificates; absent: `bmc certify` is refused"
     )

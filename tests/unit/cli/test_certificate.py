@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rackready.handover.dsse import Key, key_id, public_pem, sign
+from rackready.handover.dsse import Key, key_id, key_line, public_pem, sign
 from rackready.handover.keys import Keys
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -139,6 +139,31 @@ def test_export_writes_files_that_others_may_read_and_says_how_to_verify(call: C
     assert (code, json.loads(out)["format"], "payload" in json.loads(bundle.read_text())) == (0, "envelope", True)
 
 
+def test_keys_are_listed_as_the_site_file_takes_them(call: Call, tmp_path: Path) -> None:
+    code, out, _ = call("certificate", "keys")
+    none = "signs    none yet: the first certificate makes it, 0 certificates"
+    assert (code, out.splitlines()) == (0, [none])
+    found = certified.certify(tmp_path)
+    own = found.signer().public
+    (found.folder / "node02.json").write_text("{}")
+    retired = f"certificates: {{retired_keys: [{key_line(OTHER.public)} of 2026]}}\n"
+    site = tmp_path / "inventories/sim/site.yml"
+    site.write_text(site.read_text(encoding="utf-8") + retired, encoding="utf-8")
+    code, out, _ = call("certificate", "keys")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            f"signs    {key_id(own)}, 1 certificates",
+            f"         {key_line(own)} ({found.file})",
+            f"retired  {key_id(OTHER.public)}, 0 certificates",
+            f"         {key_line(OTHER.public)} (certificates.retired_keys)",
+            "unknown  a key that is neither, or damaged, 1 certificates",
+        ],
+    )
+    code, out, _ = call("certificate", "keys", "--output", "json")
+    assert [row["role"] for row in json.loads(out)["keys"]] == ["signs", "retired", "unknown"]
+
+
 # what is refused ------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +188,7 @@ def test_verify_refuses_what_the_key_did_not_sign(
     named = document["dsseEnvelope"]["signatures"][0]["keyid"]
     text = (
         f"{bundle}: certificate - Expected: signed by key {own} Actual: no valid signature of it (key ids: {named}). "
-        "Certify the node again."
+        "Certify the node again; a key that you replaced belongs in certificates.retired_keys."
     )
     assert call("certificate", "verify", str(bundle)) == (2, "", f"{text}\n")
     assert void_of(call, str(bundle)) == [text]
@@ -179,7 +204,8 @@ def test_verify_refuses_another_key_than_the_given_one(call: Call, keys: Keys, b
         2,
         (
             f"{bundle}: certificate - Expected: signed by key {key_id(OTHER.public)} Actual: no valid signature of it "
-            f"(key ids: {key_id(keys.signer().public)}). Certify the node again.\n"
+            f"(key ids: {key_id(keys.signer().public)}). "
+            "Certify the node again; a key that you replaced belongs in certificates.retired_keys.\n"
         ),
     )
 

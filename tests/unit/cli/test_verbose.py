@@ -22,6 +22,7 @@ QUIET = {
     *(
         "boot-service show",
         "certificate export",
+        "certificate keys",
         "certificate show",
         "boot-service status",
         "image list",

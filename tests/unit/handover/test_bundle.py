@@ -157,7 +157,8 @@ def test_a_certificate_that_the_key_did_not_sign_is_refused(
         require_sound(envelope_in(file), keys.trusted(), str(file))
     text = (
         f"{file}: certificate - Expected: signed by key {own} Actual: no valid signature of it (key ids: "
-        f"{named or own}). Certify the node again."
+        f"{named or own}). "
+        "Certify the node again; a key that you replaced belongs in certificates.retired_keys."
     )
     assert str(caught.value) == text
     seen = shown(envelope_in(file), keys.trusted(), str(file))

@@ -81,7 +81,8 @@ def test_a_certificate_that_did_not_count_is_made_anew_and_that_is_told(keys: Ke
     assert (made.path, made.new) == (path, True)
     assert re.fullmatch(
         r"node01: certificate - Expected: signed by key SHA256:\S{43} Actual: no valid signature of it "
-        r"\(key ids: SHA256:\S{43}\)\. Certify the node again\.",
+        r"\(key ids: SHA256:\S{43}\)\. Certify the node again; a key that you replaced belongs in "
+        r"certificates\.retired_keys\.",
         made.voided,
     )
     assert issue(keys, content()) == Issued(path, new=False), "the new one counts"
@@ -137,7 +138,7 @@ def _resign(envelope: dict[str, Any]) -> None:
         (_resign, r"node01: certificate - Expected: signed by key SHA256:\S{43} Actual: no valid signature of it"),
         (
             lambda envelope: envelope.update(signatures=[]),
-            r"Actual: no valid signature of it \(key ids: none\)\. Certify the node again\.",
+            r"Actual: no valid signature of it \(key ids: none\)\. Certify the node again; ",
         ),
         (
             lambda envelope: envelope.update(payloadType="text/plain"),
