@@ -76,7 +76,7 @@ def site_vars(site: Site) -> dict[str, Any]:
         "rackready_site": site.name,
         "rackready_fabric": fabric_document(site),
         "rackready_handover": site.handover.model_dump(
-            mode="json", exclude={"munge_key", "private_key", "settings", "kubeconfig"}
+            mode="json", exclude={"munge_key", "private_key", "settings", "kubeconfig", "join"}
         ),
     }
 

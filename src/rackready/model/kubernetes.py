@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from rackready.model.base import Model, Name, PathLine, Word
+from rackready.model.kube_join import KubernetesJoin
 
 DOMAIN = "rackready.io"
 """Prefix of our own labels, annotations and taint."""
@@ -105,6 +106,9 @@ class KubernetesHandover(Model):
     labels: dict[Fact, LabelKey | None] = Field(
         default_factory=dict,
         description=f"fact -> key of its label; default: {DOMAIN}/<fact>; null: no label",
+    )
+    join: KubernetesJoin | None = Field(
+        None, description="how a certified node that the cluster does not know joins it; absent: others join it"
     )
     evict: bool = Field(
         default=True,

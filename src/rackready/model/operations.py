@@ -284,6 +284,18 @@ def files_of(handover: Handover) -> SlurmFiles | None:
     return handover.files if isinstance(handover, SlurmHandover) else None
 
 
+def absent_is_free(handover: Handover) -> str:
+    """Return why no job can start on a node that the scheduler does not know; "" where it must know every node.
+
+    Only certified nodes enter a cluster that rackready brings nodes into.
+    """
+    if files_of(handover) is not None:
+        return "not in Slurm, so no job can start on it"
+    if isinstance(handover, KubernetesHandover) and handover.join is not None:
+        return "not in Kubernetes, so no pod can start on it"
+    return ""
+
+
 class Campaign(Model):
     """Batches, waves and limits of a deploy."""
 

@@ -181,3 +181,89 @@ def test_a_value_that_no_label_may_have_is_shortened_and_stays_its_own(text: str
     assert made[-1].isalnum()
     assert made != label_value(f"{text}2")
     assert label_value("h100_sxm") == "h100_sxm"
+
+
+HASH = f"sha256:{'0123456789abcdef' * 4}"
+WHOLE = {"endpoint": "k8s.example.com:6443", "token": {"env": "T"}, "ca_hashes": [HASH]}
+
+
+def test_nodes_join_by_kubeadm_or_by_a_command() -> None:
+    found = handover(join={"kubeadm": {**WHOLE, "token": {"file": "secrets/join"}}}).join
+    assert found is not None
+    assert found.kubeadm is not None
+    assert found.kubeadm.token is not None
+    assert found.kubeadm.token.file == Path("/base/secrets/join")
+    assert found.words("node01", "t:NoSchedule") == []
+    own = handover(join={"command": ["k", "--name={node}", "{taint}"]}).join
+    assert own is not None
+    assert own.words("node01", "t:NoSchedule") == ["k", "--name=node01", "t:NoSchedule"]
+
+
+def test_how_nodes_join_reaches_no_node_by_variables() -> None:
+    assert "join" not in site_vars(parse(join={"kubeadm": WHOLE}))["rackready_handover"]
+
+
+@pytest.mark.parametrize(
+    ("join", "text"),
+    [
+        ({}, "handover.kubernetes.join: give exactly one of kubeadm and command."),
+        (
+            {"kubeadm": WHOLE, "command": ["{taint}"]},
+            "handover.kubernetes.join: give exactly one of kubeadm and command.",
+        ),
+        (
+            {"command": ["join", "{node}", "{taints}"]},
+            (
+                "handover.kubernetes.join: a command without {taint} - Expected: {taint} in it, so "
+                "that the node is held when it "
+                "registers"
+            ),
+        ),
+        (
+            {"kubeadm": {"endpoint": "k8s.example.com:6443", "ca_hashes": [HASH]}},
+            "handover.kubernetes.join.kubeadm: no token - Expected: token (file or env), or discovery_file",
+        ),
+        (
+            {"kubeadm": {"endpoint": "k8s.example.com:6443", "token": {"env": "T"}}},
+            (
+                "handover.kubernetes.join.kubeadm: a token without ca_hashes - Expected: endpoint and "
+                "ca_hashes, or discovery_file: "
+                "without the CA's hash a node would join any server that answers"
+            ),
+        ),
+        (
+            {"kubeadm": {**WHOLE, "discovery_file": "info.conf"}},
+            (
+                "handover.kubernetes.join.kubeadm: endpoint and ca_hashes beside discovery_file - "
+                "Expected: one way to find the "
+                "cluster"
+            ),
+        ),
+        (
+            {"kubeadm": {**WHOLE, "ca_hashes": ["sha256:ABC"]}},
+            (
+                "handover.kubernetes.join.kubeadm.ca_hashes[0]: no hash of a CA - Expected: sha256: "
+                "and 64 hexadecimal digits in lower "
+                "case, as `kubeadm token create --print-join-command` prints it"
+            ),
+        ),
+        (
+            {"kubeadm": {**WHOLE, "endpoint": "https://k8s.example.com"}},
+            (
+                "handover.kubernetes.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
+                "k8s.example.com:6443"
+            ),
+        ),
+        (
+            {"kubeadm": {**WHOLE, "endpoint": "k8s.example.com:70000"}},
+            (
+                "handover.kubernetes.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
+                "k8s.example.com:6443"
+            ),
+        ),
+    ],
+)
+def test_a_way_to_join_that_cannot_hold_a_node_is_refused(join: dict[str, Any], text: str) -> None:
+    found = refusals(join=join)
+    assert len(found) == 1
+    assert found[0].startswith(text), found
