@@ -18,7 +18,8 @@ from rackready.handover.keys import Keys, keys_of
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
-from rackready.model.operations import files_of
+from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.operations import absent_is_free, files_of
 from rackready.model.outcome import CONTINUES, Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -56,6 +57,10 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
 def _join(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResult]:
     """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names."""
+    if isinstance(site.handover, KubernetesHandover) and site.handover.join is not None:
+        from rackready.handover.kube_join import bring_in  # noqa: PLC0415 - few sites let rackready join nodes
+
+        return bring_in(ctx, site, EnvPaths(ctx.root, ctx.env), nodes)
     if not isinstance(site.handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
     entered = _entered(ctx, site, nodes)
@@ -129,9 +134,8 @@ def drain_nodes(
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            # Certified nodes alone enter files that are ours to write, so that another one is not there is right.
-            if files_of(site_of(ctx).handover) is not None:
-                return NodeResult(Outcome.PASS, f"{node}: not in Slurm, so no job can start on it")
+            if why := absent_is_free(site_of(ctx).handover):
+                return NodeResult(Outcome.PASS, f"{node}: {why}")
             raise
         if ctx.check:
             return NodeResult(Outcome.PASS, f"{node}: would be drained: {wanted}")
@@ -164,8 +168,11 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            if ctx.check and files_of(site_of(ctx).handover) is not None:
-                return NodeResult(Outcome.PASS, f"{node}: would be added to Slurm's files and released")
+            if ctx.check and absent_is_free(site.handover):
+                enters = (
+                    "join Kubernetes and be" if site.handover.kind == "kubernetes" else "be added to Slurm's files and"
+                )
+                return NodeResult(Outcome.PASS, f"{node}: would {enters} released")
             raise
         if ctx.check:
             return NodeResult(
