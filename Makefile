@@ -50,7 +50,7 @@ setup-dev: python ## setup, and what tests need
 	@$(SETUP) --dev
 
 .PHONY: setup-kubernetes
-setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests: built from Go modules, 5 to 15 minutes, once
+setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests and sim-k8s: built from Go modules, 5 to 15 minutes, once
 	@$(SETUP) --dev --kubernetes
 
 .PHONY: setup-cosign
@@ -134,6 +134,7 @@ test-cosign: setup-cosign ## verify certificates with a real cosign, good and fo
 
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again
+	@$(SETUP) --dev --sim --kubernetes
 	@$(BIN)/python scripts/variants $(ENVS)
 
 .PHONY: fuzz

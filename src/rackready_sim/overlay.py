@@ -7,9 +7,11 @@ from typing import Any
 
 from rackready.design.switch_systems import SYSTEMS
 from rackready.design.yaml import dump_yaml
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.site import Site, SlurmHandover, Switch
 from rackready_sim import mirror
-from rackready_sim.plan import BMC_PORT, RackPlan
+from rackready_sim.kube import certs
+from rackready_sim.plan import BMC_PORT, KUBERNETES_PORT, RackPlan
 from rackready_sim.store import Store, write_private
 
 _HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do not edit.\n"
@@ -40,7 +42,20 @@ def build(site: Site, plan: RackPlan, store: Store) -> dict[str, Any]:
             "private_key": str(store.key),
         }
         document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
+    if isinstance(site.handover, KubernetesHandover):
+        document["handover"] = _kubernetes(site.handover, plan, store)
     return document
+
+
+def _kubernetes(handover: KubernetesHandover, plan: RackPlan, store: Store) -> dict[str, Any]:
+    """Return the login to the cluster, and how nodes join it where the site lets rackready join them."""
+    keys = store.base / "kubernetes"
+    login: dict[str, Any] = {"kubeconfig": str(keys / f"{certs.PRODUCT}.kubeconfig"), "context": certs.CONTEXT}
+    if handover.join is None or handover.join.kubeadm is None:
+        return login
+    endpoint = f"{plan.gateway}:{KUBERNETES_PORT}"
+    token = {"file": str(store.secret(certs.JOINING))}
+    return {**login, "join": {"kubeadm": {"endpoint": endpoint, "ca_hashes": [certs.pin(keys)], "token": token}}}
 
 
 def _boot_service(plan: RackPlan) -> dict[str, Any]:

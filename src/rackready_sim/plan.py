@@ -22,6 +22,7 @@ _FIRST_NODES = 10
 _MAX_NODES, _MAX_SWITCHES = 120, 10
 BMC_PORT = 8443
 MIRROR_PORT = 8080
+KUBERNETES_PORT = 6443
 FABRIC = "ibfabric"
 FABRIC_PORT = 7060
 """Machine with the InfiniBand switches, and the port at which nodes tell it of theirs (programs/hwsim/ib)."""

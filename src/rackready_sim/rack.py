@@ -17,7 +17,6 @@ from rackready.paths import EnvPaths, private_dir
 from rackready_sim import (
     emulator,
     faults,
-    hardware,
     hostnet,
     ib_hardware,
     mirror,
@@ -30,10 +29,12 @@ from rackready_sim import (
 )
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
+from rackready_sim.healthy import healthy
 from rackready_sim.host import raise_inotify_limit, require_host, require_root
 from rackready_sim.image import DEBIAN, SWITCH, ensure_image, remove_images
+from rackready_sim.kube import plane as control_plane
+from rackready_sim.kube.plane import ControlPlane
 from rackready_sim.metal import leftovers
-from rackready_sim.metal import state as metal_state
 from rackready_sim.metal.machine import Metal, require_programs
 from rackready_sim.plan import clone_id
 from rackready_sim.store import Store
@@ -88,6 +89,9 @@ class Rack:
                 self._image(defined, result)
                 self._machines(defined, result)
             self._bmcs(defined, result)
+            if (plane := self._control_plane(defined)) is not None:
+                for name in plane.up():
+                    self._changed(result, f"Kubernetes: {name}")
             self._repair_cables(defined)
             ready.wait(defined.plan)
             overlay.write(EnvPaths(self.root, self.env).overlay, overlay.build(defined.site, defined.plan, self.store))
@@ -128,32 +132,19 @@ class Rack:
 
     def _hardware(self, defined: Definition, name: str) -> None:
         """Write the hardware state of a machine, unless it exists and the site still describes the same machine."""
-        healthy = self._healthy(defined, name)
-        digest = hashlib.sha256(json.dumps(healthy, sort_keys=True).encode()).hexdigest()
+        good = healthy(defined, name)
+        digest = hashlib.sha256(json.dumps(good, sort_keys=True).encode()).hexdigest()
         path = self.store.hardware(name) / "state.json"
         if path.exists() and defined.record.digests.get(name) == digest:
             return
         with self.store.hardware_locked():
             before = self.store.state(name) if path.exists() else {}
-            state = json.loads(json.dumps(healthy))
+            state = json.loads(json.dumps(good))
             state["boot_count"] = before.get("boot_count", 0)
             for item in before.get("faults", []):
                 faults.inject(state, item["name"], **item["params"])
             self.store.write_state(name, state)
         defined.record.digests[name] = digest
-
-    @staticmethod
-    def _healthy(defined: Definition, name: str) -> dict[str, Any]:
-        role = defined.plan.machines[name].role
-        if role == "fabric":
-            return ib_hardware.build_state(defined.site)
-        if name in defined.plan.metal:
-            return {**hardware.build_state(defined.site, name), "metal": metal_state.build(defined.site, name)}
-        return (
-            hardware.build_state(defined.site, name)
-            if role == "node"
-            else hardware.build_switch_state(defined.site, name)
-        )
 
     def _image(self, defined: Definition, result: UpResult) -> None:
         work = self.store.base / "build"
@@ -240,6 +231,12 @@ class Rack:
         if emulator.ensure(self.root, self.env, self.store, digest, defined.plan.bmcs):
             self._changed(result, f"Redfish emulator for {len(defined.plan.bmcs)} BMCs")
 
+    def _control_plane(self, defined: Definition) -> ControlPlane | None:
+        """Return the rack's Kubernetes, None for another scheduler or without one."""
+        if defined.site.handover.kind != "kubernetes" or defined.record.bare:
+            return None
+        return ControlPlane(self.root, self.store, defined.plan.gateway, defined.record.loopback)
+
     def _repair_cables(self, defined: Definition) -> None:
         if defined.record.bare:
             return
@@ -261,6 +258,7 @@ class Rack:
         with self.store.locked():
             self._refuse_while_deploying()
             removed = ["Redfish emulator"] if emulator.stop(self.store) else []
+            removed += [f"Kubernetes: {name}" for name in control_plane.stop(self.store)]
             removed += leftovers.end(self.store, self.root / ".rackready" / self._recorded_env())
             if shutil.which("podman") is not None:
                 for container in podman.containers(self.clone):
@@ -321,8 +319,9 @@ class Rack:
         states = {container.name: container.status for container in found}
         rows = [self._row(defined, name, states) for name in defined.plan.machines]
         always = all(row["state"] == "running" for row in rows if row["kind"] != "node")
+        plane = self._control_plane(defined)
         return {
-            "up": alive and always,
+            "up": alive and always and (plane is None or plane.answers()),
             "clone": self.clone,
             "subnet": record.subnet,
             "bmc_emulator": "running" if alive else "not running",
@@ -365,7 +364,7 @@ class Rack:
         defined = self._with_node(node)
         with self.store.hardware_locked():
             state = self.store.state(node)
-            cleared = faults.clear(state, self._healthy(defined, node), fault)
+            cleared = faults.clear(state, healthy(defined, node), fault)
             self.store.write_state(node, state)
         self._recable(defined, node)
         return cleared

@@ -57,7 +57,11 @@ def test_configuration_is_as_reviewed(name: str) -> None:
 
 @pytest.mark.skipif(shutil.which("kubeadm") is None, reason="needs kubeadm 1.31 or newer")
 @pytest.mark.parametrize("name", CASES)
-def test_kubeadm_itself_accepts_it(name: str) -> None:
-    argv = ["kubeadm", "config", "validate", "--config", str(HERE / f"{name}.yml")]
+def test_kubeadm_itself_accepts_it(name: str, tmp_path: Path) -> None:
+    """It looks for the discovery file where the configuration says that it is."""
+    text = (HERE / f"{name}.yml").read_text(encoding="utf-8")
+    (tmp_path / "discovery.conf").touch()
+    (tmp_path / "join.yaml").write_text(text.replace("/run/rackready-join", str(tmp_path)), encoding="utf-8")
+    argv = ["kubeadm", "config", "validate", "--config", str(tmp_path / "join.yaml")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr

@@ -112,6 +112,17 @@ def test_the_simulated_rack_comes_up_before_its_deploy_and_no_other_environment_
     assert "sim" not in make("deploy", "ENV=lab", folder=elsewhere).stdout
 
 
+def test_a_cluster_is_built_before_its_rack_comes_up(elsewhere: Path) -> None:
+    shutil.copytree(ROOT / "inventories/sim-k8s", elsewhere / "inventories/sim-k8s")
+    (elsewhere / "scripts/setup").write_text("import sys\nprint('setup', *sys.argv[1:])\n", encoding="utf-8")
+    assert make("deploy", "ENV=sim-k8s", folder=elsewhere).stdout.splitlines() == [
+        "setup",
+        "setup --sim --kubernetes",
+        "rackready sim up --env sim-k8s",
+        "rackready deploy --env sim-k8s",
+    ]
+
+
 def test_sim_down_takes_down_the_rack_of_this_clone(elsewhere: Path) -> None:
     assert make("sim-down", folder=elsewhere).stdout.splitlines() == ["rackready sim down"]
     shutil.rmtree(elsewhere / ".venv")

@@ -79,6 +79,7 @@ _OWN = {
     "usr/lib/hw/collective": ("collective", "main"),
     "usr/lib/hw/site-services": ("sitehost", "main"),
     "usr/lib/hw/ib-fabric": ("ib.fabric", "main"),
+    "usr/bin/kubeadm": ("kube.kubeadm", "main"),
     "usr/lib/hw/switch-reapply": ("switch.apply", "main"),
     "usr/sbin/update-grub": ("bootdisk", "update_grub"),
     "usr/sbin/update-initramfs": ("bootdisk", "update_initramfs"),

@@ -1,0 +1,1 @@
+"""kubeadm of a node, and what kubelet does until it is registered; the cluster is a real one."""
