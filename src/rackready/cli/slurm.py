@@ -28,7 +28,7 @@ def register(parent: typer.Typer) -> None:
 def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
     """Show what `handover` would change in Slurm's files for certified nodes. Nothing is changed.
 
-    Exit codes: 0 nothing differs, 1 something differs or a node's parts are unknown, 2 refused.
+    Exit codes: 0 nothing differs, 1 something differs, a node's parts are unknown or it lacks the check, 2 refused.
     """
     from rackready.handover.slurm_apply import controller, wanted  # noqa: PLC0415
 
@@ -37,7 +37,7 @@ def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> N
     with controller(site, paths, nodes) as (cluster, remote):
         found = wanted(site, cluster, remote, nodes)
     _show(found, nodes, output)
-    raise typer.Exit(1 if found.files or found.failed else 0)
+    raise typer.Exit(1 if found.files or found.failed or found.lacking else 0)
 
 
 @app.command("apply")
@@ -52,7 +52,7 @@ def apply_files(
     The files are first tried on a slurmctld of their own. When slurmctld does not come up with them, the old ones
     return. What a killed run left is ended first.
 
-    Exit codes: 0 the files are as they must be, 1 a node's parts are unknown, 2 refused.
+    Exit codes: 0 the files are as they must be, 1 a node's parts are unknown or it lacks the check, 2 refused.
     """
     from rackready.handover.slurm_apply import apply, controller, wanted  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
@@ -68,7 +68,7 @@ def apply_files(
             changed = apply(cluster, found)
     _show(found, nodes, output)
     progress.print(f"changed: {', '.join(changed)}" if changed else "nothing to change")
-    raise typer.Exit(1 if found.failed else 0)
+    raise typer.Exit(1 if found.failed or found.lacking else 0)
 
 
 def _site(env: str) -> tuple[Site, EnvPaths]:
@@ -102,6 +102,8 @@ def _certified(site: Site, paths: EnvPaths, limit: str) -> list[str]:
 
 
 def _show(found: Candidate, nodes: list[str], output: Format) -> None:
+    from rackready.handover.slurm_apply import waits  # noqa: PLC0415
+
     failed = {node: result.message for node, result in found.failed.items()}
     if output is Format.JSON:
         print_json(
@@ -111,6 +113,7 @@ def _show(found: Candidate, nodes: list[str], output: Format) -> None:
                 "reload": found.reload if found.files else "none",
                 "failed": failed,
                 "left": list(found.left),
+                "lacking": list(found.lacking),
             }
         )
         return
@@ -119,6 +122,8 @@ def _show(found: Candidate, nodes: list[str], output: Format) -> None:
         progress.print(f"slurmctld {found.cluster.release[0]}.{found.cluster.release[1]:02d}: {found.reload}")
     for message in failed.values():
         progress.print(message, style="red")
+    if found.lacking:
+        progress.print(waits(found), style="yellow", markup=False)
     if found.left:
         progress.print(
             f"{', '.join(found.left)}: in Slurm's files, and no longer in the site. Delete the line there when no job "

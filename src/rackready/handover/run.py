@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from rackready.model.site import Handover, Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
+LACKING = "lacking"
+"""In the data of a node that entered Slurm's files: nodes in production that lack the check."""
 RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 
 PARTNER_OF = "partner_of"
@@ -39,24 +41,30 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     paths = EnvPaths(ctx.root, ctx.env)
     out: dict[str, NodeResult] = {}
     digests: dict[str, str] = {}
+    seen: dict[str, Fingerprint] = {}
     keys = keys_of(site, paths)
     for node, found in fingerprints(site, paths, nodes).items():
         digest, refusal = _certified(keys, node, found)
-        if refusal is None:
-            digests[node] = digest
+        if refusal is None and isinstance(found, Fingerprint):
+            digests[node], seen[node] = digest, found
         else:
-            out[node] = refusal
+            out[node] = refusal or NodeResult(Outcome.ERROR, str(found))
     if out and not ctx.check:
         drain_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
-    joined = _join(ctx, site, list(digests))
+    joined = _join(ctx, site, seen)
     out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
     ready = [node for node in digests if node not in out]
     released = offer_nodes(ctx, paths, ready, digests)
     return out | {node: _merged(joined[node], released[node]) for node in ready}
 
 
-def _join(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResult]:
-    """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names."""
+def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dict[str, NodeResult]:
+    """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names.
+
+    Slurm's files come first, since slurmd needs the node's line. They make Slurm run the check of nodes only when every
+    node in production has it; so where they did not yet, they come again.
+    """
+    nodes = list(seen)
     if isinstance(site.handover, KubernetesHandover) and site.handover.join is not None:
         from rackready.handover.kube_join import bring_in  # noqa: PLC0415 - few sites let rackready join nodes
 
@@ -66,8 +74,24 @@ def _join(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResu
     entered = _entered(ctx, site, nodes)
     bad = {node: result for node, result in entered.items() if result.outcome is not Outcome.PASS}
     there = [node for node in nodes if node not in bad]
-    played = run_playbook(ctx, PLAYBOOK, there, join_vars(site.handover)) if there else {}
-    return bad | {node: _after(entered.get(node), result) for node, result in played.items()}
+    variables = join_vars(site.handover) | _check_vars(ctx, site, {node: seen[node] for node in there})
+    played = run_playbook(ctx, PLAYBOOK, there, variables) if there else {}
+    out = bad | {node: _after(entered.get(node), result) for node, result in played.items()}
+    good = [node for node in there if played[node].outcome in CONTINUES]
+    if ctx.check or not any(LACKING in entered[node].data for node in good if node in entered):
+        return out
+    for node, result in _entered(ctx, site, good).items():
+        out[node] = _after(result, out[node]) if result.outcome in CONTINUES else result
+    return out
+
+
+def _check_vars(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dict[str, Any]:
+    """Return the role's variables that put the check of nodes on them, where Slurm is to run one."""
+    from rackready.handover.slurm_checks import check_vars  # noqa: PLC0415 - few sites have it
+
+    files = files_of(site.handover)
+    checked = files is not None and files.checks is not None and len(seen) > 0
+    return check_vars(site, EnvPaths(ctx.root, ctx.env), seen) if checked else {}
 
 
 def _entered(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeResult]:
@@ -83,10 +107,10 @@ def _entered(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeR
 
 
 def _after(entered: NodeResult | None, played: NodeResult) -> NodeResult:
-    if entered is None or not entered.changed:
+    if entered is None or not entered.message:
         return played
     changes = [entered.message, *played.data.get("changes", [])]
-    return replace(played, changed=True, data={**played.data, "changes": changes})
+    return replace(played, changed=entered.changed or played.changed, data={**played.data, "changes": changes})
 
 
 def join_vars(handover: Handover) -> dict[str, Any]:

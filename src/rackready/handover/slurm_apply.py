@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from rackready.drivers.remote import Remote
+from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler import slurm_files as driver
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
 from rackready.drivers.ssh.first_contact import pin_at_first_contact
 from rackready.drivers.ssh.sudo import Sudo
 from rackready.drivers.ssh.target import node_target, slurm_target
+from rackready.handover import slurm_checks as on_nodes
 from rackready.handover.slurm_parts import read_parts
+from rackready.model.host_list import host_list
 from rackready.model.operations import files_of
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -40,6 +43,8 @@ class Candidate:
     failed: Mapping[str, NodeResult]
     left: tuple[str, ...] = ()
     """Nodes with a line that the site no longer names."""
+    lacking: tuple[str, ...] = ()
+    """Nodes in production without the check: Slurm does not run it anywhere before they have it."""
 
     def diff(self) -> str:
         """Return what would change as a unified diff."""
@@ -62,17 +67,25 @@ def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tu
     pin_at_first_contact(target)
     if handover.user != "root":
         target = replace(target, sudo=Sudo())
-    remote = Remote({driver.CONTROLLER: target} | {node: node_target(site, node, paths.known_hosts) for node in nodes})
+    names = nodes if files.checks is None else [node.name for node in site.nodes()]
+    remote = Remote({driver.CONTROLLER: target} | {node: node_target(site, node, paths.known_hosts) for node in names})
     try:
         yield SlurmController(remote, target.where, str(files.folder), files.unit), remote
     finally:
         remote.close()
 
 
-def candidate(site: Site, cluster: Cluster, where: str, parts: Mapping[str, NodeParts | NodeResult]) -> Candidate:
+def candidate(
+    site: Site,
+    cluster: Cluster,
+    where: str,
+    parts: Mapping[str, NodeParts | NodeResult],
+    lacking: tuple[str, ...] = (),
+) -> Candidate:
     """Return the files with these nodes in them. Raises SchedulerError when they cannot stand beside what others wrote.
 
-    A node that stands in them already and is not among ``parts`` keeps its lines.
+    A node that stands in them already and is not among ``parts`` keeps its lines. ``lacking``: nodes in production
+    without the check.
     """
     files, handover = files_of(site.handover), site.handover
     assert files is not None  # noqa: S101 - controller() refuses a site without
@@ -84,10 +97,11 @@ def candidate(site: Site, cluster: Cluster, where: str, parts: Mapping[str, Node
     }
     gres = driver.own_gres(cluster.files) | {node: render.gres_lines(site, node, found) for node, found in good.items()}
     names = [partition.name for partition in partitions]
-    if problems := list(driver.objections(where, cluster, sorted(lines), names, files.topology)):
+    if problems := list(driver.objections(where, cluster, sorted(lines), names, files)):
         raise SchedulerError.of(problems)
     new = frozenset(lines) - cluster.known - driver.settled(cluster.files)
-    extra = driver.extra_lines(cluster.files, files.topology)
+    checks = slurm_checks.settings_beside(None if lacking else files.checks, driver.settings_of_others(cluster.files))
+    extra = driver.extra_lines(cluster.files, files.topology, checks)
     wanted = {
         driver.MAIN: driver.with_include(cluster.files[driver.MAIN], render.NODES),
         driver.GRES_MAIN: driver.with_include(cluster.files.get(driver.GRES_MAIN, ""), render.GRES),
@@ -109,6 +123,7 @@ def candidate(site: Site, cluster: Cluster, where: str, parts: Mapping[str, Node
         driver.reload_for(cluster, wanted),
         {node: found for node, found in parts.items() if isinstance(found, NodeResult)},
         tuple(sorted(set(lines) - there)),
+        lacking,
     )
 
 
@@ -123,8 +138,25 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
         found = wanted(site, cluster, remote, nodes)
         changed = found.files if check else apply(cluster, found)
     words = f"Slurm's files: {'would change' if check else 'changed'}: {', '.join(sorted(changed))}" if changed else ""
-    good = {node: NodeResult(Outcome.PASS, words, changed=bool(changed)) for node in nodes if node not in found.failed}
+    words = "; ".join(filter(None, [words, waits(found)]))
+    data = {"lacking": list(found.lacking)} if found.lacking else {}
+    good = {
+        node: NodeResult(Outcome.PASS, words, changed=bool(changed), data=data)
+        for node in nodes
+        if node not in found.failed
+    }
     return good | dict(found.failed)
+
+
+def waits(found: Candidate) -> str:
+    """Return why Slurm does not run the check yet; "" when nothing holds it back."""
+    if not found.lacking:
+        return ""
+    return (
+        "Slurm's checks - Expected: the program on every node in production "
+        f"Actual: not on {host_list(found.lacking)}. "
+        "Slurm runs it nowhere yet, since it would drain a node without it. Run `rackready handover` for those nodes."
+    )
 
 
 def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str]) -> Candidate:
@@ -138,7 +170,16 @@ def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str
             actual="one that was interrupted",
             next_step="`rackready slurm apply` ends it.",
         )
-    return candidate(site, now, cluster.where, read_parts(site, remote, nodes))
+    return candidate(site, now, cluster.where, read_parts(site, remote, nodes), _lacking(site, remote, now))
+
+
+def _lacking(site: Site, remote: Remote, now: Cluster) -> tuple[str, ...]:
+    """Return the nodes that run jobs and lack the check; () where Slurm runs it already, or is not to."""
+    files = files_of(site.handover)
+    if files is None or files.checks is None or slurm_checks.runs_it(now.files):
+        return ()
+    in_production = sorted(set(driver.own_lines(now.files)) & driver.settled(now.files))
+    return on_nodes.lacking(remote, in_production, [node.name for node in site.nodes()])
 
 
 def apply(cluster: SlurmController, found: Candidate) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, Name, Names, PathLine, expand_names
 
+CHECKS_AT: tuple[Literal["prolog", "epilog", "health"], ...] = ("prolog", "epilog", "health")
 MaxTime = Annotated[str, StringConstraints(pattern=r"^(INFINITE|\d+|(\d+-)?\d{1,2}(:\d{2}){0,2})$")]
 """A time limit in Slurm's forms (slurm.conf(5), MaxTime): minutes, hours:minutes:seconds, days-hours, INFINITE."""
 
@@ -25,6 +27,50 @@ class SlurmPartition(Model):
         return not self.nodes or any(node in expand_names(names) for names in self.nodes)
 
 
+class SlurmChecks(Model):
+    """Quick checks of a node that Slurm runs around jobs. A node with a finding is drained with it as the reason."""
+
+    at: list[Literal["prolog", "epilog", "health"]] = Field(
+        default_factory=lambda: list(CHECKS_AT),
+        min_length=1,
+        description="prolog: before a job; epilog: after one; health: on idle nodes from time to time",
+    )
+    limit_s: int = Field(
+        30,
+        ge=15,
+        le=50,
+        description="longest time of one check, s; at most 50, because slurmd ends a health check after 60 s "
+        "(slurm.conf(5), HealthCheckProgram)",
+    )
+    interval_s: int = Field(
+        300, ge=60, le=65535, description="time between two health checks, s; 300 as in NVIDIA's DeepOps"
+    )
+    filesystems: list[PathLine] = Field(
+        default_factory=lambda: [Path("/"), Path("/tmp"), Path("/var")],  # noqa: S108 - looked at, not written
+        min_length=1,
+        description="paths whose file system must not be full",
+    )
+    least_free_pct: int = Field(
+        2, ge=1, le=50, description="smallest free part of a file system's bytes and inodes, % (judgement)"
+    )
+    others: bool = Field(
+        default=False,
+        description="the owner of the cluster's other nodes put the program on them, too: Slurm runs the prolog on "
+        "every node, and drains a node without it",
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> SlurmChecks:
+        for path in self.filesystems:
+            if not path.is_absolute():
+                message = f"file system {path} - Expected: a path from the root, e.g. /var"
+                raise ValueError(message)
+        if len(set(self.at)) != len(self.at):
+            message = f"checks at {', '.join(self.at)} - Expected: each once"
+            raise ValueError(message)
+        return self
+
+
 class SlurmFiles(Model):
     """What rackready writes into the cluster's configuration. All else in it stays as its owner wrote it."""
 
@@ -39,6 +85,9 @@ class SlurmFiles(Model):
         "none",
         description="tree: one switch per scalable unit below one top; block: one block per NVLink domain; "
         "none: topology.conf is left alone",
+    )
+    checks: SlurmChecks | None = Field(
+        None, description="checks of a node that Slurm runs around jobs; absent: Slurm's settings for them stay"
     )
 
     @model_validator(mode="after")

@@ -102,7 +102,7 @@ def test_apply_writes_it_once_and_names_the_node_that_is_mute(cluster: Controlle
     code, out, err = call("slurm", "diff", "--limit", "node01", "--output", "json")
     assert (code, json.loads(out)) == (
         0,
-        {"nodes": ["node01"], "files": {}, "reload": "none", "failed": {}, "left": []},
+        {"nodes": ["node01"], "files": {}, "reload": "none", "failed": {}, "left": [], "lacking": []},
     )
 
 

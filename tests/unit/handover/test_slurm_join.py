@@ -10,6 +10,7 @@ import yaml
 
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError
 from rackready.handover import run, slurm_apply
+from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 
@@ -84,7 +85,7 @@ def test_only_nodes_that_entered_join_and_the_change_is_theirs(tmp_path: Path, m
 
     monkeypatch.setattr(slurm_apply, "bring", lambda *_, **__: entered)
     monkeypatch.setattr(run, "run_playbook", play)
-    found = run._join(ctx, run.site_of(ctx), ["node01", "node02"])
+    found = run._join(ctx, run.site_of(ctx), dict.fromkeys(["node01", "node02"], Fingerprint.model_construct()))
     assert played == ["node01"]
     assert found["node01"].changed
     assert found["node01"].data["changes"] == ["Slurm's files: changed: slurm.conf", "slurmd"]
@@ -99,7 +100,7 @@ def test_a_cluster_that_refuses_the_files_gets_no_node(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(slurm_apply, "bring", refuse)
     monkeypatch.setattr(run, "run_playbook", lambda *_: pytest.fail("no node may join"))
-    found = run._join(ctx, run.site_of(ctx), ["node01", "node02"])
+    found = run._join(ctx, run.site_of(ctx), dict.fromkeys(["node01", "node02"], Fingerprint.model_construct()))
     assert {node: result.message for node, result in found.items()} == dict.fromkeys(
         ["node01", "node02"], "Slurm controller: /etc/slurm - Expected: x Actual: y. Correct it."
     )

@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 from rackready import printed_json
 from rackready.drivers.remote import Answer, Runner
+from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_text import expand_hosts
 from rackready.format_error import FormatError
 from rackready.model.host_list import host_list
 from rackready.model.problems import Problem, RackreadyError
+from rackready.model.slurm_files import SlurmFiles
 from rackready.ondevice import slurm_files as program
 from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
 
@@ -182,21 +184,29 @@ def with_include(text: str, name: str) -> str:
     return f"{begin}Include {name}\n"
 
 
-def extra_lines(files: Mapping[str, str], topology: str) -> list[str]:
-    """Return settings that our part needs and nobody wrote yet."""
-    set_by_others = program.settings({name: text for name, text in files.items() if name != NODES})
-    wanted = {"GresTypes": "gpu"} | ({} if topology == "none" else {"TopologyPlugin": f"topology/{topology}"})
+def settings_of_others(files: Mapping[str, str]) -> dict[str, str]:
+    """Return key (lower case) -> value of the settings in slurm.conf that are not ours."""
+    return program.settings({name: text for name, text in files.items() if name not in {NODES, GRES}})
+
+
+def extra_lines(files: Mapping[str, str], topology: str, more: Mapping[str, str]) -> list[str]:
+    """Return settings that our part needs and nobody wrote yet; ``more``: further ones."""
+    set_by_others = settings_of_others(files)
+    wanted = (
+        {"GresTypes": "gpu"} | ({} if topology == "none" else {"TopologyPlugin": f"topology/{topology}"}) | dict(more)
+    )
     return [f"{key}={value}" for key, value in wanted.items() if key.lower() not in set_by_others]
 
 
 def objections(
-    where: str, cluster: Cluster, nodes: Sequence[str], partitions: Sequence[str], topology: str
+    where: str, cluster: Cluster, nodes: Sequence[str], partitions: Sequence[str], wanted: SlurmFiles
 ) -> Iterator[Problem]:
     """Yield why our part cannot stand beside what others wrote."""
     files = {name: text for name, text in cluster.files.items() if name not in {NODES, GRES}}
-    found = program.settings(files)
+    found, topology = program.settings(files), wanted.topology
     yield from _values(where, found, topology)
-    theirs = _defined(files[MAIN], files, "NodeName")
+    theirs = defined(files[MAIN], files, "NodeName")
+    yield from slurm_checks.objections(f"{where} {MAIN}", wanted.checks, found, theirs)
     if both := sorted(set(nodes) & theirs):
         yield Problem.of(
             f"{where} {MAIN}",
@@ -205,7 +215,7 @@ def objections(
             expected=f"only in {NODES}",
             actual="defined by somebody else",
         )
-    if both := sorted(set(partitions) & _defined(files[MAIN], files, "PartitionName")):
+    if both := sorted(set(partitions) & defined(files[MAIN], files, "PartitionName")):
         yield Problem.of(
             f"{where} {MAIN}",
             f"partition {', '.join(both)}",
@@ -274,13 +284,13 @@ def _topology(where: str, cluster: Cluster, topology: str) -> Iterator[Problem]:
         )
 
 
-def _defined(text: str, files: Mapping[str, str], key: str) -> set[str]:
+def defined(text: str, files: Mapping[str, str], key: str) -> set[str]:
     """Return the names that lines of a key define, in a file and those that it includes."""
     out: set[str] = set()
     for line in text.splitlines():
         words = line.split("#")[0].split()
         if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
-            out |= _defined(files.get(words[1], ""), files, key)
+            out |= defined(files.get(words[1], ""), files, key)
         elif words and words[0].lower().startswith(f"{key.lower()}="):
             try:
                 out |= expand_hosts(words[0].partition("=")[2])

@@ -58,7 +58,7 @@ _RULE_WORDS = re.compile(
 _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x[0-9a-fA-F]+ \((?P<to>[^)]+)\)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """One Xid or SXid. ``when``: the log's timestamp; ``pci``: as in sysfs, without function (0000:9b:00)."""
 
@@ -70,7 +70,7 @@ class Event:
     """Number of the NVSwitch; None for a GPU's Xid."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NvLink5:
     """Message of an Xid 144 to 150."""
 
@@ -81,7 +81,7 @@ class NvLink5:
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelLog:
     """A log's events of GPUs. ``from_boot``: it reaches back to the boot, or to the load of the driver."""
 

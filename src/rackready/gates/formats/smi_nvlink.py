@@ -22,7 +22,7 @@ _HANDLE = re.compile(r"^Unable to determine the device handle for (?:GPU ?)?(?P<
 _RATE = re.compile(r"^\d+(?:\.\d+)?e-\d+$")
 
 
-@dataclass(slots=True)
+@dataclass
 class LinkGpu:
     """One GPU, with its model as printed.
 
@@ -38,7 +38,7 @@ class LinkGpu:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LinkReport:
     """One output. ``lost``: GPU as printed (number or PCI address) -> the driver's message, if it does not answer."""
 

@@ -35,7 +35,7 @@ _LOST = re.compile(
 _INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0-9a-fA-F:.]+)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SmiGpu:
     """One GPU of the report; its elements are found by path."""
 
@@ -73,7 +73,7 @@ def _text(element: ET.Element, path: str) -> str | None:
     return element.findtext(path) if found is None else found.text or ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SmiLog:
     """The whole report."""
 

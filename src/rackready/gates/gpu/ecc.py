@@ -15,13 +15,9 @@ from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate, flag, number
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.gates.nodecheck.rules import UNCORRECTED
 from rackready.model.outcome import Criterion, Op
 
-_UNCORRECTED = {
-    "sram_uncorrectable_parity": "SRAM parity",
-    "sram_uncorrectable_secded": "SRAM SEC-DED",
-    "dram_uncorrectable": "DRAM",
-}
 _CORRECTED = {"sram_correctable": "SRAM", "dram_correctable": "DRAM"}
 _RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`) or reboot, then run the gate again: {RUNBOOK}."
 _XID_48 = f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}"
@@ -174,7 +170,7 @@ class Ecc(SmiGate):
         judge.equal(where, ECC_MODE_PENDING, wanted, gpu.text("ecc_mode/pending_ecc"))
         if not self.inputs.enabled:
             return
-        for path, what in _UNCORRECTED.items():
+        for path, what in UNCORRECTED.items():
             value = number(judge, where, gpu, f"ecc_errors/volatile/{path}", f"uncorrected {what} errors")
             if value:
                 judge.fail(where, ECC_UNCORRECTED, "0", f"{value:.0f}", what=what)

@@ -8,6 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.gates.nodecheck.rules import FABRIC_PARTS, HEALTHY_FABRIC, NOT_SUPPORTED, UNREGISTERED
 from rackready.model.place import Place
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
@@ -16,23 +17,6 @@ _LOCAL = (
     f"the fabric manager must be the driver's version: {_RUNBOOK}."
 )
 _REMOTE = f"Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: {_RUNBOOK}."
-_BAD = {
-    "health/bandwidth": ({"Full"}, "bandwidth"),
-    "health/route_recovery_in_progress": ({"False"}, "route recovery in progress"),
-    "health/route_unhealthy": ({"False"}, "route unhealthy"),
-    "health/access_timeout_recovery": ({"False"}, "access timeout recovery"),
-    "health/incorrect_configuration": ({"None"}, "incorrect configuration"),
-}
-"""Fields of the fabric health mask and their good values (NVML nvmlGpuFabricInfo health mask; nvidia-smi of 580)."""
-
-_UNREGISTERED = "ampere"
-"""GPUs of this architecture do not register with the fabric.
-
-NVML has the fabric state only for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi prints N/A on servers
-whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d).
-"""
-
-
 HEALTH_NOT_REPORTED = ErrorKind(
     "fabric-health-not-reported",
     "fabric health: {what} not reported",
@@ -114,7 +98,7 @@ class Fabric(SmiGate):
 
 def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
     """Add an error for each health field that one GPU lacks and another has: the report is damaged."""
-    for path, what in (("health/summary", "summary"), *((path, what) for path, (_, what) in _BAD.items())):
+    for path, what in (("health/summary", "summary"), *((path, what) for path, (_, what) in FABRIC_PARTS.items())):
         lacking = [gpu for gpu in log.gpus if not gpu.names(f"fabric/{path}")]
         if not lacking or len(lacking) == len(log.gpus):
             continue
@@ -126,7 +110,7 @@ def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> N
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
     """Return whether a GPU reports no fabric state, and its model need not report one."""
-    return facts.gpu.architecture == _UNREGISTERED and gpu.text("fabric/state") is None
+    return facts.gpu.architecture == UNREGISTERED and gpu.text("fabric/state") is None
 
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
@@ -147,11 +131,11 @@ def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
             step=step,
         )
     summary = gpu.text("fabric/health/summary")
-    if summary is not None and summary not in {"Healthy", "Not Supported"}:
+    if summary is not None and summary not in HEALTHY_FABRIC:
         judge.fail(where, FABRIC_HEALTH, "Healthy", summary, step=step)
-    for path, (good, what) in _BAD.items():
+    for path, (good, what) in FABRIC_PARTS.items():
         value = gpu.text(f"fabric/{path}")
-        if value is not None and value not in good | {"Not Supported"}:
+        if value is not None and value not in good | {NOT_SUPPORTED}:
             judge.fail(
                 where,
                 FABRIC_HEALTH_PART,

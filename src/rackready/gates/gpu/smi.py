@@ -14,6 +14,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.gates.nodecheck.rules import CORRUPT_INFOROM, LOST
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -22,8 +23,6 @@ ARGV = ("nvidia-smi", "-q", "-x")
 TIMEOUT_S = 60.0
 """Without persistence mode the driver first initialises every GPU, which takes seconds each."""
 RUNBOOK = "docs/runbooks/gpu.md"
-_CORRUPT_INFOROM, _LOST = 14, 15
-"""Exit codes of nvidia-smi (its manual): an InfoROM is corrupt, a GPU is lost. The report is still printed."""
 
 
 NO_DRIVER = ErrorKind(
@@ -135,7 +134,7 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         return None
     for name in log.lost:
         judge.fail(node, SMI_GPU_LOST, "a GPU that answers", "GPU is lost", name=name)
-    explained = {0} | ({_CORRUPT_INFOROM} if log.corrupt_inforom else set()) | ({_LOST} if log.lost else set())
+    explained = {0} | ({CORRUPT_INFOROM} if log.corrupt_inforom else set()) | ({LOST} if log.lost else set())
     if output.exit_code not in explained:
         judge.error(node, SMI_EXIT_CODE, "exit code 0 with a complete report", f"exit code {output.exit_code}")
     return log

@@ -19,14 +19,13 @@ from rackready.gates.gpu import parts, xid_actions
 from rackready.gates.gpu.recovery import ACTIONS
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.gates.nodecheck.rules import FATAL_SXIDS, HARMLESS, RECOVERY_XID
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 from rackready.profiles import loader
 
 _KEY = "log"
 _CLOCK = "clock"
-_RECOVERY = 154
-_HARMLESS = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})
 
 
 LOG_UNREADABLE = ErrorKind(
@@ -295,11 +294,11 @@ def _grouped(facts: NodeFacts, node: str, events: Sequence[Event]) -> dict[str, 
 def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], notes: list[str]) -> None:
     for code in dict.fromkeys(event.code for event in events):
         same = [event for event in events if event.code == code]
-        if code == _RECOVERY:
+        if code == RECOVERY_XID:
             _recovery(judge, where, same)
             continue
         action, name = xid_actions.action(facts, same)
-        if action in _HARMLESS:
+        if action in HARMLESS:
             notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
         else:
             judge.fail(
@@ -330,7 +329,7 @@ def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) 
         same = [event for event in events if event.code == code]
         entry = known.get(code)
         fatal = any(event.text.startswith("Fatal") for event in same) or (
-            entry is not None and entry.kind in {"fatal", "always_fatal"}
+            entry is not None and entry.kind in FATAL_SXIDS
         )
         name = entry.name if entry else "not in the vendor's guide"
         text = next((event.text for event in same if event.text.startswith(("Fatal", "Non-fatal"))), same[-1].text)

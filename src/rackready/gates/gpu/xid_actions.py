@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.formats import kernel_log
 from rackready.gates.formats.kernel_log import Event
+from rackready.gates.nodecheck.rules import NEW_DECODE, NVLINK5_XIDS, branch_of, nvlink5_action, strongest
 from rackready.profiles import loader
-
-_NVLINK5 = range(144, 151)
-
-_NEW_DECODE = 575
-"""Driver branch with a new layout of the NVLink 5 interrupt information (Xid catalogue, sheet 'Xid 144-150 Decode')."""
 
 _STEPS = {
     "RESET_GPU": "Vendor's action RESET_GPU: drain the node and reset the GPU (`nvidia-smi -r -i N`)",
@@ -41,31 +36,16 @@ def action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
     known = catalogue.xids.get(code)
     if known is None:
         return "CONTACT_SUPPORT", "not in the vendor's catalogue"
-    if code in _NVLINK5:
-        actions = {_decoded(facts, event) for event in events}
-        return next(
-            (action for action in ("RESET_GPU", "WORKFLOW_NVLINK5_ERR", "XID_154_EVAL") if action in actions), "IGNORE"
-        ), known.name
+    if code in NVLINK5_XIDS:
+        rows = nvlink5_rows(branch_of(facts.driver))
+        return strongest(nvlink5_action(rows, event.code, event.text) for event in events), known.name
     return known.convenient or known.action, known.name
 
 
-def _decoded(facts: NodeFacts, event: Event) -> str:
-    found = kernel_log.nvlink5(event.text)
-    if found is None:
-        return "WORKFLOW_NVLINK5_ERR"
-    new = int(facts.driver.split(".", 1)[0]) >= _NEW_DECODE
-    for rule in loader.xids().nvlink5:
-        if (
-            rule.xid == event.code
-            and rule.status == found.status
-            and _matches_bits(rule.v2 if new else rule.v1, found.info)
-        ):
-            return rule.action
-    return "WORKFLOW_NVLINK5_ERR"
-
-
-def _matches_bits(pattern: str, info: int) -> bool:
-    return all(wanted in ("-", bit) for wanted, bit in zip(pattern, f"{info & 0xFFFFFFFF:032b}", strict=True))
+def nvlink5_rows(branch: int) -> list[tuple[int, int, str, str]]:
+    """Return the decode table of Xids 144 to 150 for a driver branch: Xid, status, bits, action."""
+    rules = loader.xids().nvlink5
+    return [(row.xid, row.status, row.v2 if branch >= NEW_DECODE else row.v1, row.action) for row in rules]
 
 
 def next_step(action: str, code: int) -> str:
