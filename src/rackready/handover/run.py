@@ -12,6 +12,8 @@ from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
 from rackready.drivers.scheduler.registry import adapter_for
+from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.drivers.scheduler.slurm_release import taken_by
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
 from rackready.handover.keys import Keys, keys_of
@@ -74,7 +76,15 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     entered = _entered(ctx, site, nodes)
     bad = {node: result for node, result in entered.items() if result.outcome is not Outcome.PASS}
     there = [node for node in nodes if node not in bad]
-    variables = join_vars(site.handover) | _check_vars(ctx, site, {node: seen[node] for node in there})
+    try:
+        releases = _releases(ctx, site) if there else ()
+    except RackreadyError as error:
+        return bad | dict.fromkeys(there, NodeResult(Outcome.ERROR, str(error)))
+    variables = (
+        join_vars(site.handover)
+        | {"slurm_node_releases": list(releases)}
+        | _check_vars(ctx, site, {node: seen[node] for node in there})
+    )
     played = run_playbook(ctx, PLAYBOOK, there, variables) if there else {}
     out = bad | {node: _after(entered.get(node), result) for node, result in played.items()}
     good = [node for node in there if played[node].outcome in CONTINUES]
@@ -83,6 +93,12 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     for node, result in _entered(ctx, site, good).items():
         out[node] = _after(result, out[node]) if result.outcome in CONTINUES else result
     return out
+
+
+def _releases(ctx: PhaseContext, site: Site) -> tuple[str, ...]:
+    """Return the releases of slurmd that the cluster takes. Raises SchedulerError."""
+    with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
+        return taken_by(adapter.release_of_slurmctld()) if isinstance(adapter, SlurmAdapter) else ()
 
 
 def _check_vars(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dict[str, Any]:

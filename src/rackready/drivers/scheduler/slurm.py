@@ -16,6 +16,7 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
     reason_text,
 )
+from rackready.drivers.scheduler.slurm_release import Release, of_config
 from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
     PLACED_FORMAT,
@@ -159,6 +160,11 @@ class SlurmAdapter(SchedulerAdapter):
     def how_to_end(self, jobs: Sequence[Job]) -> str:
         """Return the sentence that says what to do about jobs that do not end."""
         return f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
+
+    def release_of_slurmctld(self) -> Release:
+        """Return the release of the slurmctld that answers. Raises SchedulerError."""
+        code, out, err = self._run("scontrol show config")
+        return of_config(self._where, out if code == 0 else err or out)
 
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
         """Reserve nodes for ``user`` until the reservation is deleted; replace a leftover one of the same name."""
