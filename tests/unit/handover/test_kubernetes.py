@@ -145,6 +145,12 @@ def test_an_unknown_node_is_told_how_to_join() -> None:
     )
 
 
+def test_an_unknown_node_of_a_site_that_lets_rackready_join_it_is_told_when() -> None:
+    with pytest.raises(UnknownNodeError) as caught:
+        adapter(Server(node("node_registered")), node_suffix=".x", join={"command": ["j", "{taint}"]}).show("node01")
+    assert str(caught.value).endswith("not found. Phase handover lets it join, once it is certified.")
+
+
 def test_an_offer_takes_away_our_taint_cordon_and_reason_and_nothing_else() -> None:
     raw = node("node_drained")
     raw["spec"]["taints"].insert(0, OTHERS)

@@ -138,7 +138,9 @@ class KubernetesAdapter(SchedulerAdapter):
                 f"unknown to {self._api.where}",
                 expected=f"a Node {name}",
                 actual=answer.told,
-                next_step=f"Let it join with `--register-with-taints={self._handover.taint}`, then run again.",
+                next_step=f"Let it join with `--register-with-taints={self._handover.taint}`, then run again."
+                if self._handover.join is None
+                else "Phase handover lets it join, once it is certified.",
             )
         if not answer.ok:
             raise self._refused(node, "read the node", answer)
