@@ -7,16 +7,20 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
+from rackready.design.site import load_site
 from rackready.drivers.scheduler.base import NotOursError, SchedulerError
 from rackready.drivers.scheduler.reserve import reserved
 from rackready.drivers.scheduler.slurm import SlurmAdapter
-from rackready.gates.base import GateFacts
+from rackready.gates.base import Command, GateFacts
+from rackready.gates.engine import launch
 from rackready.gates.engine.registry import gate
+from rackready.gates.engine.runner import _with_launch
 from rackready.gates.fabric import mpijob
 from rackready.model.problems import RackreadyError
 from tests.gates.support import rack
@@ -227,3 +231,81 @@ def test_a_reservation_that_slurm_refuses_starts_nothing() -> None:
     ):
         pass
     assert cluster.drained == {"node01": "rackready: held"}
+
+
+# Slurm's QOS ----------------------------------------------------------------------------------------------------------
+
+CONFIG = "AccountingStorageHost   = db\nAccountingStorageType   = {}\n"
+
+
+def accounting(storage: str, qos: str = "", code: int = 0) -> SlurmAdapter:
+    """A cluster with this accounting, and what its sacctmgr says."""
+
+    def run(command: str) -> tuple[int, str, str]:
+        if command == "scontrol show config":
+            return 0, CONFIG.format(storage), ""
+        assert command == "sacctmgr --noheader --parsable2 show qos where name=validation format=name"
+        return code, qos, ""
+
+    return SlurmAdapter(run, "here")
+
+
+def test_a_qos_that_slurmdbd_has_is_taken() -> None:
+    accounting("accounting_storage/slurmdbd", "validation\n").require_qos("validation")
+
+
+@pytest.mark.parametrize("storage", ["accounting_storage/none", "(null)"])
+def test_without_accounting_there_is_no_qos(storage: str) -> None:
+    with pytest.raises(SchedulerError) as caught:
+        accounting(storage, "validation\n").require_qos("validation")
+    assert str(caught.value) == (
+        f"here: QOS validation - Expected: AccountingStorageType = accounting_storage/slurmdbd Actual: {storage}. "
+        "Slurm has QOS only with accounting: set it up, or remove handover.validation_qos."
+    )
+
+
+@pytest.mark.parametrize(
+    ("qos", "code", "actual"),
+    [("", 0, "nothing"), ("validation2\n", 0, "validation2"), ("validation\n", 1, "validation")],
+)
+def test_a_qos_that_slurmdbd_lacks_is_refused(qos: str, code: int, actual: str) -> None:
+    with pytest.raises(SchedulerError) as caught:
+        accounting("accounting_storage/slurmdbd", qos, code).require_qos("validation")
+    assert str(caught.value) == (
+        f"here: `sacctmgr show qos where name=validation` - Expected: validation Actual: {actual}. Create it "
+        "(`sacctmgr add qos validation`) and let root use it, or correct handover.validation_qos."
+    )
+
+
+def test_srun_gets_the_qos_behind_its_environment_and_no_other_command_does() -> None:
+    def command(*argv: str) -> Command:
+        return Command(key="k", node="node01", argv=argv, timeout_s=1)
+
+    srun = _with_launch(command("env", "A=1", "B=x", "srun", "--mpi=pmix", "p"), ("--qos=validation",))
+    assert srun.argv == ("env", "A=1", "B=x", "srun", "--qos=validation", "--mpi=pmix", "p")
+    assert _with_launch(command("mpirun", "p"), ("-x",)).argv == ("mpirun", "-x", "p")
+    assert _with_launch(command("env", "A=1", "nvidia-smi"), ("--qos=validation",)).argv[-1] == "nvidia-smi"
+    assert _with_launch(command("env", "srun", "p"), ()).argv == ("env", "srun", "p")
+
+
+@pytest.mark.parametrize(("qos", "options"), [("validation", ("--qos=validation",)), (None, ())])
+def test_a_measurement_asks_for_the_sites_qos_before_it_reserves(
+    monkeypatch: pytest.MonkeyPatch, qos: str | None, options: tuple[str, ...]
+) -> None:
+    site = load_site("sim", root=Path(__file__).resolve().parents[2])
+    site = site.model_copy(update={"handover": site.handover.model_copy(update={"validation_qos": qos})})
+    order: list[str] = []
+    cluster = Cluster()
+
+    def run(command: str) -> tuple[int, str, str]:
+        order.append(command.split(maxsplit=1)[0] + " " + command.split()[1])
+        if command == "scontrol show config":
+            return 0, CONFIG.format("accounting_storage/slurmdbd"), ""
+        return (0, "validation\n", "") if command.startswith("sacctmgr") else cluster.run(command)
+
+    monkeypatch.setattr(launch, "connect_slurm", lambda *_: SlurmAdapter(run, "here"))
+    nothing: Any = None
+    with launch._under_slurm(site, nothing, nothing, {})("node01", ["node02"]) as found:
+        assert found == options
+    asked = ["scontrol show", "sacctmgr --noheader"] if qos else []
+    assert order[: len(asked)] == asked

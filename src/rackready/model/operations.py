@@ -248,6 +248,10 @@ class SlurmHandover(Model):
         ge=0,
         description="longest wait for the jobs of a node in production to end before a change, s",
     )
+    validation_qos: Name | None = Field(
+        None,
+        description="QOS of the jobs with which gates measure nodes (gates.launcher: srun); needs slurmdbd",
+    )
     files: SlurmFiles | None = Field(
         None, description="rackready's part of Slurm's own files; absent: the nodes stand in them already"
     )

@@ -20,6 +20,8 @@ from rackready.drivers.scheduler.slurm_release import Release, of_config
 from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
     PLACED_FORMAT,
+    SLURMDBD,
+    accounting_of,
     parse_jobs,
     parse_node,
     parse_placed,
@@ -165,6 +167,29 @@ class SlurmAdapter(SchedulerAdapter):
         """Return the release of the slurmctld that answers. Raises SchedulerError."""
         code, out, err = self._run("scontrol show config")
         return of_config(self._where, out if code == 0 else err or out)
+
+    def require_qos(self, name: str) -> None:
+        """Raise SchedulerError unless the cluster has accounting, and a QOS of this name."""
+        code, out, err = self._run("scontrol show config")
+        storage = accounting_of(out) if code == 0 else " ".join((err or out).split())
+        if storage != SLURMDBD:
+            raise SchedulerError(
+                self._where,
+                f"QOS {name}",
+                expected=f"AccountingStorageType = {SLURMDBD}",
+                actual=storage,
+                next_step="Slurm has QOS only with accounting: set it up, or remove handover.validation_qos.",
+            )
+        code, out, err = self._run(f"sacctmgr --noheader --parsable2 show qos where name={name} format=name")
+        if code != 0 or name not in out.split():
+            raise SchedulerError(
+                self._where,
+                f"`sacctmgr show qos where name={name}`",
+                expected=name,
+                actual=" ".join((err or out).split()) or "nothing",
+                next_step=f"Create it (`sacctmgr add qos {name}`) and let root use it, or correct "
+                "handover.validation_qos.",
+            )
 
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
         """Reserve nodes for ``user`` until the reservation is deleted; replace a leftover one of the same name."""

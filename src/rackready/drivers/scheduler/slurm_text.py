@@ -103,6 +103,16 @@ def _order(job: Job) -> list[int]:
     return [int(part) if part.isdigit() else 0 for part in job.id.split("_")]
 
 
+SLURMDBD = "accounting_storage/slurmdbd"
+"""Value of AccountingStorageType with accounting: QOS are records of slurmdbd (sacctmgr(1))."""
+
+
+def accounting_of(config: str) -> str:
+    """Return AccountingStorageType of `scontrol show config`, e.g. accounting_storage/none."""
+    match = re.search(r"^AccountingStorageType\s*=\s*(\S+)", config, re.MULTILINE)
+    return match[1] if match else "not shown"
+
+
 def state_words(state: str) -> set[str]:
     """Return base state and flags of a state such as IDLE+DRAIN or DOWN*+DRAIN (the star: slurmd does not answer)."""
     return set(state.replace("*", "+NOT_RESPONDING").upper().split("+"))

@@ -47,8 +47,12 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
                 next_step="Use the launcher openmpi.",
             )
         try:
-            with connect_slurm(site.handover, paths) as slurm, reserved(slurm, [head, *peers]):
-                yield ()
+            qos = site.handover.validation_qos
+            with connect_slurm(site.handover, paths) as slurm:
+                if qos is not None:
+                    slurm.require_qos(qos)
+                with reserved(slurm, [head, *peers]):
+                    yield (f"--qos={qos}",) if qos is not None else ()
         except SchedulerError as error:
             raise UnreachableError.of(error.messages) from error
 

@@ -272,10 +272,11 @@ def _finish(job: Background) -> Answer:
 
 
 def _with_launch(command: Command, options: Sequence[str]) -> Command:
-    """Return the command with the options that Open MPI's launcher needs."""
-    if not options or command.argv[0] != "mpirun":
+    """Return the command with the options of the site for its launcher: mpirun, or srun after its environment."""
+    at = next((index for index, word in enumerate(command.argv) if "=" not in word and word != "env"), 0)
+    if not options or command.argv[at] not in {"mpirun", "srun"}:
         return command
-    return replace(command, argv=(command.argv[0], *options, *command.argv[1:]))
+    return replace(command, argv=(*command.argv[: at + 1], *options, *command.argv[at + 1 :]))
 
 
 def output_of(command: Command, answer: Answer) -> Output:
