@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers.scheduler import base
 from rackready.gates.nodecheck import bundle
 from rackready.gates.nodecheck.judge import ToolEnd
-from rackready.gates.nodecheck.program import NODE_FILE, run_all
+from rackready.gates.nodecheck.program import NODE_FILE, PREFIX, run_all
 from rackready.model.evidence import Fingerprint
 from rackready.model.slurm_files import SlurmChecks
 from tests.gates.nodecheck.test_judge import GOOD, NODE, SMI
@@ -204,6 +205,10 @@ def test_the_reason_is_one_line_of_plain_letters(host: Host) -> None:
     reason = host.calls()[1].split("Reason=")[1].rstrip("|")
     assert len(reason) <= 250
     assert reason.isascii()
+
+
+def test_its_reasons_are_rackreadys_so_that_a_handover_may_resume_the_node() -> None:
+    assert PREFIX.startswith(f"{base.PREFIX} ")
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
