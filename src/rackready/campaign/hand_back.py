@@ -17,22 +17,28 @@ from rackready.design.pinned import site_of
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish_sessions import BmcDoor
 from rackready.drivers.remote import Remote
+from rackready.drivers.scheduler.registry import reader_for
 from rackready.drivers.ssh.target import node_target, read_private_key
 from rackready.drivers.tenant_node import GPU_MEMORY, Left, Scratch, TenantNode, strangers
+from rackready.gates.engine.registry import gate
 from rackready.handover.production import take_out
 from rackready.handover.returned import HAND_BACK
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
+from rackready.model.operations import DeclaredSkip
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import LIFE, NodeState
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 
 PHASE = HAND_BACK
 BOOT = Reason("hand-back", "a boot after its tenant left", "the tenant's boot")
 _SHOWN = 5
+_ASKED = 16
+"""Nodes whose jobs are asked for, to find partners without any. Judgement: a rack has no more nodes that matter."""
 
 
 class HandBackRefusedError(RackreadyError):
@@ -204,6 +210,43 @@ class Return:
 
     def _tell(self, ledger: Ledger, text: str, level: str = "info") -> None:
         ledger.event(self.ctx.campaign, self.node, PHASE, text, level)
+
+
+def alone(site: Site, node: str) -> Site:
+    """Return the site with the gates that a returning node passes alone: those that need more nodes are skipped.
+
+    The deploy that follows measures these with partners, as far as the site's own set has them.
+    """
+    why = "needs other nodes: the deploy that follows measures it with partners"
+    gates = site.gates.model_copy(update={"set": site.hand_back.gate_set})
+    many = [entry.id for entry in loader.gates_of(gates) if gate(entry.id, {}).min_nodes > 1]
+    skips = [DeclaredSkip(gate=name, nodes=[node], reason=why) for name in many]
+    return site.model_copy(update={"gates": gates.model_copy(update={"skip": [*gates.skip, *skips]})})
+
+
+def partners(ctx: PhaseContext, node: str) -> list[str]:
+    """Return the nodes in service that a deploy of this node may measure it with: as many as gates after a boot need.
+
+    Nodes of its rack come first, and of those the ones without jobs. When the scheduler does not answer, none is known
+    to be free, and the first are taken: the deploy asks again before it drains one.
+    """
+    site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
+    wanted = (
+        max((gate(item.id, {}).min_nodes for item in loader.gates_of(site.gates) if item.after_boot), default=1) - 1
+    )
+    with Ledger.read_only(paths.database) as ledger:
+        ready = {row.name for row in ledger.states() if row.state is NodeState.READY} - {node}
+    rack = site.rack_of(node).name
+    near = sorted(
+        (one.name for one in site.nodes() if one.name in ready), key=lambda one: site.rack_of(one).name != rack
+    )
+    near = near[: max(_ASKED, wanted)]
+    try:
+        with reader_for(site, paths) as adapter:
+            near.sort(key=lambda one: bool(adapter.jobs(one)))
+    except RackreadyError:
+        pass
+    return near[:wanted]
 
 
 def _begun(ledger: Ledger, node: str, reason: str) -> int:

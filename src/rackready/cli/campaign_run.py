@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -71,13 +71,13 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     again: bool = False,
     erase: Sequence[str] = (),
     verbose: bool = False,
-    gate_set: str = "",
+    seen_as: Callable[[Site], Site] | None = None,
 ) -> tuple[list[NodeSummary], dict[str, Any]]:
-    """Run phases on the site's nodes and return their rows and the result. ``gate_set``: in place of the site's own."""
+    """Run phases on the site's nodes and return their rows and the result. ``seen_as``: the site for this run."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
-    if gate_set:
-        site = site.model_copy(update={"gates": site.gates.model_copy(update={"set": gate_set})})
+    if seen_as is not None:
+        site = seen_as(site)
     require_gates(site, str(paths.site_file))
     require_drivers(site, str(paths.site_file), switches="fabric" in phases)
     nodes = choose(site, limit)
@@ -113,7 +113,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
         finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
     )
     result |= _reports(paths, site, finished.campaign) | {"log": str(log_path(paths, finished.campaign))}
-    result["site_edited"] = "" if gate_set else edited(request.context())
+    result["site_edited"] = "" if seen_as is not None else edited(request.context())
     _record(paths, site, request, finished, rows)
     return rows, result
 

@@ -11,7 +11,10 @@ from rackready.cli.output import Env, Format, Output, Verbose, console, env_path
 from rackready.cli.run_log import new_run, run_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rackready.campaign.hand_back import Return
+    from rackready.model.site import Site
 
 
 def hand_back(
@@ -50,7 +53,7 @@ def hand_back(
 
 
 def _do(back: Return, reason: str, output: Format, *, verbose: bool) -> None:
-    from rackready.campaign.hand_back import end  # noqa: PLC0415
+    from rackready.campaign.hand_back import alone, end, partners  # noqa: PLC0415
     from rackready.campaign.request import DEPLOY  # noqa: PLC0415
     from rackready.campaign.summary import exit_code  # noqa: PLC0415
     from rackready.cli.campaign_run import carried_out, show_result  # noqa: PLC0415
@@ -70,17 +73,23 @@ def _do(back: Return, reason: str, output: Format, *, verbose: bool) -> None:
         progress.print(f"{node}: is drained, then scrubbed and rebooted; log: {log}")
         token = back.scrub(reason)
     parts: list[dict[str, Any]] = []
-    for kind, phases, gate_set in (("validate", ("validate",), back.site.hand_back.gate_set), ("deploy", DEPLOY, "")):
+
+    def campaign(kind: str, phases: tuple[str, ...], limit: str, seen_as: Callable[[Site], Site] | None = None) -> int:
         rows, result = carried_out(
-            kind, phases, env=ctx.env, limit=node, check=False, output=output, verbose=verbose, gate_set=gate_set
+            kind, phases, env=ctx.env, limit=limit, check=False, output=output, verbose=verbose, seen_as=seen_as
         )
         parts.append(result)
         if output is not Format.JSON:
             show_result(rows, result)
-        if code := exit_code(rows):
-            break
-        if gate_set:
-            end(ctx, node, token)
+        return exit_code(rows)
+
+    code = campaign("validate", ("validate",), node, lambda site: alone(site, node))
+    if code == 0:
+        end(ctx, node, token)
+        with_it = partners(ctx, node)
+        if with_it:
+            progress.print(f"{node}: partners of its measurements: {', '.join(with_it)}")
+        code = campaign("deploy", DEPLOY, ",".join([node, *with_it]))
     if output is Format.JSON:
         print_json({"name": node, "done": code == 0, "log": str(log), "campaigns": parts})
     elif code == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +13,11 @@ import pytest
 import yaml
 
 from rackready.campaign import hand_back, reboot
-from rackready.campaign.hand_back import HandBackRefusedError, Return, end
+from rackready.campaign.hand_back import HandBackRefusedError, Return, alone, end, partners
 from rackready.campaign.reboot import BootReading
+from rackready.design.site import load_site
 from rackready.drivers.redfish_sessions import Users
+from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.tenant_node import Left, Scratch
 from rackready.handover.returned import HAND_BACK, open_return
 from rackready.ledger.store import Ledger
@@ -310,3 +313,50 @@ def test_what_was_found_in_words(world: World) -> None:
         "BMC session: eve, root",
         "BMC account: eve",
     ]
+
+
+def test_gates_that_need_more_nodes_are_left_to_the_deploy(world: World) -> None:
+    site = alone(load_site("t", root=world.ctx.root), "node01")
+    assert site.gates.set == "maintenance"
+    skipped = site.gates.skipped("node01", date(2026, 11, 28))
+    assert {name.split("/")[0] for name in skipped} == {"pair"}
+    assert set(skipped.values()) == {"needs other nodes: the deploy that follows measures it with partners"}
+    assert site.gates.skipped("node02", date(2026, 11, 28)) == {}
+
+
+class Cluster:
+    """A scheduler in which some nodes have jobs."""
+
+    def __init__(self, *busy: str) -> None:
+        self.busy = busy
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def jobs(self, node: str) -> list[str]:
+        if self.busy == ("away",):
+            raise SchedulerError("slurmctld does not answer")
+        return ["4711"] if node in self.busy else []
+
+
+@pytest.mark.parametrize(
+    ("ready", "busy", "found"),
+    [
+        (["node01", "node03", "node04"], ["node03"], ["node04"]),
+        (["node01", "node03", "node04"], ["node03", "node04"], ["node03"]),
+        (["node01", "node03"], ["away"], ["node03"]),
+        (["node01"], [], []),
+    ],
+)
+def test_a_partner_is_a_node_in_service_without_jobs_if_there_is_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, ready: list[str], busy: list[str], found: list[str]
+) -> None:
+    with world.ledger() as ledger:
+        ledger.set_state("node02", NodeState.QUARANTINED, "x")
+        for name in ready:
+            ledger.set_state(name, NodeState.READY, "x")
+    monkeypatch.setattr(hand_back, "reader_for", lambda *_: Cluster(*busy))
+    assert partners(world.ctx, "node01") == found
