@@ -54,6 +54,7 @@ ELSEWHERE = {
     "provision": _PHASES,
     "repair --reason": _REPAIR,
     "report": _CLI + "test_commands.py::test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pass",
+    "report --out --rack": _CLI + "test_acceptance.py::test_the_pdf_is_signed_too",
     "retire --reason": _RETIRE,
     "retire --reason --yes": _RETIRE,
     "sim clear": _REPAIR,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rackready.cli.acceptance import ACCEPTANCE, AcceptanceCall, accept
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
@@ -16,7 +17,13 @@ from rackready.paths import EnvPaths
 
 
 def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    campaign: Annotated[str, typer.Argument(help="Campaign id. Default: the latest.")] = "",
+    campaign: Annotated[
+        str,
+        typer.Argument(
+            metavar="[CAMPAIGN|acceptance]",
+            help="Campaign id. Default: the latest. acceptance: the signed report of a rack, for who takes it over.",
+        ),
+    ] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
     raw: Annotated[str, typer.Option("--raw", help="Print the stored raw output with this SHA-256 instead.")] = "",
@@ -28,14 +35,25 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
         bool,
         typer.Option("--again", help="Judge the stored outputs again with today's gates; records do not change."),
     ] = False,
+    rack: Annotated[str, typer.Option("--rack", help="With acceptance: the rack.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="With acceptance: folder of the files.")] = None,
+    no_pdf: Annotated[bool, typer.Option("--no-pdf", help="With acceptance: HTML alone.")] = False,  # noqa: FBT002
     verbose: Verbose = False,  # noqa: FBT002 - as above
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign.
 
     Reads records only; needs no root and no connection. With --output json, prints the report, one node per line.
 
+    `report acceptance` writes what was delivered, measured and left out in a rack, as HTML and PDF, with a signature
+    over both. PDF needs Chromium.
+
     Exit codes: 0 all pass, 1 gates or coverage of some node did not pass, 2 refused.
     """
+    if campaign == ACCEPTANCE or rack or out is not None or no_pdf:
+        others = {"--raw": bool(raw), "--junit": junit is not None, "--again": again}
+        options = AcceptanceCall(campaign, rack, out, [name for name, given in others.items() if given], pdf=not no_pdf)
+        accept(env, options, output, verbose=verbose)
+        return
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415

@@ -8,17 +8,21 @@ from rackready.model.outcome import Criterion, Metric, Verdict
 
 
 def judged_metrics(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return the metrics that a bound judged, by name: how many values, the lowest, the highest, and every bound.
+    """Return the metrics that a bound judged, as ``metrics_of``."""
+    return [item for item in metrics_of(verdict) if item["bounds"]]
 
-    Numbers without a bound stay in the record. A bound without a number is left out.
+
+def metrics_of(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return the metrics by name: how many values, the lowest, the highest, and every bound.
+
+    A bound without a number is left out.
     """
     bounds: dict[str, list[Criterion]] = {}
     for item in verdict.criteria:
         bounds.setdefault(item.metric, []).append(item)
     values: dict[tuple[str, str], list[Metric]] = {}
     for metric in verdict.metrics:
-        if metric.name in bounds:
-            values.setdefault((metric.name, metric.unit), []).append(metric)
+        values.setdefault((metric.name, metric.unit), []).append(metric)
     return [
         {
             "metric": name,
@@ -26,7 +30,7 @@ def judged_metrics(verdict: Verdict) -> list[dict[str, Any]]:
             "values": len(found),
             "lowest": _at(min(found, key=_value)),
             "highest": _at(max(found, key=_value)),
-            "bounds": [_bound(item) for item in bounds[name]],
+            "bounds": [_bound(item) for item in bounds.get(name, [])],
         }
         for (name, unit), found in values.items()
     ]

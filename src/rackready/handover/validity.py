@@ -17,9 +17,9 @@ from rackready.evidence.store import EvidenceStore
 from rackready.handover.certificate import CertificateError, canonical, parsed, require_same
 from rackready.handover.certify import entries
 from rackready.handover.dsse import SignatureError, key_id, opened, verify
-from rackready.handover.policy import Moment, decide
+from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import Fingerprint
+from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
@@ -120,20 +120,26 @@ def _digest(data: bytes) -> str:
 
 def void_by_records(site: Site, paths: EnvPaths, certificate: Shown) -> list[str]:
     """Return why a node's certificate does not count any more, by the site file and the records. Raises LedgerError."""
-    node = certificate.node
     if not Ledger.exists(paths.database):
-        return [f"{node}: certificate - Expected: evidence for it on record Actual: no ledger here."]
+        return [f"{certificate.node}: certificate - Expected: evidence for it on record Actual: no ledger here."]
     with Ledger.read_only(paths.database) as ledger:
-        found = _last_seen(EvidenceStore.read_only(ledger, paths.raw), node)
-        reasons = [_state(ledger, node), _desired(site, certificate)]
-        if found is None:
-            reasons.append(f"{node}: certificate - Expected: evidence for it on record Actual: none.")
-        else:
-            reasons += [_drifted(certificate, found), *_policy(site, paths, ledger, node, found)]
+        return void_by(site, ledger, EvidenceStore.read_only(ledger, paths.raw), certificate)
+
+
+def void_by(site: Site, ledger: Ledger, store: EvidenceStore, certificate: Shown) -> list[str]:
+    """Return the same with an open ledger."""
+    node = certificate.node
+    found = last_seen(store, node)
+    reasons = [_state(ledger, node), _desired(site, certificate)]
+    if found is None:
+        reasons.append(f"{node}: certificate - Expected: evidence for it on record Actual: none.")
+    else:
+        reasons += [_drifted(certificate, found), *decided(site, ledger, store, found)[0].refusals]
     return [reason for reason in reasons if reason]
 
 
-def _last_seen(store: EvidenceStore, node: str) -> Fingerprint | None:
+def last_seen(store: EvidenceStore, node: str) -> Fingerprint | None:
+    """Return the fingerprint of a node in its newest record, None when there is none."""
     for record in store.last([node]):
         return next((item for item in record.fingerprints if item.node == node), None)
     return None
@@ -172,9 +178,11 @@ def _drifted(certificate: Shown, found: Fingerprint) -> str:
     return ""
 
 
-def _policy(site: Site, paths: EnvPaths, ledger: Ledger, node: str, found: Fingerprint) -> tuple[str, ...]:
-    """Return why the evidence does not count any more: age, boot, changes since. A look of any campaign is enough."""
-    changed = ledger.last_change(node)
+def decided(
+    site: Site, ledger: Ledger, store: EvidenceStore, found: Fingerprint
+) -> tuple[Decision, dict[str, EvidenceRecord]]:
+    """Return the policy's decision about a node as it was last seen, with its evidence. A look of any run is enough."""
+    node, changed = found.node, ledger.last_change(found.node)
+    records = store.valid(node, desired_digest(site, node), found, changed)
     moment = Moment(time.time(), found.boot_id, changed)
-    records = EvidenceStore.read_only(ledger, paths.raw).valid(node, desired_digest(site, node), found, changed)
-    return decide(node, entries(site), records, site.gates.skipped(node, today()), moment).refusals
+    return decide(node, entries(site), records, site.gates.skipped(node, today()), moment), records

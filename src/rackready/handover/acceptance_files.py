@@ -1,0 +1,140 @@
+"""The files of an acceptance report: HTML, PDF, and a Sigstore bundle that signs both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from rackready import files
+from rackready.evidence import bounds
+from rackready.handover.acceptance import AcceptanceError, Document
+from rackready.handover.bundle import bundle
+from rackready.handover.certificate import STATEMENT_TYPE
+from rackready.handover.dsse import key_id, sign
+from rackready.handover.keys import Keys
+from rackready.model.printable import visible
+
+ACCEPTANCE_TYPE = "https://github.com/rackready/rackready/rack-acceptance/v1"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""Names of the browser that prints PDF: of Debian, Ubuntu and RHEL (EPEL), and of Google's packages."""
+_SHARED = 0o644
+"""The files are made to be passed on."""
+_LONGEST_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The files of a report, and the key that signed them."""
+
+    html: Path
+    pdf: Path | None
+    bundle: Path
+    signer: str
+
+
+def browser() -> str:
+    """Return the program that prints PDF. Raises AcceptanceError when this machine has none."""
+    for name in BROWSERS:
+        if found := shutil.which(name):
+            return found
+    raise AcceptanceError(
+        "report acceptance",
+        expected=f"a browser that prints PDF on the PATH: one of {', '.join(BROWSERS)}",
+        actual="none",
+        next_step="Install one (apt: chromium), or give --no-pdf.",
+    )
+
+
+def write(document: Document, keys: Keys, folder: Path, printer: str | None) -> Accepted:
+    """Write HTML, PDF and the bundle over both into a folder. ``printer``: the browser; None: no PDF.
+
+    Raises AcceptanceError and OSError. The bundle comes last: without it, the files are unsigned.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{document['rack']}-acceptance"
+    html, pdf, proof = (folder / f"{name}{end}" for end in (".html", ".pdf", ".bundle.json"))
+    proof.unlink(missing_ok=True)
+    signer = keys.signer()
+    page = render({**document, "signer": key_id(signer.public)}, name).encode()
+    made = {html: page}
+    if printer:
+        made[pdf] = printed(printer, page)
+    else:
+        pdf.unlink(missing_ok=True)
+    envelope = sign(json.dumps(statement(document, made), sort_keys=True, separators=(",", ":")).encode(), signer)
+    signed = bundle(envelope, keys, str(proof))
+    for path, data in made.items():
+        files.replace(path, data, mode=_SHARED)
+    files.replace(proof, (json.dumps(signed, indent=2) + "\n").encode(), mode=_SHARED)
+    return Accepted(html, pdf if printer else None, proof, key_id(signer.public))
+
+
+def statement(document: Document, made: dict[Path, bytes]) -> dict[str, Any]:
+    """Return the in-toto statement over the files: its subjects are their digests."""
+    about = {key: document[key] for key in ("site", "env", "rack", "gate_set", "rackready", "accepted")}
+    nodes = [
+        {"name": node["name"], "state": node["state"], "counts": node["counts"]}
+        | {"certificate_sha256": node["certificate"]["sha256"]}
+        for node in document["nodes"]
+    ]
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [
+            {"name": path.name, "digest": {"sha256": hashlib.sha256(data).hexdigest()}} for path, data in made.items()
+        ],
+        "predicateType": ACCEPTANCE_TYPE,
+        "predicate": {**about, "nodes": nodes, "issued": document["generated"]},
+    }
+
+
+def render(document: Document, name: str) -> str:
+    """Return the report as one HTML page. Every value is escaped; no URL is loaded."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rackready.handover", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters["figure"] = bounds.figure
+    template = environment.get_template("acceptance.html.j2")
+    return template.render(report=document, words=bounds.WORDS, label=bounds.label, name=name, kind=ACCEPTANCE_TYPE)
+
+
+def printed(program: str, page: bytes) -> bytes:
+    """Return a page as PDF. Raises AcceptanceError when the browser does not print it."""
+    with tempfile.TemporaryDirectory(prefix="rackready-") as folder:
+        source, target = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source.write_bytes(page)
+        call = [program, "--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
+        call += ["--no-sandbox"] if os.geteuid() == 0 else []  # as root, Chromium refuses to start with it
+        try:
+            done = subprocess.run(
+                [*call, f"--print-to-pdf={target}", source.as_uri()],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LONGEST_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            if target.exists() and target.read_bytes().startswith(b"%PDF-"):
+                return target.read_bytes()
+            why = f"exit code {done.returncode}: {' '.join(done.stderr.split())[-300:] or 'no output'}"
+        except subprocess.TimeoutExpired:
+            why = f"no end after {_LONGEST_S:g} s"
+        except OSError as error:
+            why = str(error.strerror)
+    raise AcceptanceError(
+        program, "printing the report", expected="a PDF", actual=why, next_step="Run it by hand, or give --no-pdf."
+    )
