@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from rackready.handover.acceptance_files import ACCEPTANCE_TYPE, write
 from rackready.handover.bundle import bundle
 from rackready.handover.certificate import PREDICATE_TYPE, canonical, issue, on_file, statement
 from rackready.handover.dsse import Key, public_pem, sign
@@ -133,3 +134,13 @@ def test_the_fingerprint_of_another_node_is_refused(desk: Desk) -> None:
 def test_another_predicate_is_refused(desk: Desk) -> None:
     code, said = desk.verify("--type", "https://slsa.dev/provenance/v1")
     assert (code, "invalid predicate type, expected https://slsa.dev/provenance/v1" in said) == (1, True), said
+
+
+def test_an_acceptance_report_is_verified_and_an_edited_one_refused(desk: Desk) -> None:
+    about = {"site": "sim", "env": "sim", "rack": "r1", "gate_set": "bringup", "rackready": "0", "accepted": 0}
+    made = write({**about, "generated": "2026-11-28T02:00:00+00:00", "nodes": []}, desk.keys, desk.folder, None)
+    made.bundle.rename(desk.bundle)
+    assert desk.verify("--type", ACCEPTANCE_TYPE, subject=made.html) == (0, "Verified OK")
+    made.html.write_text(made.html.read_text().replace("0 of 0", "8 of 8"))
+    code, said = desk.verify("--type", ACCEPTANCE_TYPE, subject=made.html)
+    assert (code, "provided artifact digests do not match digests in statement" in said) == (1, True), said
