@@ -1,7 +1,8 @@
 """A Kubernetes control plane for tests, in pinned versions, built from Go modules; it needs no container.
 
-etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and kwok, which plays kubelets. ``tools/kubernetes`` pins
-every module by checksum (go.sum). The programs land in ``.rackready/tools/kubernetes``.
+etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, which plays kubelets, and kubeadm, which checks the
+files that it is to read. ``tools/kubernetes`` pins every module by checksum (go.sum). The programs land in
+``.rackready/tools/kubernetes``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PROGRAMS = {
     "kube-apiserver": ("control-plane", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-controller-manager": ("control-plane", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": ("control-plane", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubeadm": ("control-plane", "k8s.io/kubernetes/cmd/kubeadm"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 }
 """Program to the folder of its modules, and its package."""

@@ -14,6 +14,8 @@ from rackready.model.kubernetes import KubernetesHandover
 from rackready.render.kube_join import join_configuration
 
 HERE = Path(__file__).resolve().parent / "kubeadm"
+_TOOLS = HERE.parents[2] / ".rackready/tools/kubernetes"
+KUBEADM = shutil.which("kubeadm", path=f"{_TOOLS}:{os.environ.get('PATH', os.defpath)}")
 TOKEN = "abcdef.0123456789abcdef"
 """The token of Kubernetes' own examples."""
 BY_TOKEN = {
@@ -55,13 +57,14 @@ def test_configuration_is_as_reviewed(name: str) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(shutil.which("kubeadm") is None, reason="needs kubeadm 1.31 or newer")
+@pytest.mark.skipif(KUBEADM is None, reason="needs kubeadm 1.31 or newer: `make setup-kubernetes` builds it")
 @pytest.mark.parametrize("name", CASES)
 def test_kubeadm_itself_accepts_it(name: str, tmp_path: Path) -> None:
     """It looks for the discovery file where the configuration says that it is."""
     text = (HERE / f"{name}.yml").read_text(encoding="utf-8")
     (tmp_path / "discovery.conf").touch()
     (tmp_path / "join.yaml").write_text(text.replace("/run/rackready-join", str(tmp_path)), encoding="utf-8")
-    argv = ["kubeadm", "config", "validate", "--config", str(tmp_path / "join.yaml")]
+    assert KUBEADM is not None
+    argv = [KUBEADM, "config", "validate", "--config", str(tmp_path / "join.yaml")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr

@@ -55,18 +55,19 @@ def test_programs_are_built_once_and_again_with_another_recipe(
         "kube-apiserver",
         "kube-controller-manager",
         "kube-scheduler",
+        "kubeadm",
         "kwok",
     ]
     stages = (tmp_path / "bin/stages.yaml").read_text(encoding="utf-8")
     assert stages == "kind: node/fast\n---\nkind: node/heartbeat-with-lease\n---\nkind: pod/fast\n"
     plane.ensure()
-    assert len(built) == 5
+    assert len(built) == 6
     (tmp_path / "bin/kwok").unlink()
     plane.ensure()
-    assert len(built) == 10, "a program that is gone is built again"
+    assert len(built) == 12, "a program that is gone is built again"
     monkeypatch.setattr(plane, "RECIPE", plane.RECIPE[1:])
     plane.ensure()
-    assert len(built) == 15
+    assert len(built) == 18
 
 
 def test_every_module_is_pinned_by_checksum(scripts: dict[str, ModuleType]) -> None:
