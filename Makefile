@@ -134,7 +134,7 @@ test-cosign: setup-cosign ## verify certificates with a real cosign, good and fo
 
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again
-	@$(SETUP) --dev --sim --kubernetes
+	@$(if $(and $(ROOT_USER),$(if $(ENVS),$(filter sim-k8s,$(ENVS)),all)),$(SETUP) --dev --sim --kubernetes)
 	@$(BIN)/python scripts/variants $(ENVS)
 
 .PHONY: fuzz
