@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,10 @@ def nothing(_when: str) -> None:
 
 @dataclass
 class Machine:
-    """The machine behind every node; stands in for ``drivers.remote.Remote``. ``around`` is told before and after."""
+    """The machine behind every node; stands in for ``drivers.remote.Remote``.
+
+    ``around`` is told before and after a command, and during it, once kubeadm has begun.
+    """
 
     folder: Path
     around: Callable[[str], None] = nothing
@@ -51,10 +55,18 @@ class Machine:
         source = source.replace("/etc/kubernetes/kubelet.conf", f"{self.folder}/kubelet.conf")
         source = source.replace(kube_join.PLACES, f"{self.folder}/bin:{kube_join.PLACES}")
         self.around("before")
-        words = [sys.executable, "-I", "-c", source]
-        done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+        words, pipe = [sys.executable, "-I", "-c", source], subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as part:
+            assert part.stdin is not None
+            part.stdin.write(stdin)
+            part.stdin.close()
+            part.stdin = None
+            while part.poll() is None and not (self.folder / "ran").exists():
+                time.sleep(0.01)
+            self.around("during")
+            out, err = part.communicate(timeout=timeout_s)
         self.around("after")
-        return Answer(done.returncode, done.stdout, done.stderr, 0.1)
+        return Answer(part.returncode, out, err, 0.1)
 
     def close(self) -> None:
         """Do nothing."""

@@ -1,7 +1,8 @@
 """Offers or takes back one node as the product does, and dies at one of its requests: `steps ROOT VERB REQUEST WHEN`.
 
 REQUEST counts the requests to the API server from 1, 0 is none; WHEN is `before` or `after` it was carried out. Verb
-`join` lets the node join before it is offered; there the node's own part counts as a request, too.
+`join` lets the node join before it is offered; there the node's own part counts as a request, too, and WHEN may be
+`during`: kubeadm runs then.
 """
 
 from __future__ import annotations

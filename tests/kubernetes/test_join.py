@@ -5,6 +5,8 @@ The control plane is the simulated rack's: it signs certificates of kubelets and
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from rackready.design.pinned import site_of
 from rackready.handover import kube_join
 from rackready.handover.run import RELEASE
 from rackready.ledger.store import Ledger
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.paths import EnvPaths
@@ -75,7 +78,7 @@ def place(joinable: ControlPlane, tmp_path: Path) -> Place:
             "context": certs.CONTEXT,
             "node_names": {NODE: called},
             "api_wait_s": 30,
-            "join": {"timeout_s": 120, **({"kubeadm": kubeadm} | join if "command" not in join else join)},
+            "join": {"timeout_s": 120, **(join if "command" in join else {"kubeadm": {**kubeadm, **join}})},
         }
         (root / "inventories/sim").mkdir(parents=True)
         (root / "inventories/sim/site.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -137,6 +140,19 @@ def test_a_join_and_its_handover_killed_at_any_step_are_finished_by_the_next_run
     assert of_others(cluster) == before
 
 
+def test_a_kill_while_kubeadm_runs_does_not_cut_it_and_the_next_run_waits_for_it(
+    cluster: Cluster, place: Place, name: str
+) -> None:
+    called = f"d-{name}"
+    ctx = place(called)
+    assert kills(ctx, "join", at=2, when="during"), "the node's part is the second request"
+    raw = cluster.raw(called)
+    assert raw["spec"].get("taints", []) == []
+    assert raw["metadata"]["annotations"]["rackready.io/certificate"] == SHA
+    assert (ctx.root / "machine/ran").read_text() == "join\n", "kubeadm is not begun twice"
+    assert not (ctx.root / "machine/rackready-join").exists(), "the token is gone"
+
+
 def test_a_node_that_registers_without_the_taint_is_held_at_once(
     cluster: Cluster, place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,15 +176,45 @@ def test_a_node_that_registers_without_the_taint_is_held_at_once(
 def test_the_hash_of_another_ca_joins_nothing(
     place: Place, name: str, joinable: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ctx = place(f"w-{name}")
-    path = ctx.root / "inventories/sim/site.yml"
-    document = yaml.safe_load(path.read_text())
-    document["handover"]["join"]["kubeadm"]["ca_hashes"] = [f"sha256:{'0' * 64}"]
-    path.write_text(yaml.safe_dump(document))
+    ctx = place(f"w-{name}", ca_hashes=[f"sha256:{'0' * 64}"])
     found = brought(ctx, monkeypatch)
     assert found.outcome is Outcome.ERROR
-    assert "exit code 1: [preflight] Running pre-flight checks; cluster CA found in cluster-info" in found.message
+    assert f"exit code 1: [preflight] Running pre-flight checks; error: {_distrust(joinable)}" in found.message
     assert joinable.token.read_text().strip() not in found.message
     with Ledger.open(EnvPaths(ctx.root, "sim").database) as ledger:
         assert ledger.entries(NODE)[-1].status == "intent"
     assert brought(ctx, monkeypatch).outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_kubeadm_itself_finds_and_trusts_the_cluster_by_our_file(
+    place: Place, joinable: ControlPlane, name: str, tmp_path: Path, *, pinned: bool
+) -> None:
+    """The real kubeadm, in a dry run: it needs a kubelet for more. Its refusal is that of the simulated one."""
+    hashes = [certs.pin(joinable.folder) if pinned else f"sha256:{'0' * 64}"]
+    handover = site_of(place(f"r-{name}", ca_hashes=hashes)).handover
+    assert isinstance(handover, KubernetesHandover)
+    assert handover.join is not None
+    file = tmp_path / "join.yaml"
+    file.write_text(kube_join.way_of(handover, handover.join).request(NODE)["files"]["join.yaml"])
+    argv = [str(PROGRAMS / "kubeadm"), "join", "--config", str(file)]
+    done = subprocess.run(
+        [*argv, "--dry-run", "--ignore-preflight-errors=all", "-v=1"],
+        env={**os.environ, "KUBEADM_JOIN_DRYRUN_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    said = done.stdout + done.stderr
+    trusts = "Cluster info signature and contents are valid and TLS certificate validates against pinned roots"
+    assert (trusts in said) is pinned, said[-3000:]
+    assert (f"error: {_distrust(joinable)}" in said) is not pinned, said[-3000:]
+
+
+def _distrust(plant: ControlPlane) -> str:
+    """Return what kubeadm says about a cluster with another CA than the pinned one."""
+    return (
+        "error execution phase preflight: couldn't validate the identity of the API Server: cluster CA found in "
+        f'cluster-info ConfigMap is invalid: none of the public keys "{certs.pin(plant.folder)}" are pinned'
+    )

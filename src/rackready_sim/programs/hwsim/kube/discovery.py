@@ -43,11 +43,10 @@ def discovered(discovery: Object) -> tuple[str, bytes, str]:
     endpoint, token = wanted["apiServerEndpoint"], wanted["token"]
     text = cluster_info(Api(endpoint), token)
     _, authority = only_cluster(text)
-    if pin(authority) not in wanted["caCertHashes"]:
-        pins = ", ".join(wanted["caCertHashes"])
+    found = pin(authority)
+    if found not in wanted["caCertHashes"]:
         raise JoinError(
-            "cluster CA found in cluster-info ConfigMap is invalid: none of the public keys "
-            f'"{pin(authority)}" are pinned: [{pins}]'
+            f'cluster CA found in cluster-info ConfigMap is invalid: none of the public keys "{found}" are pinned'
         )
     if cluster_info(Api(endpoint, authority.decode()), token) != text:
         raise JoinError(

@@ -48,10 +48,10 @@ def main(argv: list[str]) -> int:
     try:
         join(yaml_of(Path(argv[2]).read_text()))
     except JoinError as error:
-        sys.stderr.write(f"{error}\nTo see the stack trace of this error execute with --v=5 or higher\n")
+        sys.stderr.write(f"error: {error}\nTo see the stack trace of this error execute with --v=5 or higher\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"error execution phase kubelet-start: {error}\n")
+        sys.stderr.write(f"error: error execution phase kubelet-start: {error}\n")
         return 1
     return 0
 
@@ -65,7 +65,11 @@ def join(wanted: Object) -> None:
     tokens = [wanted["discovery"].get("tlsBootstrapToken"), wanted["discovery"].get("bootstrapToken", {}).get("token")]
     if any(token is not None and _TOKEN.fullmatch(token) is None for token in tokens):
         raise JoinError("discovery.bootstrapToken.token: Invalid value: the bootstrap token is invalid")
-    endpoint, authority, token = discovered(wanted["discovery"])
+    try:
+        endpoint, authority, token = discovered(wanted["discovery"])
+    except JoinError as error:
+        doubt = "couldn't validate the identity of the API Server"
+        raise JoinError(f"error execution phase preflight: {doubt}: {error}") from error
     node = wanted["nodeRegistration"]
     api = Api(endpoint, authority.decode(), token)
     _write(_BOOTSTRAP, _kubeconfig(endpoint, authority, f"token: {token}"))
