@@ -60,7 +60,8 @@ def test_a_node_returns_from_its_tenant(rack: Project) -> None:
     assert code == 0, text[-3000:] + rack.progress()[-4000:]
     document = json.loads(text)
     assert document["done"] is True
-    assert [row["state"] for row in document["campaigns"][-1]["nodes"]] == ["ready"]
+    rows = {row["name"]: row["state"] for row in document["campaigns"][-1]["nodes"]}
+    assert rows == {"node01": "ready", "node02": "ready"}, "node01 was its partner"
     assert rack.ssh("node02", BOOT_ID) != boot
     assert (
         rack.ssh("node02", "ls -A /homes /tmp/eve /dev/shm/eve-shm 2>/dev/null; pgrep -u 20001; true").strip()
