@@ -19,7 +19,7 @@ from rackready.drivers.redfish_sessions import BmcDoor
 from rackready.drivers.remote import Remote
 from rackready.drivers.scheduler.registry import reader_for
 from rackready.drivers.ssh.target import node_target, read_private_key
-from rackready.drivers.tenant_node import GPU_MEMORY, Left, Scratch, TenantNode, strangers
+from rackready.drivers.tenant_node import ELSEWHERE, GPU_MEMORY, Left, Scratch, TenantNode, strangers
 from rackready.gates.engine.registry import gate
 from rackready.handover.production import take_out
 from rackready.handover.returned import HAND_BACK
@@ -156,6 +156,11 @@ class Return:
             )
             for what in found.traces.traces.get(GPU_MEMORY, [])
         ]
+        if files := found.traces.traces.get(ELSEWHERE, []):
+            step = "Name their folders in hand_back.empty, or in hand_back.spare where they may stay."
+            number = found.traces.counts.get(ELSEWHERE, len(files)) - len(files[:_SHOWN])
+            text = f"{'; '.join(files[:_SHOWN])}{f' and {number} more' if number else ''}"
+            out.append(self._message("files of tenants", "only where the site lets them be removed", text, step))
         if found.accounts:
             step = "Remove or disable them, or name them in hand_back.bmc_accounts."
             text = f"also {_some(found.accounts)}"
@@ -180,7 +185,10 @@ class Return:
             self._tell(ledger, f"BMC: {closed} sessions closed")
 
     def _require_clean(self, found: Found) -> None:
-        lines = [*found.traces.words(), *([f"BMC session: {_some(found.sessions)}"] if found.sessions else [])]
+        lines = [
+            *found.traces.words(but=(GPU_MEMORY, ELSEWHERE)),
+            *([f"BMC session: {_some(found.sessions)}"] if found.sessions else []),
+        ]
         problems = self._cannot(found)
         if lines:
             step = "End what brings it back, then run again. To be sure, image the node: `deploy --erase`."

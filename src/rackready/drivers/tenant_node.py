@@ -20,8 +20,9 @@ from rackready.model.hand_back import HandBack
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import scratch_erase, tenant_traces
 
-GPU_MEMORY = "gpu-memory"
-_LOOK_S, _SCRUB_S = 120.0, 900.0
+GPU_MEMORY, ELSEWHERE = "gpu-memory", "elsewhere"
+_LOOK_S, _SCRUB_S = 900.0, 1800.0
+"""Longest look and scrub, s. Judgement: all files of the node's own disks are looked at."""
 _ERASE_S = 4 * 3600.0
 """Longest erase of all scratch drives of a node, s. Judgement: cryptographic erases take seconds, others up to an hour
 each (``scratch_erase``)."""
@@ -41,10 +42,10 @@ class Left:
     refused: str = ""
     gone: int = 0
 
-    def words(self) -> list[str]:
-        """Return a line for each kind, the first few named."""
+    def words(self, but: Sequence[str] = ()) -> list[str]:
+        """Return a line for each kind but some, the first few named."""
         out = []
-        for kind, number in self.counts.items():
+        for kind, number in ((kind, number) for kind, number in self.counts.items() if kind not in but):
             named = self.traces.get(kind, [])[:_SHOWN]
             more = f" and {number - len(named)} more" if number > len(named) else ""
             out.append(f"{kind}: {'; '.join(named)}{more}")
@@ -71,6 +72,7 @@ class TenantNode:
             "keep_keys": [key, *wanted.keep_keys],
             "login": login,
             "empty": list(wanted.empty),
+            "spare": [*wanted.scratch, *wanted.spare],
         }
 
     def traces(self, *, scrub: bool) -> Left:

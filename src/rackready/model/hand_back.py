@@ -23,6 +23,10 @@ class HandBack(Model):
     empty: list[Folder] = Field(
         default_factory=list, description="folders on the node's own disks that are emptied, e.g. /home"
     )
+    spare: list[Folder] = Field(
+        default_factory=list,
+        description="folders in which files of tenants may stay, e.g. of container images; elsewhere they are refused",
+    )
     keep_users: list[Line] = Field(
         default_factory=list, description="users of the site with a number of UID_MIN or above that are no tenants"
     )

@@ -1,9 +1,10 @@
 """Find what a tenant left on a node, or remove it: `tenant_traces.py REQUEST`, as root.
 
 The request is a JSON document: {"op": "look" | "scrub", "keep_users": [names], "keep_keys": [lines of
-authorized_keys], "login": user of this login, "empty": [folders]}. The answer is one, too: {"format", "found":
-[{"kind", "what"}], "counts": {kind: number}, "gone": number, "refused", "complete"}. ``found``: what is there, after a
-scrub what is left. ``refused``: why nothing was changed.
+authorized_keys], "login": user of this login, "empty": [folders], "spare": [folders where files of tenants stay, or
+which are erased otherwise]}. The answer is one, too: {"format", "found": [{"kind", "what"}], "counts": {kind: number},
+"gone": number, "refused", "complete"}. ``found``: what is there, after a scrub what is left. ``refused``: why nothing
+was changed.
 
 A tenant is any user with a number from ``UID_MIN`` of login.defs on, but those of ``SERVICES`` and the users to keep.
 Root is not one: a tenant who was root may have changed anything, and only a new image is an answer to that.
@@ -21,18 +22,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 FORMAT = "rackready/tenant-traces/v1"
-SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue")
-"""Folders that every user may write to (hier(7), shm_overview(7), mq_overview(7))."""
+SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue", "run/lock", "var/crash", "var/mail", "var/spool/mail")
+"""Folders that every user may write to, or has a file in (hier(7), shm_overview(7), mq_overview(7))."""
 SPOOLS = (
     "var/spool/cron/crontabs", "var/spool/cron", "var/spool/cron/atjobs", "var/spool/at", "var/lib/systemd/linger",
 )  # fmt: skip
 """Work that begins by itself: crontabs and jobs of at of Debian and of RHEL, users whose services start at boot."""
 NETWORK = frozenset({"nfs", "nfs4", "lustre", "ceph", "cifs", "beegfs", "gpfs", "9p", "fuse.sshfs", "wekafs", "afs"})
 """File systems that lie elsewhere: what is on them stays, for it belongs to the site's storage."""
+DISKS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"})
+"""File systems of the node's own disks: all of each is searched for files of tenants."""
 UNSCRUBBED = "RMDisableScrubOnFree"
 """The driver clears memory of a GPU when it is freed, unless this registry key says otherwise
 (NVIDIA/open-gpu-kernel-modules, nvrm_registry.h; mem_mgr.c: default since GK110)."""
@@ -77,10 +81,8 @@ class Machine:
 
     def end(self, pid: int) -> None:
         """End a process."""
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
 
 
 class Tenants:
@@ -122,14 +124,36 @@ def processes(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]
 def shared_files(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield the files of tenants in folders that everybody may write to; a folder's contents go with it."""
     for name in SHARED:
-        yield from _owned(node, node.at(name), tenants, _device(node.at(name)))
+        if not node.at(name).is_symlink():
+            yield from _owned(node, node.at(name), tenants, _device(node.at(name)))
+
+
+def elsewhere(node: Machine, tenants: Tenants, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the files of tenants anywhere else on the node's own disks. Whether they may go is for the site to say."""
+    known = {node.at(name) for name in (*SHARED, *SPOOLS, *request["empty"], *request["spare"])}
+    known |= {node.at(user.pw_dir) for user in node.users() if user.pw_uid in tenants.kept and user.pw_dir != "/"}
+    for row in _mounts(node):
+        if row[2] in DISKS or row[1] == "/":
+            yield from _not_known(node, node.at(row[1]), tenants, known)
+
+
+def _not_known(node: Machine, top: Path, tenants: Tenants, known: set[Path]) -> Iterator[tuple[str, str, Any]]:
+    device, todo = _device(top), [top]
+    while todo:
+        for path in _children(todo.pop()):
+            status = _status(path)
+            if status is None or path in known:
+                continue
+            if tenants.has(status.st_uid):
+                yield "elsewhere", f"{_named(node, path)} ({tenants.called(status.st_uid)})", None
+            elif stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+                todo.append(path)
 
 
 def _owned(node: Machine, folder: Path, tenants: Tenants, device: int) -> Iterator[tuple[str, str, Any]]:
     for path in _children(folder):
-        try:
-            status = path.lstat()
-        except OSError:
+        status = _status(path)
+        if status is None:
             continue
         if tenants.has(status.st_uid):
             yield "file", f"{_named(node, path)} ({tenants.called(status.st_uid)})", lambda it=path: remove(it)
@@ -142,8 +166,9 @@ def spools(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     for name in SPOOLS:
         for path in _children(node.at(name)):
             uid = next((uid for uid, user in tenants.names.items() if user == path.name), None)
-            owner = path.lstat().st_uid if uid is None else uid
-            if not path.is_dir() and tenants.has(owner):
+            status = _status(path)
+            owner = uid if uid is not None or status is None else status.st_uid
+            if owner is not None and not path.is_dir() and tenants.has(owner):
                 yield "schedule", f"{_named(node, path)} ({tenants.called(owner)})", lambda it=path: remove(it)
 
 
@@ -162,9 +187,13 @@ def memory_segments(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str,
 
 def key_lines(node: Machine, tenants: Tenants, keep: list[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield the keys that let somebody in and that are not kept, of every user of the node."""
-    del tenants
     kept = {key for line in keep for key in [key_of(line)] if key}
     for user, path in key_files(node):
+        status = _status(path)
+        if status is not None and stat.S_ISLNK(status.st_mode) and tenants.has(status.st_uid):
+            # Never followed: it may lead to any file of the node.
+            yield "key", f"{_named(node, path)} ({user}): a link", lambda it=path: remove(it)
+            continue
         for line in _key_lines(path):
             if key_of(line) not in kept:
                 what = f"{_named(node, path)} ({user}): {shown(line.split()[-1])[:60]}"
@@ -201,10 +230,15 @@ def key_of(line: str) -> str:
     return f"{found[1]} {found[2]}" if found else ""
 
 
+def key_patterns(node: Machine) -> list[str]:
+    """Return where sshd looks for authorized keys; nothing when it does not say so (sshd_config(5))."""
+    said = re.search(r"^authorizedkeysfile (.*)", node.run("sshd", "-T")[1], re.MULTILINE)
+    return [word for word in said[1].split() if word != "none"] if said else []
+
+
 def key_files(node: Machine) -> list[tuple[str, Path]]:
     """Return (user, file) of every file of authorized keys that sshd reads on this node and that lies on it."""
-    said = re.search(r"^authorizedkeysfile (.*)", node.run("sshd", "-T")[1], re.MULTILINE)
-    patterns = said[1].split() if said else [".ssh/authorized_keys", ".ssh/authorized_keys2"]
+    patterns = key_patterns(node)
     away = [Path(row[1]) for row in _mounts(node) if row[2] in NETWORK]
     out: dict[Path, str] = {}
     for user in node.users():
@@ -226,9 +260,13 @@ def without(path: Path, text: str) -> None:
     status = path.stat()
     lines = [line for line in path.read_text(errors="surrogateescape").splitlines() if line != text]
     new = path.with_name(f".{path.name}.rackready")
-    new.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-    new.chmod(stat.S_IMODE(status.st_mode))
-    os.chown(new, status.st_uid, status.st_gid)
+    new.unlink(missing_ok=True)
+    # A tenant's folder: a link that waits there under this name must not be written through.
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", errors="surrogateescape") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        os.fchmod(handle, stat.S_IMODE(status.st_mode))
+        os.fchown(handle, status.st_uid, status.st_gid)
     new.replace(path)
 
 
@@ -252,15 +290,20 @@ def remove(path: Path) -> None:
 def _children(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # gone, no folder, or not for root either
         return []
 
 
-def _device(path: Path) -> int:
+def _status(path: Path) -> Any:  # noqa: ANN401 - os.stat_result; None where it is gone
     try:
-        return path.lstat().st_dev
+        return path.lstat()
     except OSError:
-        return -1
+        return None
+
+
+def _device(path: Path) -> int:
+    status = _status(path)
+    return -1 if status is None else int(status.st_dev)
 
 
 def _named(node: Machine, path: Path) -> str:
@@ -289,12 +332,15 @@ def traces(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]
         *shared_files(node, tenants),
         *folders(node, request),
         *key_lines(node, tenants, request["keep_keys"]),
+        *elsewhere(node, tenants, request),
         *gpu_memory(node),
     ]
 
 
 def refusal(node: Machine, request: dict[str, Any]) -> str:
     """Return why nothing may be changed: the next login would fail, or a folder is not this node's own."""
+    if not key_patterns(node):
+        return "`sshd -T` names no file of authorized keys, so nothing tells whose keys let somebody in"
     kept = {key_of(line) for line in request["keep_keys"]} - {""}
     own = [path for user, path in key_files(node) if user == request["login"]]
     if not any(key_of(line) in kept for path in own for line in _key_lines(path)):
@@ -310,8 +356,8 @@ def refusal(node: Machine, request: dict[str, Any]) -> str:
 
 
 def scrub(node: Machine, request: dict[str, Any]) -> int:
-    """Remove every trace, processes first; return how many there were. Processes may take a moment to end."""
-    gone = 0
+    """Remove every trace; return how many there were. What starts processes goes first, then the processes."""
+    gone = sum(undone(undo) for _, _, undo in spools(node, Tenants(node, request["keep_users"])))
     deadline = time.monotonic() + _END_S
     while found := list(processes(node, Tenants(node, request["keep_users"]))):
         for _, _, undo in found:
@@ -325,11 +371,10 @@ def scrub(node: Machine, request: dict[str, Any]) -> int:
 
 def undone(undo: Any) -> bool:  # noqa: ANN401 - a callable; sent to old interpreters
     """Remove one trace and return whether that worked; what stays is found by the look afterwards."""
-    try:
+    with suppress(OSError):  # a key in a home that is gone by now, or an immutable file
         undo()
-    except OSError:  # a key in a home that is gone by now, or an immutable file
-        return False
-    return True
+        return True
+    return False
 
 
 def answer(node: Machine, request: dict[str, Any]) -> dict[str, Any]:
@@ -338,15 +383,10 @@ def answer(node: Machine, request: dict[str, Any]) -> dict[str, Any]:
     gone = scrub(node, request) if request["op"] == "scrub" and not refused else 0
     found = [{"kind": kind, "what": what} for kind, what, _ in traces(node, request)]
     kinds = [item["kind"] for item in found]
-    named = [item for k, item in enumerate(found) if kinds[:k].count(item["kind"]) < LIMIT]
-    return {
-        "format": FORMAT,
-        "found": named,
-        "counts": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
-        "gone": gone,
-        "refused": refused,
-        "complete": True,
-    }
+    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    named = [item for kind in counts for item in [one for one in found if one["kind"] == kind][:LIMIT]]
+    document = {"format": FORMAT, "refused": refused, "complete": True}
+    return {**document, "found": named, "counts": counts, "gone": gone}
 
 
 def main() -> int:

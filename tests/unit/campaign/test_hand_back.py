@@ -211,6 +211,14 @@ def test_jobs_keep_the_node(world: World) -> None:
             ),
         ),
         (
+            {"traces": Left({"elsewhere": ["/srv/a (eve)", "/srv/b (eve)"]}, {"elsewhere": 7})},
+            (
+                "node01: files of tenants - Expected: only where the site lets them be removed Actual: /srv/a (eve); "
+                "/srv/b (eve) and 5 more. Name their folders in hand_back.empty, or in hand_back.spare where they may "
+                "stay."
+            ),
+        ),
+        (
             {"scratch": Scratch([], [], refused="/scratch: nothing is mounted there")},
             (
                 "node01: scratch - Expected: its drives can be erased Actual: /scratch: nothing is mounted there. "

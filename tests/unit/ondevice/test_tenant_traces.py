@@ -26,6 +26,7 @@ class Made(Machine):
         self.ended: list[int] = []
         self.ran: list[tuple[str, ...]] = []
         self.survives = False
+        self.sshd = "port 22\nauthorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2\n"
         self.write("etc/login.defs", "UID_MIN\t\t\t 1000\nUID_MAX 60000\n")
         self.write("proc/driver/nvidia/params", PARAMS)
         self.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\n")
@@ -50,7 +51,7 @@ class Made(Machine):
     def run(self, *argv: str) -> tuple[int, str]:
         self.ran.append(argv)
         if argv[0] == "sshd":
-            return 0, "port 22\nauthorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2\n"
+            return 0, self.sshd
         if argv[0] == "ipcrm":
             self.at("proc/sysvipc/shm").unlink()
         return 0, ""
@@ -67,7 +68,8 @@ def node(tmp_path: Path) -> Made:
 
 
 def ask(node: Made, op: str = "look", **more: Any) -> dict[str, Any]:
-    request = {"op": op, "keep_users": ["root", "operator"], "keep_keys": [OURS], "login": "root", "empty": [], **more}
+    request = {"op": op, "keep_users": ["root", "operator"], "keep_keys": [OURS], "login": "root"}
+    request |= {"empty": [], "spare": [], **more}
     return answer(node, request)
 
 
@@ -90,7 +92,7 @@ def test_a_node_without_traces_has_none(node: Made) -> None:
 
 def test_each_kind_is_found_and_a_look_changes_nothing(node: Made) -> None:
     filled(node)
-    found = what(ask(node, empty=["/scratch"]))
+    found = what(ask(node, empty=["/scratch"], spare=["/homes"]))
     keys = ["/homes/eve/.ssh/authorized_keys (eve): eve@laptop", "/root/.ssh/authorized_keys (root): eve@laptop"]
     assert found.pop("key", []) in (keys, keys[::-1])
     assert found == {
@@ -125,7 +127,7 @@ def filled(node: Made) -> None:
 
 def test_a_scrub_leaves_nothing_of_a_tenant_and_all_of_others(node: Made) -> None:
     filled(node)
-    found = ask(node, "scrub", empty=["/scratch"])
+    found = ask(node, "scrub", empty=["/scratch"], spare=["/homes"])
     assert (found["found"], found["refused"]) == ([], "")
     assert node.ended == [77]
     assert ("ipcrm", "-m", "5") in node.ran
@@ -165,7 +167,7 @@ def test_a_folder_on_the_storage_of_the_site_is_refused(node: Made) -> None:
 def test_a_folder_that_is_a_link_is_refused(node: Made) -> None:
     node.at("etc").mkdir(exist_ok=True)
     node.at("scratch").symlink_to(node.at("etc"))
-    assert ask(node, "scrub", empty=["/scratch"])["refused"] == "/scratch is a symbolic link"
+    assert ask(node, "scrub", empty=["/scratch"], spare=["/homes"])["refused"] == "/scratch is a symbolic link"
     assert node.at("etc/login.defs").exists()
 
 
@@ -191,6 +193,55 @@ def test_what_cannot_be_removed_is_told(node: Made, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tenant_traces, "remove", refuse)
     found = ask(node, "scrub")
     assert (found["counts"], found["gone"]) == ({"file": 1}, 0)
+
+
+def test_files_of_tenants_anywhere_else_are_told_and_stay(node: Made) -> None:
+    node.write("srv/models/weights", "x", TENANT)
+    node.write("opt/x/y/z", "x", 20007)
+    node.write("var/lib/containers/image/file", "x", TENANT)
+    node.write("homes/operator/mine", "x", TENANT)
+    found = ask(node, "scrub", spare=["/var/lib/containers"])
+    assert (found["counts"], found["gone"]) == ({"elsewhere": 2}, 0)
+    assert sorted(what(found)["elsewhere"]) == ["/opt/x/y/z (uid 20007)", "/srv/models/weights (eve)"]
+    assert node.at("srv/models/weights").exists()
+
+
+def test_mail_and_locks_of_tenants_go(node: Made) -> None:
+    node.write("var/mail/eve", "x", TENANT)
+    node.write("run/lock/eve.lck", "x", TENANT)
+    node.at("var/spool").mkdir(parents=True, exist_ok=True)
+    node.at("var/spool/mail").symlink_to(node.at("var/mail"))
+    assert (ask(node)["counts"], ask(node, "scrub")["found"]) == ({"file": 2}, [])
+
+
+def test_a_link_that_waits_beside_the_keys_is_not_written_through(node: Made) -> None:
+    node.write("etc/shadow", "root:x\n")
+    node.write("homes/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
+    node.at("homes/eve/.ssh/.authorized_keys.rackready").symlink_to(node.at("etc/shadow"))
+    found = ask(node, "scrub", spare=["/homes"])
+    assert found["found"] == []
+    assert node.at("etc/shadow").read_text() == "root:x\n"
+    keys = node.at("homes/eve/.ssh/authorized_keys")
+    assert (keys.read_text(), keys.is_symlink(), keys.stat().st_uid) == ("", False, TENANT)
+
+
+def test_a_link_in_place_of_the_keys_is_removed_and_not_read(node: Made) -> None:
+    node.write("etc/shadow", "root:secret\n")
+    node.at("homes/eve/.ssh").mkdir(parents=True)
+    node.at("homes/eve/.ssh/authorized_keys").symlink_to(node.at("etc/shadow"))
+    os.lchown(node.at("homes/eve/.ssh/authorized_keys"), TENANT, TENANT)
+    spare = ["/homes"]
+    assert what(ask(node, spare=spare)) == {"key": ["/homes/eve/.ssh/authorized_keys (eve): a link"]}
+    assert ask(node, "scrub", spare=spare)["found"] == []
+    assert node.at("etc/shadow").read_text() == "root:secret\n"
+
+
+def test_without_sshds_word_nothing_is_changed(node: Made) -> None:
+    filled(node)
+    node.sshd = ""
+    found = ask(node, "scrub")
+    expected = "`sshd -T` names no file of authorized keys, so nothing tells whose keys let somebody in"
+    assert (found["refused"], found["gone"], node.ended) == (expected, 0, [])
 
 
 def test_memory_of_gpus_that_is_not_cleared_cannot_be_scrubbed(node: Made) -> None:
