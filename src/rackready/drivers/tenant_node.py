@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from rackready import printed_json
+from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Runner
-from rackready.format_error import FormatError
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.hand_back import HandBack
 from rackready.model.problems import RackreadyError
@@ -96,20 +95,14 @@ class TenantNode:
     def _ask(self, program: ModuleType, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         argv = ["python3", "-", json.dumps(request)]
         answer = self._runner.run(self._node, argv, stdin=inspect.getsource(program), timeout_s=limit_s)
-        actual = answer.failure or (f"no answer within {limit_s:.0f} s" if answer.timed_out else "")
-        if not actual and answer.exit_code == 0:
-            try:
-                found = printed_json.load(answer.stdout)
-                if isinstance(found, dict) and found.get("format") == program.FORMAT and found.get("complete") is True:
-                    return found
-                actual = "an incomplete answer"
-            except FormatError as error:
-                actual = str(error)
+        found, actual = document(answer, program.FORMAT)
+        if not actual:
+            return found
         raise TenantTracesError(
             self._node,
             "what its tenant left",
             expected="an answer from the node",
-            actual=actual or f"exit code {answer.exit_code}: {answer.stderr.strip()[-300:]}",
+            actual=actual,
             next_step="Check that the node answers and has python3, then run again: it begins anew.",
         )
 

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rackready import printed_json
+from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Answer, Runner
 from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_text import expand_hosts
-from rackready.format_error import FormatError
 from rackready.model.host_list import host_list
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.slurm_files import SlurmFiles
@@ -129,15 +128,9 @@ class SlurmController:
         return found
 
     def _document(self, answer: Answer) -> dict[str, Any]:
-        actual = answer.failure or f"exit code {answer.exit_code}: {answer.stderr.strip()[-300:]}"
-        if answer.exit_code == 0:
-            try:
-                found = printed_json.load(answer.stdout)
-                if isinstance(found, dict) and found.get("format") == program.FORMAT and found.get("complete") is True:
-                    return found
-                actual = "an incomplete answer"
-            except FormatError as error:
-                actual = str(error)
+        found, actual = document(answer, program.FORMAT)
+        if not actual:
+            return found
         raise SchedulerError(
             self.where,
             "Slurm's files",
