@@ -203,6 +203,8 @@ def identity(disks: Drives, device: str) -> dict[str, str]:
 def erase(disks: Drives, found: list[dict[str, Any]]) -> list[str]:
     """Erase what the plans name and make it anew; return the drives. Raises RefusedError."""
     for plan in found:
+        unshared(disks, plan)
+    for plan in found:
         release(disks, plan)
     gone = []
     for plan in found:
@@ -212,6 +214,20 @@ def erase(disks: Drives, found: list[dict[str, Any]]) -> list[str]:
     for plan in found:
         make(disks, plan)
     return gone
+
+
+def unshared(disks: Drives, plan: dict[str, Any]) -> None:
+    """Make sure that nothing but the plan's mount uses its drives, whose names may be other ones since an earlier run.
+
+    Raises RefusedError.
+    """
+    name = plan["device"].rsplit("/", 1)[-1]
+    members = [member.rsplit("/", 1)[-1] for member in plan["members"]]
+    for member in members:
+        whole_drive(disks, plan["mount"], member, name if plan["array"] else "")
+    for row in mounted(disks):
+        if disks.real(row[0]) in {name, *members} and row[1] != plan["mount"]:
+            raise RefusedError(f"{plan['mount']}: {row[0]} is also mounted at {row[1]}")
 
 
 def release(disks: Drives, plan: dict[str, Any]) -> None:

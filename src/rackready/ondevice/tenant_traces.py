@@ -3,11 +3,10 @@
 The request is a JSON document: {"op": "look" | "scrub", "keep_users": [names], "keep_keys": [lines of
 authorized_keys], "login": user of this login, "empty": [folders], "spare": [folders where files of tenants stay, or
 which are erased otherwise]}. The answer is one, too: {"format", "found": [{"kind", "what"}], "counts": {kind: number},
-"gone": number, "refused", "complete"}. ``found``: what is there, after a scrub what is left. ``refused``: why nothing
-was changed.
+"gone": number, "refused", "complete"}. ``found``: what is there after the work. ``refused``: why nothing was changed.
 
 A tenant is any user with a number from ``UID_MIN`` of login.defs on, but those of ``SERVICES`` and the users to keep.
-Root is not one: a tenant who was root may have changed anything, and only a new image is an answer to that.
+Root is none: a tenant who was root may have changed anything, and needs a new image.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def elsewhere(node: Machine, tenants: Tenants, request: dict[str, Any]) -> Itera
     known = {node.at(name) for name in (*SHARED, *SPOOLS, *request["empty"], *request["spare"])}
     known |= {node.at(user.pw_dir) for user in node.users() if user.pw_uid in tenants.kept and user.pw_dir != "/"}
     for row in _mounts(node):
-        if row[2] in DISKS or row[1] == "/":
+        if (row[2] in DISKS or row[1] == "/") and node.at(row[1]) not in known:
             yield from _not_known(node, node.at(row[1]), tenants, known)
 
 
@@ -316,7 +315,7 @@ def shown(text: str) -> str:
 
 
 def _mounts(node: Machine) -> list[list[str]]:
-    return [line.split() for line in node.text("proc/self/mounts").splitlines() if len(line.split()) > 2]  # noqa: PLR2004
+    return [line.split() for line in node.text("proc/self/mounts").splitlines() if line.count(" ") > 1]
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -349,9 +348,11 @@ def refusal(node: Machine, request: dict[str, Any]) -> str:
     for folder in request["empty"]:
         if node.at(folder).is_symlink():
             return f"{folder} is a symbolic link"
+        below = next((row[1] for row in _mounts(node) if row[1].startswith(f"{folder}/")), "")
         mount = next((place for place in sorted(remote, reverse=True) if f"{folder}/".startswith(f"{place}/")), "")
-        if mount:
-            return f"{folder} lies on {remote[mount]}, mounted at {mount}: it is not this node's own"
+        if below or mount:
+            on = f"{folder} lies on {remote.get(mount)}, mounted at {mount}: it is not this node's own"
+            return f"{below} is mounted below {folder}" if below else on
     return ""
 
 
@@ -385,8 +386,7 @@ def answer(node: Machine, request: dict[str, Any]) -> dict[str, Any]:
     kinds = [item["kind"] for item in found]
     counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
     named = [item for kind in counts for item in [one for one in found if one["kind"] == kind][:LIMIT]]
-    document = {"format": FORMAT, "refused": refused, "complete": True}
-    return {**document, "found": named, "counts": counts, "gone": gone}
+    return {"format": FORMAT, "refused": refused, "complete": True, "found": named, "counts": counts, "gone": gone}
 
 
 def main() -> int:

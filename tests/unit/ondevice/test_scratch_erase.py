@@ -265,3 +265,13 @@ def test_the_format_of_blocks_is_kept(tmp_path: Path) -> None:
 def test_marks_lie_at_both_ends_and_in_the_middle(tmp_path: Path) -> None:
     disks = Made(tmp_path, "nvme1n1", array="")
     assert disks.places("/dev/nvme1n1") == [0, SIZE // 2, SIZE - scratch_erase.MARK_BYTES]
+
+
+def test_a_plan_of_an_earlier_run_does_not_erase_what_is_in_use_now(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.kill_at = 2
+    with pytest.raises(KilledError):
+        ask(disks)
+    disks.at("proc/self/mounts").write_text("/dev/nvme1n1 / ext4 rw 0 0\n")
+    assert ask(disks)["refused"] == "/scratch: /dev/nvme1n1 is also mounted at /"
+    assert b"tenant" in disks.at("dev/nvme1n1").read_bytes()

@@ -292,3 +292,10 @@ def test_who_is_no_tenant(node: Made, uid: int) -> None:
 @pytest.mark.parametrize("uid", [1001, 60000, 100000, 1_000_000_001])
 def test_who_is_a_tenant(node: Made, uid: int) -> None:
     assert Tenants(node, ["operator"]).has(uid)
+
+
+def test_what_is_mounted_below_a_folder_is_not_emptied(node: Made) -> None:
+    node.write("proc/self/mounts", "/dev/md1 / ext4 rw 0 0\nnfs:/h /homes/eve nfs4 rw 0 0\n")
+    node.write("homes/eve/thesis", "x", TENANT)
+    assert ask(node, "scrub", empty=["/homes"])["refused"] == "/homes/eve is mounted below /homes"
+    assert node.at("homes/eve/thesis").exists()
