@@ -19,10 +19,10 @@ from rackready.drivers.redfish_sessions import BmcDoor
 from rackready.drivers.remote import Remote
 from rackready.drivers.scheduler.registry import reader_for
 from rackready.drivers.ssh.target import node_target, read_private_key
-from rackready.drivers.tenant_node import ELSEWHERE, GPU_MEMORY, Left, Scratch, TenantNode, strangers
+from rackready.drivers.tenant_node import ELSEWHERE, GPU_MEMORY, PROCESS, Left, Scratch, TenantNode, strangers
 from rackready.gates.engine.registry import gate
 from rackready.handover.production import take_out
-from rackready.handover.returned import HAND_BACK
+from rackready.handover.returned import HAND_BACK, open_return
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.operations import DeclaredSkip
@@ -87,19 +87,22 @@ class Return:
         with door:
             users = door.users()
         accounts = strangers(users.accounts, _known(self.site, self.node), self.site.hand_back)
-        return Found(traces, scratch, sorted(users.sessions.values()), accounts)
+        # A monitor logs in again at once, so its sessions say nothing.
+        sessions = sorted(set(users.sessions.values()) - set(self.site.hand_back.bmc_accounts))
+        return Found(traces, scratch, sessions, accounts)
 
     def require_state(self) -> None:
         """Refuse a node that is not in use: never deployed, in quarantine, or retired."""
-        row = None
+        row = still_open = None
         if Ledger.exists(self.paths.database):
             with Ledger.read_only(self.paths.database) as ledger:
-                row = ledger.state(self.node)
+                row, still_open = ledger.state(self.node), open_return(ledger, self.node)
         if row is None:
             step = f"Run `rackready deploy --env {self.ctx.env} --limit {self.node}` first."
             raise HandBackRefusedError(self.node, expected="a deployment record", actual="none", next_step=step)
         if row.state not in LIFE:
-            step = f"Run `rackready repair {self.node} --reason ...` first, and `deploy` it."
+            then = "then run this again." if still_open else "and `deploy` it."
+            step = f"Run `rackready repair {self.node} --reason ...` first, {then}"
             raise HandBackRefusedError(
                 self.node, expected="a node in service", actual=f"{row.state.value} ({row.reason})", next_step=step
             )
@@ -107,15 +110,16 @@ class Return:
     def scrub(self, reason: str) -> int:
         """Drain, scrub, reboot and look again. Returns the ledger's token: ``done`` ends the return.
 
-        Call it under the controller lock. Raises HandBackRefusedError with what is left.
+        From its first step on, nothing certifies or offers the node. Call it under the controller lock. Raises
+        HandBackRefusedError with what is left.
         """
-        self._drain(reason)
         with Ledger.open(self.paths.database) as ledger:
+            token = self._begin(ledger, reason)
             for campaign in ledger.supersede(self.node):
                 self._tell(ledger, f"campaign {campaign} was cut off and is not resumed: the node was handed back")
-            token = _begun(ledger, self.node, reason)
             self._tell(ledger, "looks at what the tenant left")
             self._allow(self.look())
+            change = ledger.change_begins(self.node, HAND_BACK)  # what was measured before is about a tenant's node
             self._clean(ledger)
             ledger.set_state(self.node, NodeState.REACHABLE, f"handed back: {reason}", phase=PHASE)
             self._tell(ledger, "reboots")
@@ -124,13 +128,20 @@ class Return:
                 raise HandBackRefusedError(booted.message)
             check_stop()
             self._require_clean(self.look())
+            ledger.done(change, {"reason": reason})
             self._tell(ledger, "is clean", "ok")
         return token
 
-    def _drain(self, reason: str) -> None:
+    def _begin(self, ledger: Ledger, reason: str) -> int:
+        """Record that the return begins, and drain the node. One that jobs keep has not begun, unless it had before."""
+        earlier = open_return(ledger, self.node)
+        token = _begun(ledger, self.node, reason)
         failed = take_out(self.ctx, {self.node: f"hand-back: {reason}"}).get(self.node)
-        if failed is not None:
-            raise HandBackRefusedError(failed.message)
+        if failed is None:
+            return token
+        if earlier is None:
+            ledger.done(token, {"outcome": "not begun"})
+        raise HandBackRefusedError(failed.message)
 
     def _allow(self, found: Found) -> None:
         """Refuse before anything is destroyed."""
@@ -171,6 +182,7 @@ class Return:
         with self._on_node() as tenant:
             left = tenant.traces(scrub=True)
             self._tell(ledger, f"scrubbed: {left.gone} traces removed")
+            self._require_ended(left)
             check_stop()
             scratch = tenant.scratch(erase=True)
         if scratch.refused:
@@ -183,6 +195,17 @@ class Return:
             with door:
                 closed = door.close_others()
             self._tell(ledger, f"BMC: {closed} sessions closed")
+        else:
+            self._tell(ledger, "BMC: not known to the site file, so nobody was shown out of it", "warn")
+
+    def _require_ended(self, left: Left) -> None:
+        """Refuse a node on which programs of tenants live on: then no file was removed."""
+        if names := left.traces.get(PROCESS, []):
+            step = (
+                "They wait in the kernel: reset the node, then run again. Nothing but keys and schedules was removed."
+            )
+            text = f"alive after SIGKILL: {_some(names)}"
+            raise HandBackRefusedError.of([self._message("programs of tenants", "ended", text, step)])
 
     def _require_clean(self, found: Found) -> None:
         lines = [
@@ -259,7 +282,7 @@ def partners(ctx: PhaseContext, node: str) -> list[str]:
 
 def _begun(ledger: Ledger, node: str, reason: str) -> int:
     """Record that a return begins, and return its token. One that a killed run left open ends as failed."""
-    last = ledger.latest(node, HAND_BACK)
+    last = ledger.latest(node, HAND_BACK, every_epoch=True)
     if last is not None and last.status == "intent":
         ledger.failed(last.token, "interrupted")
     return ledger.begin(node, HAND_BACK, reason, {}).token

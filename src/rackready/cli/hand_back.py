@@ -43,9 +43,10 @@ def hand_back(
     if yes:
         _do(back, words, output, verbose=verbose)
         return
-    lines = back.look().lines()
+    found = back.look()
+    lines = found.lines()
     if output is Format.JSON:
-        print_json({"name": node, "done": False, "found": lines})
+        print_json({"name": node, "done": False, "bmc": found.bmc, "found": lines})
         return
     for line in lines or ["nothing that a tenant left"]:
         console.print(f"{node}: {line}")

@@ -5,21 +5,23 @@ The work on the node is two programs, ``ondevice/tenant_traces.py`` and ``ondevi
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from rackready.drivers.one_file import one_file
 from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Runner
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.hand_back import HandBack
 from rackready.model.problems import RackreadyError
-from rackready.ondevice import scratch_erase, tenant_traces
+from rackready.ondevice import safe_files, scratch_erase, tenant_keys, tenant_traces, tenants
 
-GPU_MEMORY, ELSEWHERE = "gpu-memory", "elsewhere"
+PROCESS, GPU_MEMORY, ELSEWHERE = "process", "gpu-memory", "elsewhere"
+_PARTS = [part.__name__ for part in (safe_files, tenants, tenant_keys)]
+"""What the programs import, in this order."""
 _LOOK_S, _SCRUB_S = 900.0, 1800.0
 """Longest look and scrub, s. Judgement: all files of the node's own disks are looked at."""
 _ERASE_S = 4 * 3600.0
@@ -93,8 +95,8 @@ class TenantNode:
         return Scratch(plans, found["erased"], found["refused"], found["begun"])
 
     def _ask(self, program: ModuleType, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        argv = ["python3", "-", json.dumps(request)]
-        answer = self._runner.run(self._node, argv, stdin=inspect.getsource(program), timeout_s=limit_s)
+        argv, text = ["python3", "-", json.dumps(request)], one_file([*_PARTS, program.__name__])
+        answer = self._runner.run(self._node, argv, stdin=text, timeout_s=limit_s)
         found, actual = document(answer, program.FORMAT)
         if not actual:
             return found

@@ -17,6 +17,7 @@ from rackready.drivers.scheduler.slurm_release import taken_by
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
 from rackready.handover.keys import Keys, keys_of
+from rackready.handover.returned import open_return
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
@@ -45,7 +46,8 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     digests: dict[str, str] = {}
     seen: dict[str, Fingerprint] = {}
     keys = keys_of(site, paths)
-    for node, found in fingerprints(site, paths, nodes).items():
+    out |= _returning(paths, nodes)
+    for node, found in fingerprints(site, paths, [node for node in nodes if node not in out]).items():
         digest, refusal = _certified(keys, node, found)
         if refusal is None and isinstance(found, Fingerprint):
             digests[node], seen[node] = digest, found
@@ -58,6 +60,13 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     ready = [node for node in digests if node not in out]
     released = offer_nodes(ctx, paths, ready, digests)
     return out | {node: _merged(joined[node], released[node]) for node in ready}
+
+
+def _returning(paths: EnvPaths, nodes: list[str]) -> dict[str, NodeResult]:
+    """Return why nodes whose return from a tenant is open are not offered, whatever certificate they have."""
+    with Ledger.open(paths.database) as ledger:
+        found = {node: open_return(ledger, node) for node in nodes}
+    return {node: NodeResult(Outcome.FAIL, str(why)) for node, why in found.items() if why is not None}
 
 
 def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dict[str, NodeResult]:

@@ -18,6 +18,7 @@ from rackready.handover.certificate import CertificateError, canonical, parsed, 
 from rackready.handover.certify import entries
 from rackready.handover.dsse import SignatureError, key_id, opened, verify
 from rackready.handover.policy import Decision, Moment, decide
+from rackready.handover.returned import open_return
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.problems import RackreadyError
@@ -130,7 +131,7 @@ def void_by(site: Site, ledger: Ledger, store: EvidenceStore, certificate: Shown
     """Return the same with an open ledger."""
     node = certificate.node
     found = last_seen(store, node)
-    reasons = [_state(ledger, node), _desired(site, certificate)]
+    reasons = [_state(ledger, node), str(open_return(ledger, node) or ""), _desired(site, certificate)]
     if found is None:
         reasons.append(f"{node}: certificate - Expected: evidence for it on record Actual: none.")
     else:

@@ -138,15 +138,13 @@ class Ledger:
                 next_step="Another controller acted: run `rackready status`.",
             )
 
-    def latest(self, node: str, operation: str, desired: str | None = None) -> LedgerEntry | None:
-        """Return the newest entry of an operation in the node's present epoch (of one desired digest, when given)."""
+    def latest(self, node: str, operation: str, desired: str = "", *, every_epoch: bool = False) -> LedgerEntry | None:
+        """Return the newest entry of an operation (of one desired digest, when given), of the node's present epoch."""
         table = schema.operations
-        query = sa.select(table).where(
-            table.c.node == node, table.c.operation == operation, table.c.epoch == self.epoch(node)
-        )
-        if desired is not None:
-            query = query.where(table.c.desired == desired)
-        rows = self._rows(query.order_by(table.c.token.desc()).limit(1))
+        wanted = [table.c.node == node, table.c.operation == operation]
+        wanted += [] if every_epoch else [table.c.epoch == self.epoch(node)]
+        wanted += [table.c.desired == desired] if desired else []
+        rows = self._rows(sa.select(table).where(*wanted).order_by(table.c.token.desc()).limit(1))
         return LedgerEntry(**rows[0]) if rows else None
 
     def interrupted(self, operation: str) -> frozenset[str]:

@@ -5,22 +5,27 @@ The request is a JSON document: {"op": "look" | "erase", "scratch": [mount point
 
 Only whole NVMe namespaces are erased, alone or as members of one md array. Each gets a mark at its beginning, middle
 and end; after the erase no mark may be readable. Array and file system return with their names and identifiers, so
-whatever mounts them at boot finds them. The plan is kept until the end: a run that was killed is done again from it.
+whatever mounts them at boot finds them. The plan is kept until the end: a run that was killed is done again from it,
+if the drives of these names are still the same ones.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 FORMAT = "rackready/scratch-erase/v1"
 JOURNAL = "var/lib/rackready/scratch-erase.json"
+LOCK = "var/lib/rackready/scratch-erase.lock"
 USER_DATA, CRYPTOGRAPHIC = "1", "2"
 """Secure erase settings of Format NVM (NVM Express NVM Command Set 1.0, 3.2.2; nvme-format(1))."""
 _CRYPTO_BIT = 4
@@ -75,6 +80,22 @@ class Drives:
         """Return the name of a block device without /dev/ and links."""
         return os.path.realpath(self.at(path)).rsplit("/", 1)[-1]
 
+    def take(self, device: str) -> None:
+        """Make sure that no mount of any namespace and no array has a device (open(2), O_EXCL). Raises OSError."""
+        os.close(os.open(self.at(device), os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+
+    def drive_id(self, name: str) -> str:
+        """Return what the kernel knows a namespace by, and the serial number of its drive. Raises RefusedError."""
+        texts = []
+        for file in ("wwid", "device/serial"):
+            path = self.at(f"sys/block/{name}/{file}")
+            texts.append(path.read_text(errors="replace").strip() if path.exists() else "")
+        if not all(texts):
+            raise RefusedError(
+                f"/dev/{name}: the kernel tells no identity of it: wwid {texts[0]!r}, serial {texts[1]!r}"
+            )
+        return " ".join(texts)
+
     def places(self, device: str) -> list[int]:
         """Return the offsets of the marks on a device, bytes."""
         with self.at(device).open("rb") as file:
@@ -125,6 +146,7 @@ def plans(disks: Drives, mounts: list[str]) -> list[dict[str, Any]]:
                 "kind": kind,
                 "options": options,
                 "members": [f"/dev/{member}" for member in members],
+                "drives": [disks.drive_id(member) for member in members],
                 "array": array,
                 "mode": status.st_mode & 0o7777,
                 "owner": [status.st_uid, status.st_gid],
@@ -155,6 +177,11 @@ def array_of(disks: Drives, name: str) -> dict[str, Any]:
         for key in facts
         if re.fullmatch(r"MD_DEVICE_\S+_ROLE", key) and facts[key].isdigit()
     }
+    spare = [disks.real(facts[key.replace("_ROLE", "_DEV")]) for key in facts if _is_spare(key, facts[key])]
+    if spare:
+        raise RefusedError(
+            f"/dev/{name}: {', '.join(sorted(spare))}: spare or failed in the array, and not erased with it"
+        )
     wanted = ("MD_LEVEL", "MD_METADATA", "MD_UUID", "MD_DEVICES")
     if any(key not in facts for key in wanted) or sorted(roles) != list(range(int(facts["MD_DEVICES"]))):
         raise RefusedError(f"/dev/{name}: an array whose members are not all there: mdadm --detail --export says so")
@@ -165,6 +192,11 @@ def array_of(disks: Drives, name: str) -> dict[str, Any]:
         "name": facts.get("MD_NAME", "").rsplit(":", 1)[-1],
         "members": [roles[role] for role in sorted(roles)],
     }
+
+
+def _is_spare(key: str, value: str) -> bool:
+    """Return whether a line of `mdadm --detail --export` is about a member without a place (mdadm 4.2, Detail.c)."""
+    return re.fullmatch(r"MD_DEVICE_\S+_ROLE", key) is not None and not value.isdigit()
 
 
 def whole_drive(disks: Drives, mount: str, member: str, array: str) -> None:
@@ -206,6 +238,11 @@ def erase(disks: Drives, found: list[dict[str, Any]]) -> list[str]:
         unshared(disks, plan)
     for plan in found:
         release(disks, plan)
+    for member in [member for plan in found for member in plan["members"]]:
+        try:
+            disks.take(member)
+        except OSError as error:
+            raise RefusedError(f"{member}: still in use, by a container perhaps: {error.strerror}") from error
     gone = []
     for plan in found:
         for member in plan["members"]:
@@ -223,8 +260,11 @@ def unshared(disks: Drives, plan: dict[str, Any]) -> None:
     """
     name = plan["device"].rsplit("/", 1)[-1]
     members = [member.rsplit("/", 1)[-1] for member in plan["members"]]
-    for member in members:
+    for member, was in zip(members, plan["drives"]):  # noqa: B905 - strict= came after Python 3.9
         whole_drive(disks, plan["mount"], member, name if plan["array"] else "")
+        now = disks.drive_id(member)
+        if now != was:
+            raise RefusedError(f"/dev/{member}: was {was} when the erase began, and is {now}: its plan is {JOURNAL}")
     for row in mounted(disks):
         if disks.real(row[0]) in {name, *members} and row[1] != plan["mount"]:
             raise RefusedError(f"{plan['mount']}: {row[0]} is also mounted at {row[1]}")
@@ -281,16 +321,35 @@ def answer(disks: Drives, request: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"format": FORMAT, "plans": [], "refused": "", "erased": []}
     journal = disks.at(JOURNAL)
     try:
-        begun = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else None
-        out["plans"] = plans(disks, request["scratch"]) if begun is None else begun
-        if request["op"] == "erase" and out["plans"]:
-            keep(journal, out["plans"])
-            out["erased"] = erase(disks, out["plans"])
-            journal.unlink()
+        with alone(disks) if request["op"] == "erase" else nullcontext():
+            work(disks, request, journal, out)
     except (RefusedError, OSError, ValueError, KeyError) as error:
         out["refused"] = str(error) if isinstance(error, RefusedError) else f"{error.__class__.__name__}: {error}"
     out["begun"] = journal.exists()
     return out | {"complete": True}
+
+
+@contextmanager
+def alone(disks: Drives) -> Iterator[None]:
+    """Keep other runs out until the end. Raises RefusedError when one is at work."""
+    path = disks.at(LOCK)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RefusedError("another run erases these drives: wait for its end") from None
+        yield
+
+
+def work(disks: Drives, request: dict[str, Any], journal: Path, out: dict[str, Any]) -> None:
+    """Put into the answer what is there, and what was erased. Raises RefusedError, OSError, ValueError and KeyError."""
+    begun = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else None
+    out["plans"] = plans(disks, request["scratch"]) if begun is None else begun
+    if request["op"] == "erase" and out["plans"]:
+        keep(journal, out["plans"])
+        out["erased"] = erase(disks, out["plans"])
+        journal.unlink()
 
 
 def keep(journal: Path, found: list[dict[str, Any]]) -> None:

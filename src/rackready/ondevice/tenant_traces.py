@@ -4,6 +4,7 @@ The request is a JSON document: {"op": "look" | "scrub", "keep_users": [names], 
 authorized_keys], "login": user of this login, "empty": [folders], "spare": [folders where files of tenants stay, or
 which are erased otherwise]}. The answer is one, too: {"format", "found": [{"kind", "what"}], "counts": {kind: number},
 "gone": number, "refused", "complete"}. ``found``: what is there after the work. ``refused``: why nothing was changed.
+While a process of a tenant lives on, no file is removed.
 
 A tenant is any user with a number from ``UID_MIN`` of login.defs on, but those of ``SERVICES`` and the users to keep.
 Root is none: a tenant who was root may have changed anything, and needs a new image.
@@ -13,25 +14,31 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
-import signal
 import stat
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+from . import safe_files, tenant_keys
+from .tenants import Machine, Tenants
+
 FORMAT = "rackready/tenant-traces/v1"
-SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue", "run/lock", "var/crash", "var/mail", "var/spool/mail")
+SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue", "run/lock", "var/mail", "var/spool/mail")
 """Folders that every user may write to, or has a file in (hier(7), shm_overview(7), mq_overview(7))."""
 SPOOLS = (
     "var/spool/cron/crontabs", "var/spool/cron", "var/spool/cron/atjobs", "var/spool/at", "var/lib/systemd/linger",
 )  # fmt: skip
 """Work that begins by itself: crontabs and jobs of at of Debian and of RHEL, users whose services start at boot."""
+DUMPS = ("var/lib/systemd/coredump", "var/crash", "var/spool/abrt")
+"""Memory of programs and kernels that crashed, whoever owns the files (systemd-coredump(8), kdump-config(8),
+abrt.conf(5))."""
+KDUMPS_OWN = ("kexec_cmd", "kdump_lock")
+"""What kdump-config (kdump-tools 1.8.1) keeps there itself."""
+NOLOGIN = "run/nologin"
+"""While it exists, pam_nologin(8) lets only root in. A boot removes it."""
 NETWORK = frozenset({"nfs", "nfs4", "lustre", "ceph", "cifs", "beegfs", "gpfs", "9p", "fuse.sshfs", "wekafs", "afs"})
 """File systems that lie elsewhere: what is on them stays, for it belongs to the site's storage."""
 DISKS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"})
@@ -42,64 +49,8 @@ UNSCRUBBED = "RMDisableScrubOnFree"
 PARAMS = "proc/driver/nvidia/params"
 LIMIT = 50
 """Traces of one kind that are named; the others are counted."""
-SERVICES = range(61184, 65536)
-"""Numbers of services: systemd's dynamic ones and nobody (systemd.io/UIDS-GIDS), and Debian's fixed ones such as
-slurm's 64030 (Debian Policy 9.2.2)."""
 _END_S = 10.0
 _IPC = {"shm": "-m", "sem": "-s", "msg": "-q"}
-
-
-class Machine:
-    """A node's files and programs below a root."""
-
-    def __init__(self, root: str = "/") -> None:
-        self.root = Path(root)
-
-    def at(self, path: str) -> Path:
-        """Return where a path of the node lies."""
-        return self.root / path.lstrip("/")
-
-    def text(self, path: str) -> str:
-        """Return the text of a file, empty where it does not exist."""
-        try:
-            return self.at(path).read_text(errors="replace")
-        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
-            return ""
-
-    def run(self, *argv: str) -> tuple[int, str]:
-        """Return exit code and output of a program; 127 when it is not there."""
-        try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=False)
-        except FileNotFoundError:
-            return 127, ""
-        return done.returncode, done.stdout.decode(errors="replace")
-
-    def users(self) -> list[Any]:
-        """Return the users that the node knows."""
-        return pwd.getpwall()
-
-    def end(self, pid: int) -> None:
-        """End a process."""
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-class Tenants:
-    """Which users are tenants."""
-
-    def __init__(self, node: Machine, keep: list[str]) -> None:
-        found = re.search(r"^\s*UID_MIN\s+(\d+)", node.text("etc/login.defs"), re.MULTILINE)
-        self.first = int(found[1]) if found else 1000
-        self.names = {user.pw_uid: user.pw_name for user in node.users()}
-        self.kept = {uid for uid, name in self.names.items() if name in keep}
-
-    def has(self, uid: int) -> bool:
-        """Return whether a number is a tenant's."""
-        return uid >= self.first and uid not in SERVICES and uid not in self.kept
-
-    def called(self, uid: int) -> str:
-        """Return the name of a user, its number where the node knows none."""
-        return str(self.names.get(uid, f"uid {uid}"))
 
 
 # --- finding: each yields (kind, what, how it is removed) -------------------------------------------------------------
@@ -116,59 +67,99 @@ def processes(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]
         owner = next((uid for uid in sorted(uids) if tenants.has(uid)), None)
         if owner is not None:
             name = re.search(r"^Name:\s+(.*)", status, re.MULTILINE)
-            what = f"{entry.name} {shown(name[1]) if name else '?'} ({tenants.called(owner)})"
+            what = f"{entry.name} {node.shown(name[1]) if name else '?'} ({tenants.called(owner)})"
             yield "process", what, lambda pid=int(entry.name): node.end(pid)
+
+
+def mounts(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+    """Yield the file systems that tenants mounted by FUSE; root may not look into them (mount.fuse3(8))."""
+    for row in node.mounts():
+        owner = re.search(r"(?:^|,)user_id=(\d+)", row[3])
+        if row[2].startswith("fuse") and owner is not None and tenants.has(int(owner[1])):
+            what = f"{node.shown(row[1])} ({row[2]}, {tenants.called(int(owner[1]))})"
+            yield "mount", what, lambda path=row[1]: node.run("umount", "--lazy", path)
 
 
 def shared_files(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield the files of tenants in folders that everybody may write to; a folder's contents go with it."""
     for name in SHARED:
         if not node.at(name).is_symlink():
-            yield from _owned(node, node.at(name), tenants, _device(node.at(name)))
+            for item in _below(node, tenants, f"/{name}", lambda item: not tenants.has(item.status.st_uid)):
+                if tenants.has(item.status.st_uid):
+                    path = f"/{name}/{item.path()}"
+                    yield "file", _owned_by(node, tenants, path, item), lambda it=path: removed(node, tenants, it)
+
+
+def dumps(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
+    """Yield what crashed programs and kernels left: their memory may hold a tenant's."""
+    for name in DUMPS:
+        for item in _below(node, tenants, f"/{name}", lambda _item: False):
+            if item.name not in KDUMPS_OWN:
+                path = f"/{name}/{item.path()}"
+                yield "dump", node.shown(path), lambda it=path: removed(node, tenants, it)
 
 
 def elsewhere(node: Machine, tenants: Tenants, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield the files of tenants anywhere else on the node's own disks. Whether they may go is for the site to say."""
-    known = {node.at(name) for name in (*SHARED, *SPOOLS, *request["empty"], *request["spare"])}
-    known |= {node.at(user.pw_dir) for user in node.users() if user.pw_uid in tenants.kept and user.pw_dir != "/"}
-    for row in _mounts(node):
-        if (row[2] in DISKS or row[1] == "/") and node.at(row[1]) not in known:
-            yield from _not_known(node, node.at(row[1]), tenants, known)
-
-
-def _not_known(node: Machine, top: Path, tenants: Tenants, known: set[Path]) -> Iterator[tuple[str, str, Any]]:
-    device, todo = _device(top), [top]
-    while todo:
-        for path in _children(todo.pop()):
-            status = _status(path)
-            if status is None or path in known:
-                continue
-            if tenants.has(status.st_uid):
-                yield "elsewhere", f"{_named(node, path)} ({tenants.called(status.st_uid)})", None
-            elif stat.S_ISDIR(status.st_mode) and status.st_dev == device:
-                todo.append(path)
-
-
-def _owned(node: Machine, folder: Path, tenants: Tenants, device: int) -> Iterator[tuple[str, str, Any]]:
-    for path in _children(folder):
-        status = _status(path)
-        if status is None:
+    left = {*request["empty"], *request["spare"], *(user.pw_dir for user in tenants.kept)}
+    left = {node.real(name) for name in left} - {"/"}
+    known = {f"/{name}" for name in (*SHARED, *SPOOLS, *DUMPS)} | left
+    for row in node.mounts():
+        top = row[1]
+        if (row[2] not in DISKS and top != "/") or top in known or any(top.startswith(f"{name}/") for name in left):
             continue
-        if tenants.has(status.st_uid):
-            yield "file", f"{_named(node, path)} ({tenants.called(status.st_uid)})", lambda it=path: remove(it)
-        elif stat.S_ISDIR(status.st_mode) and status.st_dev == device:
-            yield from _owned(node, path, tenants, device)
+        start = "" if top == "/" else top
+
+        def enters(item: safe_files.Met, start: str = start) -> bool:
+            return not tenants.has(item.status.st_uid) and f"{start}/{item.path()}" not in known
+
+        for item in _below(node, tenants, top, enters):
+            if tenants.has(item.status.st_uid) and f"{start}/{item.path()}" not in known:
+                yield "elsewhere", _owned_by(node, tenants, f"{start}/{item.path()}", item), None
+
+
+def _below(
+    node: Machine, tenants: Tenants, top: str, enters: Callable[[safe_files.Met], bool]
+) -> Iterator[safe_files.Met]:
+    with opened(node, tenants, top) as folder:
+        if folder is not None:
+            yield from safe_files.below(folder, enters)
+
+
+@contextmanager
+def opened(node: Machine, tenants: Tenants, path: str) -> Iterator[Any]:
+    """Yield the descriptor of a folder, None where there is none. Raises OSError."""
+    with ExitStack() as stack:
+        try:
+            spot = stack.enter_context(safe_files.place(str(node.root), path, tenants.trusts))
+            folder = safe_files.enter(spot.folder, spot.name)
+            stack.callback(os.close, folder)
+        except (FileNotFoundError, NotADirectoryError):
+            folder = None
+        yield folder
+
+
+def _owned_by(node: Machine, tenants: Tenants, path: str, item: safe_files.Met) -> str:
+    return f"{node.shown(path)} ({tenants.called(item.status.st_uid)})"
+
+
+def removed(node: Machine, tenants: Tenants, path: str) -> None:
+    """Remove a file, or a folder with all that is in it. Raises OSError."""
+    with safe_files.place(str(node.root), path, tenants.trusts) as spot:
+        if spot.link and spot.name != path.rsplit("/", 1)[-1]:
+            raise safe_files.ChangedError(f"{spot.name} became a link")
+        safe_files.remove(spot.folder, spot.name)
 
 
 def spools(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
     """Yield tenants' crontabs, jobs of at, and lingering users."""
     for name in SPOOLS:
-        for path in _children(node.at(name)):
-            uid = next((uid for uid, user in tenants.names.items() if user == path.name), None)
-            status = _status(path)
-            owner = uid if uid is not None or status is None else status.st_uid
-            if owner is not None and not path.is_dir() and tenants.has(owner):
-                yield "schedule", f"{_named(node, path)} ({tenants.called(owner)})", lambda it=path: remove(it)
+        for item in _below(node, tenants, f"/{name}", lambda _item: False):
+            user, path = node.user(item.name), f"/{name}/{item.name}"
+            owner = item.status.st_uid if user is None else user.pw_uid
+            if not stat.S_ISDIR(item.status.st_mode) and tenants.has(owner):
+                what = f"{node.shown(path)} ({tenants.called(owner)})"
+                yield "schedule", what, lambda it=path: removed(node, tenants, it)
 
 
 def memory_segments(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str, Any]]:
@@ -184,29 +175,15 @@ def memory_segments(node: Machine, tenants: Tenants) -> Iterator[tuple[str, str,
                 yield "ipc", what, lambda words=("ipcrm", option, row[ident]): node.run(*words)
 
 
-def key_lines(node: Machine, tenants: Tenants, keep: list[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the keys that let somebody in and that are not kept, of every user of the node."""
-    kept = {key for line in keep for key in [key_of(line)] if key}
-    for user, path in key_files(node):
-        status = _status(path)
-        if status is not None and stat.S_ISLNK(status.st_mode) and tenants.has(status.st_uid):
-            # Never followed: it may lead to any file of the node.
-            yield "key", f"{_named(node, path)} ({user}): a link", lambda it=path: remove(it)
-            continue
-        for line in _key_lines(path):
-            if key_of(line) not in kept:
-                what = f"{_named(node, path)} ({user}): {shown(line.split()[-1])[:60]}"
-                yield "key", what, lambda it=path, text=line: without(it, text)
-
-
-def folders(node: Machine, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def folders(node: Machine, tenants: Tenants, request: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield what is in the folders that the site wants empty. A ``lost+found`` of root and homes that are kept stay."""
-    stays = {node.at(user.pw_dir) for user in node.users() if user.pw_name in request["keep_users"]}
+    stays = [user.pw_dir for user in tenants.kept]
     for name in request["empty"]:
-        for path in _children(node.at(name)):
-            found = path.name == "lost+found" and path.lstat().st_uid == 0
-            if not found and not any(home == path or path in home.parents for home in stays):
-                yield "folder", _named(node, path), lambda it=path: remove(it)
+        for item in _below(node, tenants, name, lambda _item: False):
+            path = f"{name}/{item.name}"
+            found = item.name == "lost+found" and item.status.st_uid == 0
+            if not found and not any(f"{home}/".startswith(f"{path}/") for home in stays):
+                yield "folder", node.shown(path), lambda it=path: removed(node, tenants, it)
 
 
 def gpu_memory(node: Machine) -> Iterator[tuple[str, str, Any]]:
@@ -220,104 +197,6 @@ def gpu_memory(node: Machine) -> Iterator[tuple[str, str, Any]]:
         yield "gpu-memory", f"{off[0]}: the driver does not clear memory that is freed", None
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
-
-
-def key_of(line: str) -> str:
-    """Return type and key of a line of authorized_keys (sshd(8)), whatever options and comment it has."""
-    found = re.search(r"((?:ssh|ecdsa|sk)-\S+)\s+(AAAA\S+)", line)
-    return f"{found[1]} {found[2]}" if found else ""
-
-
-def key_patterns(node: Machine) -> list[str]:
-    """Return where sshd looks for authorized keys; nothing when it does not say so (sshd_config(5))."""
-    said = re.search(r"^authorizedkeysfile (.*)", node.run("sshd", "-T")[1], re.MULTILINE)
-    return [word for word in said[1].split() if word != "none"] if said else []
-
-
-def key_files(node: Machine) -> list[tuple[str, Path]]:
-    """Return (user, file) of every file of authorized keys that sshd reads on this node and that lies on it."""
-    patterns = key_patterns(node)
-    away = [Path(row[1]) for row in _mounts(node) if row[2] in NETWORK]
-    out: dict[Path, str] = {}
-    for user in node.users():
-        for pattern in patterns:
-            text = pattern.replace("%h", user.pw_dir).replace("%u", user.pw_name).replace("%%", "%")
-            place = Path(text) if text.startswith("/") else Path(user.pw_dir) / text
-            if not any(place.is_relative_to(mount) if mount != Path("/") else False for mount in away):
-                out.setdefault(node.at(str(place)), user.pw_name)
-    return [(user, path) for path, user in out.items() if path.is_file()]
-
-
-def _key_lines(path: Path) -> list[str]:
-    lines = path.read_text(errors="surrogateescape").splitlines()
-    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-
-
-def without(path: Path, text: str) -> None:
-    """Remove a line from a file, which is replaced as a whole, with its owner and mode."""
-    status = path.stat()
-    lines = [line for line in path.read_text(errors="surrogateescape").splitlines() if line != text]
-    new = path.with_name(f".{path.name}.rackready")
-    new.unlink(missing_ok=True)
-    # A tenant's folder: a link that waits there under this name must not be written through.
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", errors="surrogateescape") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-        os.fchmod(handle, stat.S_IMODE(status.st_mode))
-        os.fchown(handle, status.st_uid, status.st_gid)
-    new.replace(path)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder; a file system that is mounted below stays, and the folder with it."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    device = _device(path)
-    for item in _children(path):
-        status = item.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_dev == device:
-            remove(item)
-    if not os.path.ismount(path) and not _children(path):
-        path.rmdir()
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:  # gone, no folder, or not for root either
-        return []
-
-
-def _status(path: Path) -> Any:  # noqa: ANN401 - os.stat_result; None where it is gone
-    try:
-        return path.lstat()
-    except OSError:
-        return None
-
-
-def _device(path: Path) -> int:
-    status = _status(path)
-    return -1 if status is None else int(status.st_dev)
-
-
-def _named(node: Machine, path: Path) -> str:
-    return shown(f"/{path.relative_to(node.root)}")
-
-
-def shown(text: str) -> str:
-    """Return a tenant's text for a terminal and for JSON: what cannot be printed is a question mark."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]
-
-
-def _mounts(node: Machine) -> list[list[str]]:
-    return [line.split() for line in node.text("proc/self/mounts").splitlines() if line.count(" ") > 1]
-
-
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
@@ -326,48 +205,81 @@ def traces(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]
     tenants = Tenants(node, request["keep_users"])
     return [
         *processes(node, tenants),
+        *mounts(node, tenants),
         *memory_segments(node, tenants),
-        *spools(node, tenants),
+        *entries(node, request),
         *shared_files(node, tenants),
-        *folders(node, request),
-        *key_lines(node, tenants, request["keep_keys"]),
+        *dumps(node, tenants),
+        *folders(node, tenants, request),
         *elsewhere(node, tenants, request),
         *gpu_memory(node),
     ]
 
 
+def entries(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return what lets a tenant in or starts its programs."""
+    tenants = Tenants(node, request["keep_users"])
+    return [*spools(node, tenants), *tenant_keys.traces(node, tenants, request["keep_keys"], NETWORK)]
+
+
 def refusal(node: Machine, request: dict[str, Any]) -> str:
-    """Return why nothing may be changed: the next login would fail, or a folder is not this node's own."""
-    if not key_patterns(node):
+    """Return why nothing may be changed: a name is not known, the next login would fail, a folder is not the node's."""
+    unknown = [name for name in request["keep_users"] if node.user(name) is None]
+    if unknown:
+        return f"the node knows no user {', '.join(unknown)}, who is to be kept"
+    return _keys_refused(node, request) or _folder_refused(node, request)
+
+
+def _keys_refused(node: Machine, request: dict[str, Any]) -> str:
+    if not tenant_keys.patterns(node):
         return "`sshd -T` names no file of authorized keys, so nothing tells whose keys let somebody in"
-    kept = {key_of(line) for line in request["keep_keys"]} - {""}
-    own = [path for user, path in key_files(node) if user == request["login"]]
-    if not any(key_of(line) in kept for path in own for line in _key_lines(path)):
+    if pattern := tenant_keys.unknown_token(node):
+        return f"AuthorizedKeysFile {pattern} of sshd: of its tokens only {tenant_keys.TOKENS} are known"
+    tenants = Tenants(node, request["keep_users"])
+    if not tenant_keys.lets_in(node, tenants, request["login"], request["keep_keys"], NETWORK):
         return f"no authorized_keys file of {request['login']} has a key that is kept: the next login would fail"
-    remote = {row[1]: row[2] for row in _mounts(node) if row[2] in NETWORK}
+    return ""
+
+
+def _folder_refused(node: Machine, request: dict[str, Any]) -> str:
+    remote = {row[1]: row[2] for row in node.mounts() if row[2] in NETWORK}
     for folder in request["empty"]:
         if node.at(folder).is_symlink():
             return f"{folder} is a symbolic link"
-        below = next((row[1] for row in _mounts(node) if row[1].startswith(f"{folder}/")), "")
+        below = next((row[1] for row in node.mounts() if row[1].startswith(f"{folder}/")), "")
         mount = next((place for place in sorted(remote, reverse=True) if f"{folder}/".startswith(f"{place}/")), "")
         if below or mount:
             on = f"{folder} lies on {remote.get(mount)}, mounted at {mount}: it is not this node's own"
-            return f"{below} is mounted below {folder}" if below else on
+            return f"{node.shown(below)} is mounted below {folder}" if below else on
     return ""
 
 
 def scrub(node: Machine, request: dict[str, Any]) -> int:
-    """Remove every trace; return how many there were. What starts processes goes first, then the processes."""
-    gone = sum(undone(undo) for _, _, undo in spools(node, Tenants(node, request["keep_users"])))
+    """Remove every trace; return how many there were.
+
+    Logins are closed, then goes what starts processes, then the processes. If one lives on, nothing else is removed.
+    """
+    if request["login"] == "root":
+        no_logins(node)
+    gone = sum(undone(undo) for _, _, undo in entries(node, request))
     deadline = time.monotonic() + _END_S
     while found := list(processes(node, Tenants(node, request["keep_users"]))):
+        if time.monotonic() > deadline:
+            return gone
         for _, _, undo in found:
             undo()
         gone += len(found)
-        if time.monotonic() > deadline:
-            break
         time.sleep(0.2)
     return gone + sum(undone(undo) for _, _, undo in traces(node, request) if undo is not None)
+
+
+def no_logins(node: Machine) -> None:
+    """Let only root log in until the next boot."""
+    with suppress(FileExistsError, FileNotFoundError):
+        handle = os.open(node.at(NOLOGIN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            os.fchmod(handle, 0o644)
+            file.write("This node is being handed back. Only root may log in until it has rebooted.\n")
 
 
 def undone(undo: Any) -> bool:  # noqa: ANN401 - a callable; sent to old interpreters
@@ -380,9 +292,13 @@ def undone(undo: Any) -> bool:  # noqa: ANN401 - a callable; sent to old interpr
 
 def answer(node: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request."""
-    refused = refusal(node, request)
-    gone = scrub(node, request) if request["op"] == "scrub" and not refused else 0
-    found = [{"kind": kind, "what": what} for kind, what, _ in traces(node, request)]
+    refused, gone, rows = refusal(node, request), 0, []
+    try:
+        gone = scrub(node, request) if request["op"] == "scrub" and not refused else 0
+        rows = traces(node, request)
+    except OSError as error:
+        refused = refused or f"its files cannot be looked at: {node.shown(str(error))}"
+    found = [{"kind": kind, "what": what} for kind, what, _ in rows]
     kinds = [item["kind"] for item in found]
     counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
     named = [item for kind in counts for item in [one for one in found if one["kind"] == kind][:LIMIT]]

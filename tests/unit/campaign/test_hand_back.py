@@ -177,11 +177,11 @@ def test_after_a_kill_the_same_command_does_it_all_again(world: World, step: str
         assert [item.status for item in ledger.entries("node01") if item.operation == HAND_BACK] == ["failed", "intent"]
 
 
-def test_a_kill_before_the_drain_has_begun_nothing(world: World) -> None:
+def test_a_kill_while_it_drains_leaves_the_return_open(world: World) -> None:
     world.dies_at = ALL[0]
     with pytest.raises(SystemExit):
         world.scrub()
-    assert world.status() == "none"
+    assert world.status() == "intent", "else the next deploy would put the drained node back as it is"
 
 
 def refused(world: World) -> str:
@@ -197,7 +197,63 @@ def untouched(world: World) -> bool:
 def test_jobs_keep_the_node(world: World) -> None:
     world.drain = {"node01": NodeResult(Outcome.ERROR, "node01: jobs run on it")}
     assert refused(world) == "node01: jobs run on it"
-    assert (world.did, world.status()) == (ALL[:1], "none")
+    assert (world.did, world.status()) == (ALL[:1], "done")
+    with world.ledger() as ledger:
+        assert open_return(ledger, "node01") is None, "nothing has begun: the tenant is still there"
+
+
+def test_jobs_keep_the_node_and_an_earlier_return_open(world: World) -> None:
+    world.dies_at = "scrub"
+    with pytest.raises(SystemExit):
+        world.scrub()
+    world.drain = {"node01": NodeResult(Outcome.ERROR, "node01: jobs run on it")}
+    assert refused(world) == "node01: jobs run on it"
+    with world.ledger() as ledger:
+        assert open_return(ledger, "node01") is not None
+
+
+def test_a_repair_ends_no_return(world: World) -> None:
+    world.scrub()
+    with world.ledger() as ledger:
+        ledger.raise_epoch("node01", "repaired")
+        assert open_return(ledger, "node01") is not None
+
+
+def test_what_was_measured_before_the_return_counts_no_more(world: World) -> None:
+    with world.ledger() as ledger:
+        before = ledger.last_change("node01")
+    world.scrub()
+    with world.ledger() as ledger:
+        assert (before, ledger.last_change("node01") > 0) == (0.0, True)
+
+
+def test_programs_that_do_not_end_stop_it_before_the_drives_are_erased(world: World) -> None:
+    world.after = Left({"process": ["99 miner (eve)"]}, {"process": 1})
+    assert refused(world) == (
+        "node01: programs of tenants - Expected: ended Actual: alive after SIGKILL: 99 miner (eve). They wait in the "
+        "kernel: reset the node, then run again. Nothing but keys and schedules was removed."
+    )
+    assert not {"erase", "close sessions", "reboot"} & set(world.did)
+
+
+def test_sessions_of_a_monitor_are_no_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Door, "close_others", lambda _self: 1)
+    world.users = Users({"/a": "monitor"}, ("admin",))
+    raw = yaml.safe_load((world.ctx.root / "inventories/t/site.yml").read_text(encoding="utf-8"))
+    assert refused(world).endswith("BMC session: monitor. End what brings it back, then run again. To be sure, image "
+                                   "the node: `deploy --erase`.")  # fmt: skip
+    raw["hand_back"] = {"bmc_accounts": ["monitor"]}
+    world.ctx = replace(world.ctx, campaign="hand-back-2")
+    (world.ctx.root / "inventories/t/site.yml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    world.scrub()
+
+
+def test_a_quarantined_node_with_an_open_return_goes_on_after_its_repair(world: World) -> None:
+    world.scrub()
+    world.in_state(NodeState.QUARANTINED)
+    with pytest.raises(HandBackRefusedError) as caught:
+        Return(world.ctx, "node01").require_state()
+    assert str(caught.value).endswith("Run `rackready repair node01 --reason ...` first, then run this again.")
 
 
 @pytest.mark.parametrize(
@@ -260,9 +316,9 @@ def test_scratch_that_was_not_erased_stops_before_the_reboot(world: World, monke
 
 
 def test_what_comes_back_after_the_reboot_is_refused(world: World) -> None:
-    world.after = Left({"process": ["99 miner (eve)"]}, {"process": 1})
+    world.after = Left({"file": ["/var/mail/eve (eve)"]}, {"file": 1})
     assert refused(world) == (
-        "node01: after scrub and reboot - Expected: no trace of a tenant Actual: process: 99 miner (eve). End what "
+        "node01: after scrub and reboot - Expected: no trace of a tenant Actual: file: /var/mail/eve (eve). End what "
         "brings it back, then run again. To be sure, image the node: `deploy --erase`."
     )
     assert world.status() == "intent"

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rackready.handover.dsse import Key, key_id, key_line, public_pem, sign
 from rackready.handover.keys import Keys
+from rackready.handover.returned import HAND_BACK
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.state import NodeState
@@ -88,6 +89,13 @@ def test_show_says_why_a_certificate_is_void_by_the_records(call: Call, keys: Ke
     )
     code, out, _ = call("certificate", "show", "node01")
     assert (code, out.splitlines()[:2]) == (1, ["certificate of node01: VOID", f"  void: {drift}"])
+
+
+def test_show_says_that_a_return_from_a_tenant_is_open(call: Call, keys: Keys) -> None:
+    with Ledger.open(keys.paths.database) as ledger:
+        ledger.begin("node01", HAND_BACK, "lease ended", {})
+    (why,) = void_of(call, "node01")
+    assert why.startswith("node01: return from its tenant - Expected: ended: scrubbed, rebooted, and its gates passed")
 
 
 def test_show_says_that_a_gate_failed_since(call: Call, keys: Keys, tmp_path: Path) -> None:

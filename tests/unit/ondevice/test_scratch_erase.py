@@ -45,6 +45,8 @@ class Made(Drives):
         for folder in (f"sys/block/{name}/holders", f"sys/devices/{name}/{name}"):
             self.at(folder).mkdir(parents=True)
         self.at(f"sys/block/{name}/device").symlink_to(self.at(f"sys/devices/{name}"))
+        self.at(f"sys/block/{name}/wwid").write_text(f"eui.0025384{name}\n")
+        self.at(f"sys/devices/{name}/serial").write_text(f"S6{name}  \n")
         self.at("dev").mkdir(exist_ok=True)
         self.at(f"dev/{name}").write_bytes(b"tenant's data " * (SIZE // 14))
         with self.at(f"dev/{name}").open("r+b") as file:
@@ -221,6 +223,16 @@ def member_lost(disks: Made) -> None:
     disks.act = lambda argv: (0, found) if argv[:2] == ("mdadm", "--detail") else real(argv)  # type: ignore[method-assign]
 
 
+def spare_member(disks: Made) -> None:
+    real = disks.detail
+    row = "MD_DEVICE_dev_nvme3n1_ROLE=spare\nMD_DEVICE_dev_nvme3n1_DEV=/dev/nvme3n1\n"
+    disks.detail = lambda: real() + row  # type: ignore[method-assign]
+
+
+def nameless(disks: Made) -> None:
+    disks.at("sys/block/nvme1n1/wwid").unlink()
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -232,6 +244,8 @@ def member_lost(disks: Made) -> None:
         ),
         (other_file_system, "/scratch: a btrfs file system; only ext4 and xfs are made anew"),
         (unmounted, "/scratch: nothing is mounted there, so its disks are not known"),
+        (spare_member, "/dev/md2: nvme3n1: spare or failed in the array, and not erased with it"),
+        (nameless, "/dev/nvme1n1: the kernel tells no identity of it: wwid '', serial 'S6nvme1n1'"),
         (member_lost, "/dev/md2: an array whose members are not all there: mdadm --detail --export says so"),
     ],
 )
@@ -275,3 +289,38 @@ def test_a_plan_of_an_earlier_run_does_not_erase_what_is_in_use_now(tmp_path: Pa
     disks.at("proc/self/mounts").write_text("/dev/nvme1n1 / ext4 rw 0 0\n")
     assert ask(disks)["refused"] == "/scratch: /dev/nvme1n1 is also mounted at /"
     assert b"tenant" in disks.at("dev/nvme1n1").read_bytes()
+
+
+def test_a_plan_of_an_earlier_run_does_not_erase_another_drive_of_that_name(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.kill_at = 2
+    with pytest.raises(KilledError):
+        ask(disks)
+    disks.at("sys/devices/nvme1n1/serial").write_text("S6OTHER")
+    was, now = "eui.0025384nvme1n1 S6nvme1n1", "eui.0025384nvme1n1 S6OTHER"
+    assert ask(disks)["refused"] == (
+        f"/dev/nvme1n1: was {was} when the erase began, and is {now}: its plan is {scratch_erase.JOURNAL}"
+    )
+    assert b"tenant" in disks.at("dev/nvme1n1").read_bytes()
+
+
+def test_a_drive_that_a_container_has_mounted_is_not_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+
+    def busy(device: str) -> None:
+        if device == "/dev/nvme2n1":
+            raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(disks, "take", busy)
+    found = ask(disks)
+    expected = "/dev/nvme2n1: still in use, by a container perhaps: Device or resource busy"
+    assert (found["refused"], found["begun"]) == (expected, True)
+    assert not any(call.startswith("nvme format") for call in disks.calls)
+
+
+def test_two_runs_at_once_do_not_erase(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    with scratch_erase.alone(disks):
+        found = ask(disks)
+    assert (found["refused"], disks.calls) == ("another run erases these drives: wait for its end", [])
+    assert ask(disks)["refused"] == ""

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from rackready.ondevice import tenant_traces
-from rackready.ondevice.tenant_traces import Machine, Tenants, answer
+from rackready.ondevice import safe_files, tenant_traces
+from rackready.ondevice.tenant_traces import answer
+from rackready.ondevice.tenants import Machine, Tenants
 
 TENANT, OPERATOR, SLURM, NOBODY = 20001, 1000, 64030, 65534
 OURS = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOURS"
@@ -26,6 +27,7 @@ class Made(Machine):
         self.ended: list[int] = []
         self.ran: list[tuple[str, ...]] = []
         self.survives = False
+        self.directory: list[Any] = []
         self.sshd = "port 22\nauthorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2\n"
         self.write("etc/login.defs", "UID_MIN\t\t\t 1000\nUID_MAX 60000\n")
         self.write("proc/driver/nvidia/params", PARAMS)
@@ -47,6 +49,9 @@ class Made(Machine):
         rows = [("root", 0, "/root"), ("operator", OPERATOR, "/homes/operator"), ("eve", TENANT, "/homes/eve")]
         rows += [("slurm", SLURM, "/nonexistent"), ("nobody", NOBODY, "/nonexistent")]
         return [SimpleNamespace(pw_name=name, pw_uid=uid, pw_dir=home) for name, uid, home in rows]
+
+    def user(self, name: str) -> Any:  # noqa: ANN401 - as the method that it replaces
+        return next((user for user in [*self.users(), *self.directory] if user.pw_name == name), None)
 
     def run(self, *argv: str) -> tuple[int, str]:
         self.ran.append(argv)
@@ -181,7 +186,7 @@ def test_homes_that_are_kept_stay(node: Made) -> None:
 def test_keys_in_a_home_that_goes_whole_are_no_trouble(node: Made) -> None:
     node.write("homes/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
     found = ask(node, "scrub", empty=["/homes"])
-    assert (found["found"], found["gone"]) == ([], 1)
+    assert (found["found"], found["gone"]) == ([], 2), "the key first, then the home"
 
 
 def test_what_cannot_be_removed_is_told(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +195,7 @@ def test_what_cannot_be_removed_is_told(node: Made, monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")  # as of a file that chattr made immutable
 
-    monkeypatch.setattr(tenant_traces, "remove", refuse)
+    monkeypatch.setattr(safe_files, "remove", refuse)
     found = ask(node, "scrub")
     assert (found["counts"], found["gone"]) == ({"file": 1}, 0)
 
@@ -299,3 +304,80 @@ def test_what_is_mounted_below_a_folder_is_not_emptied(node: Made) -> None:
     node.write("homes/eve/thesis", "x", TENANT)
     assert ask(node, "scrub", empty=["/homes"])["refused"] == "/homes/eve is mounted below /homes"
     assert node.at("homes/eve/thesis").exists()
+
+
+def test_a_mount_below_a_folder_to_spare_is_not_searched(node: Made) -> None:
+    rows = "/dev/md1 / ext4 rw 0 0\n/dev/md2 /var/lib/containers/x ext4 rw 0 0\n/dev/md3 /data\\040two xfs rw 0 0\n"
+    node.write("proc/self/mounts", rows)
+    node.write("var/lib/containers/x/file", "x", TENANT)
+    assert ask(node, spare=["/var/lib/containers"])["found"] == []
+    node.write("data two/file", "x", TENANT)
+    found = what(ask(node, spare=["/var/lib/containers"]))
+    assert found == {"elsewhere": ["/data two/file (eve)", "/data two/file (eve)"]}, "no mount here: seen from / too"
+
+
+def test_a_user_of_a_directory_that_is_kept_is_no_tenant(node: Made) -> None:
+    node.process(77, 5000, "exporter")
+    assert what(ask(node)) == {"process": ["77 exporter (uid 5000)"]}
+    node.directory = [SimpleNamespace(pw_name="monitoring", pw_uid=5000, pw_dir="/homes/monitoring")]
+    node.write("homes/monitoring/file", "x", 5000)
+    node.write("var/lib/systemd/linger/monitoring", "")
+    assert ask(node, keep_users=["root", "operator", "monitoring"])["found"] == []
+
+
+def test_a_user_to_keep_that_nobody_knows_is_refused(node: Made) -> None:
+    filled(node)
+    found = ask(node, "scrub", keep_users=["root", "monitorin"])
+    expected = "the node knows no user monitorin, who is to be kept"
+    assert (found["refused"], found["gone"], node.ended) == (expected, 0, [])
+
+
+def test_while_a_process_lives_on_no_file_is_removed(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_traces, "_END_S", 0.3)
+    filled(node)
+    node.survives = True
+    found = ask(node, "scrub", empty=["/scratch"], spare=["/homes"])
+    assert sorted(found["counts"]) == ["file", "folder", "ipc", "process"], "keys and schedules went first"
+    assert node.at("scratch/data").exists()
+
+
+def test_logins_are_closed_until_the_next_boot(node: Made) -> None:
+    node.at("run").mkdir(exist_ok=True)
+    ask(node)
+    assert not node.at("run/nologin").exists()
+    ask(node, "scrub")
+    assert node.at("run/nologin").read_text() == (
+        "This node is being handed back. Only root may log in until it has rebooted.\n"
+    )
+
+
+def test_logins_stay_open_where_rackready_itself_does_not_log_in_as_root(node: Made) -> None:
+    node.at("run").mkdir(exist_ok=True)
+    node.write("homes/operator/.ssh/authorized_keys", f"{OURS}\n", OPERATOR)
+    assert ask(node, "scrub", login="operator")["refused"] == ""
+    assert not node.at("run/nologin").exists()
+
+
+def test_memory_of_crashed_programs_goes_whoever_owns_it(node: Made) -> None:
+    node.write("var/lib/systemd/coredump/core.train.20001.zst", "x")
+    node.write("var/crash/202611280000/dump.202611280000", "x")
+    node.write("var/crash/kexec_cmd", "x")
+    assert what(ask(node)) == {"dump": ["/var/lib/systemd/coredump/core.train.20001.zst", "/var/crash/202611280000"]}
+    assert ask(node, "scrub")["found"] == []
+    assert node.at("var/crash/kexec_cmd").exists(), "kdump-config's own"
+
+
+def test_a_tenants_mount_is_told_and_taken_away(node: Made) -> None:
+    fuse = "sshfs /srv/m fuse.sshfs rw,nosuid,nodev,user_id=20001,group_id=20001 0 0\n"
+    node.write("proc/self/mounts", f"/dev/md1 / ext4 rw 0 0\n{fuse}lxcfs /x fuse.lxcfs rw,user_id=0,group_id=0 0 0\n")
+    assert what(ask(node)) == {"mount": ["/srv/m (fuse.sshfs, eve)"]}
+    ask(node, "scrub")
+    assert ("umount", "--lazy", "/srv/m") in node.ran
+
+
+def test_files_that_move_while_they_are_looked_at_are_refused(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(*_: object) -> None:
+        raise safe_files.ChangedError("x was moved")
+
+    monkeypatch.setattr(safe_files, "below", moved)
+    assert ask(node)["refused"] == "its files cannot be looked at: x was moved"

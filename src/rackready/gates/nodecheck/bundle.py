@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 from datetime import date
 from typing import Any
 
 from rackready.design.facts import NodeFacts, node_facts
+from rackready.drivers.one_file import loaded
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.gpu import xid_actions
 from rackready.gates.nodecheck import rules
@@ -40,17 +39,8 @@ import json
 import sys
 import types
 
-SOURCES = {}
 '''
 _TAIL = """
-for name, source in SOURCES.items():
-    for place in [name.rsplit(".", count)[0] for count in range(name.count("."), 0, -1)]:
-        sys.modules.setdefault(place, types.ModuleType(place)).__path__ = []
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
-    exec(compile(source, name, "exec"), module.__dict__)
-
 if __name__ == "__main__":
     sys.exit(sys.modules["rackready.gates.nodecheck.program"].main(TABLE, sys.argv[1:]))
 """
@@ -60,12 +50,7 @@ _WORDS = {True: "Enabled", False: "Disabled"}
 
 def program() -> str:
     """Return the program as one file: the same for every node."""
-    parts = [_HEAD]
-    for name in MODULES:
-        source = inspect.getsource(importlib.import_module(name))
-        parts.append(f"SOURCES[{name!r}] = r'''{source}'''\n")
-    parts.append(f"TABLE = json.loads(r'''{json.dumps(table(), sort_keys=True)}''')\n")
-    return "".join([*parts, _TAIL])
+    return f"{_HEAD}{loaded(MODULES)}TABLE = json.loads(r'''{json.dumps(table(), sort_keys=True)}''')\n{_TAIL}"
 
 
 def table() -> dict[str, Any]:
