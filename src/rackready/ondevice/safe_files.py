@@ -33,7 +33,7 @@ class Spot(NamedTuple):
 
 
 class Met(NamedTuple):
-    """One file that a walk meets below a folder. ``above``: the names of the folders on the way, outermost first; it changes later."""
+    """One file that a walk meets. ``above``: names of the folders on the way, outermost first; the walk changes it."""
 
     folder: int
     above: list[str]
