@@ -44,7 +44,7 @@ def text_of(name: str) -> str:
     assert handover.join is not None
     assert handover.join.kubeadm is not None
     place = "/run/rackready-join/discovery.conf"
-    return join_configuration(handover.join.kubeadm, handover.node_name("node01"), handover.held, token, place)
+    return join_configuration(handover.join.kubeadm, handover.node_name("node01"), handover.held, token, place, 600)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -24,12 +24,11 @@ from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.drivers.redfish_errors import BmcError
 from rackready.gates.bmc.guard import cycler, refusal
-from rackready.handover.production import UNTOUCHED
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import Baseline, FirmwareFile
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
 from rackready.paths import EnvPaths

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results, Runner
-from rackready.handover.production import UNTOUCHED, in_production
+from rackready.handover.production import in_production
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import Message
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths

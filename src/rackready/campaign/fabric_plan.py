@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from rackready.campaign.drained_phase import Results, reason, settled
-from rackready.handover.production import UNTOUCHED, changes_words
+from rackready.handover.production import changes_words
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import PLAN, NodeResult
+from rackready.model.phase import PLAN, UNTOUCHED, NodeResult
 
 Cables = Mapping[str, list[str]]
 """Node -> the switches that it is cabled to."""

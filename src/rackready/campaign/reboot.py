@@ -20,11 +20,11 @@ from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.remote import Remote
 from rackready.drivers.ssh.target import node_target
-from rackready.handover.production import UNTOUCHED, in_production, take_out
+from rackready.handover.production import in_production, take_out
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.ondevice import reboot_reasons

@@ -10,11 +10,10 @@ from rackready.campaign.log_file import log_path
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
-from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import FINDINGS, NOTE, PLAN, REACHED, NodeResult
+from rackready.model.phase import DRAINED, FINDINGS, NOTE, PLAN, REACHED, UNTOUCHED, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths

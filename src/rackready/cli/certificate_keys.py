@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from rackready.cli.output import env_paths
@@ -19,8 +20,9 @@ def listed(env: str) -> list[dict[str, Any]]:
     from rackready.handover.keys import keys_of  # noqa: PLC0415
 
     paths = env_paths(env)
-    keys = keys_of(load_site(env, root=paths.root), paths)
-    signed = _signed(keys)
+    site = load_site(env, root=paths.root)
+    keys = keys_of(site, paths)
+    signed = _signed(keys, {node.name for node in site.nodes()})
     present = keys.present()
     place = "ssh-agent" if keys.chosen.agent_key else str(keys.file)
     found = [("signs", present, place if present else "none yet: the first certificate makes it")]
@@ -39,12 +41,15 @@ def listed(env: str) -> list[dict[str, Any]]:
     return rows + [{**left, "certificates": count} for count in signed.values()]
 
 
-def _signed(keys: Keys) -> Counter[str]:
-    """Return key id -> number of certificates on file with its signature; "" for the others."""
+def _signed(keys: Keys, nodes: Collection[str]) -> Counter[str]:
+    """Return key id -> number of certificates of these nodes with its signature; "" for the others.
+
+    Files of nodes that left the site stay, and need no key.
+    """
     from rackready.handover.certificate import read  # noqa: PLC0415
 
     out: Counter[str] = Counter()
-    for path in sorted(keys.folder.glob("*.json")):
+    for path in sorted(path for path in keys.folder.glob("*.json") if path.stem in nodes):
         try:
             out[read(keys, path.stem).signer] += 1
         except RackreadyError:

@@ -64,7 +64,7 @@ def write(document: Document, keys: Keys, folder: Path, printer: str | None) -> 
     html, pdf, proof = (folder / f"{name}{end}" for end in (".html", ".pdf", ".bundle.json"))
     proof.unlink(missing_ok=True)
     signer = keys.signer()
-    page = render({**document, "signer": key_id(signer.public)}, name).encode()
+    page = render({**document, "signer": key_id(signer.public)}, name, pdf=printer is not None).encode()
     made = {html: page}
     if printer:
         made[pdf] = printed(printer, page)
@@ -96,7 +96,7 @@ def statement(document: Document, made: dict[Path, bytes]) -> dict[str, Any]:
     }
 
 
-def render(document: Document, name: str) -> str:
+def render(document: Document, name: str, *, pdf: bool) -> str:
     """Return the report as one HTML page. Every value is escaped; no URL is loaded."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.handover", "."),
@@ -108,7 +108,9 @@ def render(document: Document, name: str) -> str:
     )
     environment.filters["figure"] = bounds.figure
     template = environment.get_template("acceptance.html.j2")
-    return template.render(report=document, words=bounds.WORDS, label=bounds.label, name=name, kind=ACCEPTANCE_TYPE)
+    return template.render(
+        report=document, words=bounds.WORDS, label=bounds.label, name=name, kind=ACCEPTANCE_TYPE, pdf=pdf
+    )
 
 
 def printed(program: str, page: bytes) -> bytes:

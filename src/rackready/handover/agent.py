@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 
 import paramiko
@@ -24,13 +25,13 @@ class AgentKeySigner:
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of data. Raises SignatureError when no agent has the key, or when it refuses."""
-        agent = paramiko.Agent()
         try:
-            return self._signed(self._found(list(agent.get_keys())), data)
+            with closing(paramiko.Agent()) as agent:
+                return self._signed(self._found(list(agent.get_keys())), data)
         except paramiko.SSHException as error:
             raise self._error(f"the ssh-agent refused: {error}", "Unlock it or confirm the use of the key.") from error
-        finally:
-            agent.close()
+        except (OSError, EOFError) as error:
+            raise self._error(f"the ssh-agent ended the connection: {error or 'no answer'}", _NEXT) from error
 
     def _found(self, keys: list[AgentKey]) -> AgentKey:
         for key in keys:

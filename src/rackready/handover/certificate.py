@@ -22,6 +22,13 @@ from rackready.model.problems import RackreadyError
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://github.com/rackready/rackready/node-certificate/v1"
+_PARTS: dict[str, type] = {
+    **dict.fromkeys(("site", "gateSet", "campaign", "issued", "rackready"), str),
+    "fingerprint": dict,
+    "gates": list,
+    "declaredSkips": list,
+}
+"""What the predicate of every certificate has, and its type."""
 _AGAIN = "Validate and certify the node again."
 
 
@@ -149,7 +156,7 @@ def parsed(node: str, payload: bytes) -> dict[str, Any]:
     try:
         content = json.loads(payload)
         kinds = (content.get("_type"), content.get("predicateType"))
-        named = content["subject"][0]["name"] if kinds == (STATEMENT_TYPE, PREDICATE_TYPE) else ""
+        named = _named(content) if kinds == (STATEMENT_TYPE, PREDICATE_TYPE) else ""
     except (ValueError, AttributeError, LookupError, TypeError) as error:
         raise CertificateError(
             node, "certificate", expected="an in-toto statement", actual=f"other content ({error})", next_step=_AGAIN
@@ -163,6 +170,24 @@ def parsed(node: str, payload: bytes) -> dict[str, Any]:
             node, "certificate", expected=f"one of {node}", actual=f"one of {named}", next_step=_AGAIN
         )
     return dict(content)
+
+
+def _named(content: dict[str, Any]) -> str:
+    """Return the node of a statement that has what every reader needs. Raises LookupError and TypeError."""
+    subject = content["subject"][0]
+    if not isinstance(content["predicate"]["fingerprint"], dict) or not subject["digest"]["sha256"]:
+        message = "no fingerprint, or no digest of it"
+        raise LookupError(message)
+    return str(subject["name"])
+
+
+def require_parts(content: Mapping[str, Any], where: str) -> None:
+    """Refuse a statement without a part that every certificate has. Raises CertificateError."""
+    lacking = [name for name, kind in _PARTS.items() if not isinstance(content["predicate"].get(name), kind)]
+    if lacking:
+        raise CertificateError(
+            where, "certificate", expected=", ".join(_PARTS), actual=f"no {', '.join(lacking)}", next_step=_AGAIN
+        )
 
 
 def require(keys: Keys, node: str, fingerprint: Fingerprint) -> Certificate:

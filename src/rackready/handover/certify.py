@@ -15,7 +15,7 @@ from rackready.gates.engine.stage_state import Kept
 from rackready.gates.engine.validate import connect
 from rackready.gates.records.damaged import set_aside
 from rackready.gates.records.fingerprint import gather
-from rackready.handover.certificate import issue, statement
+from rackready.handover.certificate import issue, require, statement
 from rackready.handover.keys import keys_of
 from rackready.handover.look import counting_verdicts, look, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
@@ -24,7 +24,8 @@ from rackready.handover.returned import open_return
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -57,10 +58,24 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         able = {node: item for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
         seen = {} if ctx.check else look(ctx, desk.unseen(able))
         out |= {node: result for node, result in seen.items() if result.outcome is not Outcome.PASS}
-        out |= {node: desk.certify(node, item) for node, item in able.items() if node not in out}
+        out |= {node: _tried(desk, node, item) for node, item in able.items() if node not in out}
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "certify")
         return out
+
+
+def _tried(desk: Desk, node: str, found: Fingerprint) -> NodeResult:
+    """Return a node's result, an error of its own included. Where its certificate still counts, it stays on offer."""
+    try:
+        return desk.certify(node, found)
+    except (RackreadyError, OSError) as error:
+        why = str(error) if isinstance(error, RackreadyError) else f"{node}: certificate: {error}"
+    try:
+        require(keys_of(desk.site, desk.paths), node, found)
+    except (RackreadyError, OSError):
+        return NodeResult(Outcome.ERROR, why)
+    text = f"{why} Its certificate on file still counts, so it stays as it is."
+    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -188,7 +187,7 @@ def opened(envelope: Any, where: str) -> Opened:  # noqa: ANN401 - JSON of unkno
             (str(item.get("keyid", "")), base64.b64decode(item["sig"], validate=True))
             for item in envelope["signatures"]
         )
-    except (KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SignatureError(
             where,
             "certificate",

@@ -62,11 +62,6 @@ class JoinWay:
     token: str = field(default="", repr=False)
     discovery: str = field(default="", repr=False)
 
-    @property
-    def setting(self) -> str:
-        """Return the setting that says how nodes join."""
-        return "handover.join.kubeadm" if self.join.kubeadm is not None else "handover.join.command"
-
     def request(self, node: str) -> dict[str, Any]:
         """Return what the node's part is to do. It holds the token."""
         name = self.handover.node_name(node)
@@ -75,7 +70,9 @@ class JoinWay:
             wanted["mark"] = hashlib.sha256(json.dumps(wanted["argv"]).encode()).hexdigest()
         else:
             place = f"{kube_join.FOLDER}/{_DISCOVERY}"
-            text = join_configuration(self.join.kubeadm, name, self.handover.held, self.token, place)
+            text = join_configuration(
+                self.join.kubeadm, name, self.handover.held, self.token, place, self.join.timeout_s
+            )
             wanted["argv"], wanted["files"] = list(_KUBEADM), {_CONFIGURATION: text}
             if self.discovery:
                 wanted["files"][_DISCOVERY] = self.discovery
@@ -89,11 +86,11 @@ class JoinWay:
         return end.replace(self.token, "<token>").replace(secret, "<token>") if secret else end
 
 
-def way_of(handover: KubernetesHandover, join: KubernetesJoin) -> JoinWay:
-    """Return how nodes join, with its secrets. Raises SchedulerError, SecretUnreadableError."""
+def way_of(handover: KubernetesHandover, join: KubernetesJoin, *, secret: bool = True) -> JoinWay:
+    """Return how nodes join; without ``secret``, what only looks. Raises SchedulerError, SecretUnreadableError."""
     if join.kubeadm is None:
         return JoinWay(handover, join, pins_of_kubeconfig(handover.kubeconfig, handover.context))
-    token = _token(join.kubeadm)
+    token = _token(join.kubeadm) if secret else ""
     if join.kubeadm.discovery_file is None:
         return JoinWay(handover, join, frozenset(join.kubeadm.ca_hashes), token)
     text, pins = discovery(join.kubeadm.discovery_file)
@@ -158,12 +155,15 @@ class Joining:
         check_stop()
         desired = hashlib.sha256(f"{self.handover.context} {self.handover.node_name(node)}".encode()).hexdigest()
         last = self.ledger.latest(node, JOIN, desired)
-        if self._registered(node) is not None and (self.check or last is None or last.status != "intent"):
+        cut = last is not None and last.status == "intent"
+        if self._registered(node) is not None and (self.check or not cut):
             return NodeResult(Outcome.PASS)
-        way = way_of(self.handover, self.join)
         if self.check:
+            way = way_of(self.handover, self.join, secret=False)
             self._joined(way, node, {**way.request(node), "argv": []})
             return NodeResult(Outcome.PASS, f"{node}: would join Kubernetes")
+        # A join that was cut may have happened, and then its token is not needed any more.
+        ready = None if cut else way_of(self.handover, self.join)
         bare: list[str] = []
 
         def observe(_stored: dict[str, Any]) -> Observation:
@@ -173,6 +173,7 @@ class Joining:
             return Observation.HAPPENED
 
         def act(_token: int) -> dict[str, Any]:
+            way = ready or way_of(self.handover, self.join)
             self._joined(way, node, way.request(node))
             self._wait(way, node)
             bare.extend(self._held(node))
@@ -180,7 +181,7 @@ class Joining:
 
         run_effect(self.ledger, node, JOIN, desired, before=dict, observe=observe, act=act)
         if bare:
-            raise self._not_held(way, node)
+            raise self._not_held(node)
         return NodeResult(Outcome.PASS, f"{node}: joined Kubernetes", changed=True, data=_changes(node))
 
     def _registered(self, node: str) -> SchedulerNode | None:
@@ -198,14 +199,15 @@ class Joining:
         self.adapter.drain(node, "joined without the taint")
         return [node]
 
-    def _not_held(self, way: JoinWay, node: str) -> SchedulerError:
+    def _not_held(self, node: str) -> SchedulerError:
+        setting = "handover.join.kubeadm" if self.join.kubeadm is not None else "handover.join.command"
         return SchedulerError(
             node,
             "joined Kubernetes",
             expected=f"taint {self.handover.taint} from its registration",
             actual="none",
             next_step="It is tainted and cordoned now, and this run does not offer it: pods may have started on it. "
-            f"Correct {way.setting}, then run again.",
+            f"Correct {setting}, then run again.",
         )
 
     def _joined(self, way: JoinWay, node: str, request: Mapping[str, Any]) -> None:
@@ -242,14 +244,24 @@ class Joining:
         theirs = pins_of(str(found.get("authority", "")).encode())
         if theirs & way.pins:
             return
+        if not way.pins:
+            raise SchedulerError(
+                node,
+                "kubelet",
+                expected=f"joined to no cluster, or to that of context {self.handover.context}",
+                actual=f"joined to {found.get('server') or 'a cluster without an address'}; the kubeconfig names no CA "
+                "to compare",
+                next_step="Nothing was changed. Name the cluster's own CA in the kubeconfig, then run again.",
+            )
+        proxied = "If the kubeconfig names the CA of a proxy of that very cluster, name the cluster's own CA there. "
         raise SchedulerError(
             node,
             "kubelet",
             expected=f"joined to no cluster, or to that of context {self.handover.context}",
             actual=f"joined to {found.get('server') or 'a cluster without an address'}, CA "
             f"{', '.join(sorted(theirs)) or 'unreadable'}",
-            next_step="Nothing was changed. Take the node out of that cluster, run `kubeadm reset` on it, "
-            "then run again.",
+            next_step=f"Nothing was changed. {proxied if self.join.kubeadm is None else ''}"
+            "Take the node out of that cluster, run `kubeadm reset` on it, then run again.",
         )
 
     def _failed(self, way: JoinWay, node: str, request: Mapping[str, Any], found: Mapping[str, Any]) -> SchedulerError:

@@ -13,7 +13,7 @@ from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.run import RELEASE, drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError, quoted
 from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
@@ -21,12 +21,6 @@ from rackready.paths import EnvPaths
 
 PHASE = "drain"
 """Phase of the events about draining nodes. Older versions wrote ``hold``; no code tells the two apart."""
-
-DRAINED = "drained"
-"""In a result's data: the node is drained already, with a reason that must stay."""
-
-UNTOUCHED = "untouched"
-"""In a result's data: nothing was done to the node, and it is not drained for this result."""
 
 _POLL_S, _POLL_MAX_S, _POLL_GROWTH = 2.0, 30.0, 1.5
 """How often jobs are asked for: soon at first, seldom in a long wait, which spares slurmctld. Our judgement."""

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.evidence.store import EvidenceStore
-from rackready.handover.certificate import CertificateError, canonical, parsed, require_same
+from rackready.handover.certificate import CertificateError, canonical, parsed, require_parts, require_same
 from rackready.handover.certify import entries
 from rackready.handover.dsse import SignatureError, key_id, opened, verify
 from rackready.handover.policy import Decision, Moment, decide
@@ -57,6 +57,7 @@ def shown(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str, node: str
     """
     found = opened(envelope, where)
     content = parsed("", found.payload)
+    require_parts(content, where)
     faults = []
     signed = found.signed(keys)
     for check in (
@@ -80,6 +81,7 @@ def shown(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str, node: str
 def require_sound(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str) -> Shown:  # noqa: ANN401 - as above
     """Return a certificate with a good signature and subject. Raises SignatureError and CertificateError."""
     content = parsed("", verify(envelope, keys, where).payload)
+    require_parts(content, where)
     require_whole(content, where)
     return shown(envelope, keys, where)
 

@@ -6,7 +6,7 @@ is that folder. Without argv nothing is done. ``mark`` is for a command that lea
 well, it is not run again before the next boot, unless "forget" is true.
 
 A cut join leaves a node that only `kubeadm reset` mends. So the command has a session of its own, which outlives the
-connection, and holds the lock for which the next join waits.
+connection and this program, ends at its own limit, and holds the lock for which the next join waits.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ LOCK, MARK = Path("/run/rackready-join.lock"), Path("/run/rackready-join.mark")
 KUBELET = Path("/etc/kubernetes/kubelet.conf")
 """kubelet's login, which it writes once the cluster has signed its certificate (kubeadm constants.go, 1.35.0)."""
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LATER_S = 5
+"""Seconds after the limit at which a command ends by itself."""
 SAID = 4000
 """Characters of output that are kept: kubeadm tells its error last."""
 
@@ -56,10 +58,9 @@ def joined(wanted: dict[str, Any]) -> dict[str, Any]:
             return {"state": "marked"}
         if not wanted["argv"]:
             return {"state": "absent"}
-        try:
-            return run(wanted, lock.fileno())
-        finally:
-            shutil.rmtree(FOLDER, ignore_errors=True)
+        found = run(wanted, lock.fileno())
+        shutil.rmtree(FOLDER, ignore_errors=True)  # not when we are ended: the command may still read its files
+        return found
 
 
 def locked(lock: int, limit_s: float) -> bool:
@@ -82,12 +83,21 @@ def run(wanted: dict[str, Any], lock: int) -> dict[str, Any]:
     for name, text in wanted["files"].items():
         written(FOLDER / name, text)
     argv = [word.replace("{folder}", str(FOLDER)) for word in wanted["argv"]]
+    if shutil.which(argv[0], path=PLACES) is None:
+        return {"state": "missing", "said": f"{argv[0]}: not found"}
+    limit = ["timeout", "--signal=KILL", str(wanted["timeout_s"] + LATER_S)]  # when nobody waits for it any more
     env = dict(os.environ, LC_ALL="C", PATH=PLACES)
     said = FOLDER / "output"
     with open(said, "wb") as out:  # noqa: PTH123 - a pipe would end the command together with us
         try:
             child = subprocess.Popen(
-                argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=[lock]
+                [*limit, *argv],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                pass_fds=[lock],
             )
         except OSError as error:
             return {"state": "missing", "said": str(error)}
@@ -103,11 +113,9 @@ def ended(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
     try:
         return child.wait(limit_s)
     except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
         return None
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
 
 
 def written(path: Path, text: str) -> None:
@@ -147,7 +155,7 @@ def forget() -> None:
 
 
 def _terminated(_number: int, _frame: object) -> NoReturn:
-    """End by an exception, so that files are removed and the command is ended."""
+    """End at once. The command goes on: it is not ours to cut."""
     sys.exit(143)
 
 

@@ -26,10 +26,9 @@ from rackready.campaign.summary import exit_code, summarise
 from rackready.cli.main import _leave
 from rackready.design.names import listed
 from rackready.drivers.process import check_stop
-from rackready.handover.production import DRAINED
 from rackready.ledger.store import EventRow, Ledger, LedgerError
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import DRAINED, NodeResult, PhaseContext
 from rackready.paths import EnvPaths
 
 FULL = "the ledger cannot be written - Expected: a writable file Actual: disk full. Free disk space, then run again."

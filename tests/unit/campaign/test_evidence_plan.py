@@ -18,9 +18,8 @@ from rackready.campaign.evidence_plan import (
     plan,
     possible_partners,
 )
-from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome, Verdict
-from rackready.model.phase import PLAN, NodeResult
+from rackready.model.phase import PLAN, UNTOUCHED, NodeResult
 
 ALONE, PAIR, INCAST = "node/gpu/a", "pair/fabric/b", "group/fabric/c"
 NEEDS = {ALONE: 1, PAIR: 2, INCAST: 3}

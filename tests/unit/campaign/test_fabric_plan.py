@@ -6,9 +6,8 @@ import json
 
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import FabricPhasePlan, FabricReadings, FabricWork, dry_results, plan
-from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
-from rackready.model.phase import PLAN, NodeResult
+from rackready.model.phase import PLAN, UNTOUCHED, NodeResult
 
 BEHIND = {
     "node01": ["leaf01"],

@@ -9,10 +9,9 @@ import pytest
 from rackready.campaign import fabric, step
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.request import CampaignRequest
-from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.unit.campaign.test_drained_phase import ALL, Fabric

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rackready.handover.dsse import Key, key_id, key_line, public_pem, sign
+from rackready.handover.dsse import PAYLOAD_TYPE, Key, key_id, key_line, public_pem, sign
 from rackready.handover.keys import Keys
 from rackready.handover.returned import HAND_BACK
 from rackready.ledger.store import Ledger
@@ -89,6 +89,29 @@ def test_show_says_why_a_certificate_is_void_by_the_records(call: Call, keys: Ke
     )
     code, out, _ = call("certificate", "show", "node01")
     assert (code, out.splitlines()[:2]) == (1, ["certificate of node01: VOID", f"  void: {drift}"])
+
+
+def test_a_damaged_file_is_told_what_it_lacks(call: Call, tmp_path: Path) -> None:
+    kind = "https://github.com/rackready/rackready/node-certificate/v1"
+    head = {"_type": "https://in-toto.io/Statement/v1", "predicateType": kind}
+    whole = {"name": "n", "digest": {"sha256": hashlib.sha256(b"{}").hexdigest()}}
+    (tmp_path / "key.pem").write_bytes(public_pem(OTHER.public))
+    envelopes = {
+        "a DSSE envelope Actual: damaged (ValueError ": {"payloadType": PAYLOAD_TYPE, "payload": "é", "signatures": []},
+        "an in-toto statement Actual: other content ('predicate')": sign(
+            json.dumps({**head, "subject": [whole]}).encode(), OTHER
+        ),
+        "site, gateSet, campaign, issued, rackready, fingerprint, gates, declaredSkips Actual: no site, gateSet, "
+        "campaign, issued, rackready, gates, declaredSkips": sign(
+            json.dumps({**head, "subject": [whole], "predicate": {"fingerprint": {}}}).encode(), OTHER
+        ),
+    }
+    for expected, envelope in envelopes.items():
+        (tmp_path / "c.json").write_text(json.dumps(envelope))
+        for command in ("show", "verify"):
+            words = ("certificate", command, str(tmp_path / "c.json"), "--key", str(tmp_path / "key.pem"))
+            code, _, error = call(*words)
+            assert (code, f"certificate - Expected: {expected}" in " ".join(error.split())) == (2, True), error
 
 
 def test_show_says_that_a_return_from_a_tenant_is_open(call: Call, keys: Keys) -> None:
@@ -168,6 +191,7 @@ def test_keys_are_listed_as_the_site_file_takes_them(call: Call, tmp_path: Path)
             "unknown  a key that is neither, or damaged, 1 certificates",
         ],
     )
+    (keys.folder / "gone01.json").write_text("{}")
     code, out, _ = call("certificate", "keys", "--output", "json")
     assert [row["role"] for row in json.loads(out)["keys"]] == ["signs", "retired", "unknown"]
 

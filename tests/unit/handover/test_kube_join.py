@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -327,8 +330,8 @@ def test_a_failed_join_is_told_without_the_token_and_tried_again(site: Make, tmp
 
 def test_a_node_without_kubeadm_is_told(site: Make, tmp_path: Path) -> None:
     assert site(**by_kubeadm(tmp_path)).text() == (
-        "node01: join Kubernetes - Expected: `kubeadm join` joins it Actual: [Errno 2] No such file or directory: "
-        "'kubeadm'. Install it: rackready installs nothing of Kubernetes."
+        "node01: join Kubernetes - Expected: `kubeadm join` joins it Actual: kubeadm: not found. "
+        "Install it: rackready installs nothing of Kubernetes."
     )
 
 
@@ -382,3 +385,73 @@ def test_a_node_outside_the_cluster_needs_no_drain(site: Make, tmp_path: Path, m
     dry = site(check=True, **by_kubeadm(tmp_path))
     offered = run.offer_nodes(dry.ctx, EnvPaths(tmp_path, "sim"), ["node01"], {"node01": "d"})
     assert offered["node01"].message == "node01: would join Kubernetes and be released"
+
+
+def test_a_join_that_happened_before_a_kill_needs_no_token_any_more(site: Make, tmp_path: Path) -> None:
+    made = site(**by_kubeadm(tmp_path))
+    made.program(f"{registers(made.folder)}; exit 3")
+    assert made.bring("node01")["node01"].outcome is Outcome.ERROR
+    assert made.entries()[-1] == "intent"
+    (tmp_path / "token").unlink()
+    assert made.bring("node01")["node01"].outcome is Outcome.PASS
+
+
+def test_kubeadm_gives_up_and_tells_why_before_its_limit(site: Make, tmp_path: Path) -> None:
+    made = site(**by_kubeadm(tmp_path), timeout_s=100)
+    made.program(registers(made.folder))
+    made.bring("node01")
+    config = yaml.safe_load((made.folder / "config").read_text())
+    assert config["timeouts"] == {"discovery": "20s", "tlsBootstrap": "40s", "kubeletHealthCheck": "20s"}
+
+
+def test_a_kubelet_that_cannot_be_compared_is_not_told_to_be_reset(site: Make) -> None:
+    made = site(command=["join", "{taint}"])
+    made.joined_to(THEIRS, "https://10.0.0.9:6443")
+    assert made.text() == (
+        "node01: kubelet - Expected: joined to no cluster, or to that of context prod Actual: joined to "
+        "https://10.0.0.9:6443; the kubeconfig names no CA to compare. Nothing was changed. Name the cluster's own CA "
+        "in the kubeconfig, then run again."
+    )
+
+
+PART = """
+import json, signal, sys, threading, time, os
+from pathlib import Path
+from rackready.ondevice import kube_join as part
+folder = Path(sys.argv[1])
+part.FOLDER, part.LOCK, part.MARK, part.KUBELET = (folder / name for name in ("run", "lock", "mark", "kubelet.conf"))
+part.main()
+"""
+
+
+def test_a_join_goes_on_when_its_program_is_ended(tmp_path: Path) -> None:
+    script = tmp_path / "join"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n"
+                      f"touch {tmp_path}/joined\n")  # fmt: skip
+    script.chmod(0o755)
+    request = json.dumps({"files": {}, "argv": [str(script)], "mark": "", "timeout_s": 60})
+    program = subprocess.Popen(
+        [sys.executable, "-c", PART, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert program.stdin is not None
+    program.stdin.write(request)
+    program.stdin.close()
+    wait_for(tmp_path / "begun")
+    program.terminate()
+    assert program.wait(30) == 143
+    assert part_is_busy(tmp_path), "the next join waits for it"
+    (tmp_path / "go").touch()
+    wait_for(tmp_path / "joined")
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+def part_is_busy(folder: Path) -> bool:
+    with (folder / "lock").open("w") as lock:
+        return not part.locked(lock.fileno(), 0)

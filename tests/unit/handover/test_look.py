@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,14 +18,15 @@ from rackready.gates.records.fingerprint import Unreached
 from rackready.gates.records.node_parts import SEEN, PartsReading
 from rackready.handover import certify, verify
 from rackready.handover.certify import entries, run_certify
+from rackready.handover.dsse import SignatureError
 from rackready.handover.keys import Keys
 from rackready.handover.policy import looks
-from rackready.handover.production import UNTOUCHED
+from rackready.handover.returned import HAND_BACK
 from rackready.handover.verify import run_verify
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -242,3 +244,46 @@ def test_parts_that_cannot_be_read_are_an_error(rack: Rack) -> None:
     for found in (rack.verify(), rack.certify()):
         assert (found.outcome, found.message[:7]) == (Outcome.ERROR, "node01:")
     assert rack.looked == 0
+
+
+def unsigned(*_: object) -> NoReturn:
+    raise SignatureError("certificates.agent_key", expected="x", actual="no ssh-agent", next_step="Start it.")
+
+
+def test_a_key_that_does_not_sign_is_an_error_of_the_node_that_needs_it(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rack.measured("c1")
+    monkeypatch.setattr(Keys, "signer", unsigned)
+    found = rack.certify()
+    assert (found.outcome, UNTOUCHED in found.data) == (Outcome.ERROR, False), "it has no certificate: drained"
+    assert found.message == "certificates.agent_key - Expected: x Actual: no ssh-agent. Start it."
+
+
+def test_a_node_whose_certificate_still_counts_stays_on_offer_without_the_key(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rack.measured("c1")
+    assert rack.certify().outcome is Outcome.PASS
+    rack.measured("c9")
+    monkeypatch.setattr(Keys, "signer", unsigned)
+    found = rack.certify("c10")
+    assert (found.outcome, found.data, found.touched) == (Outcome.ERROR, {UNTOUCHED: True}, False)
+    assert found.message.endswith("Start it. Its certificate on file still counts, so it stays as it is.")
+
+
+def test_a_full_disk_is_an_error_of_its_node(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    rack.measured("c1")
+    monkeypatch.setattr(certify, "issue", full)
+    assert rack.certify().message == "node01: certificate: [Errno 28] No space left on device"
+
+
+def test_an_open_return_voids_the_certificate(rack: Rack) -> None:
+    rack.measured("c1")
+    assert rack.certify().outcome is Outcome.PASS
+    rack.ledger.begin("node01", HAND_BACK, "lease ended", {})
+    found = rack.verify()
+    assert (found.outcome, found.message.split(" - ")[0]) == (Outcome.ERROR, "node01: return from its tenant")

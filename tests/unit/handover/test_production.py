@@ -20,11 +20,11 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
 )
 from rackready.handover import production
-from rackready.handover.production import DRAINED, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
+from rackready.handover.production import changes_words, in_production, take_out, wait_for_jobs
 from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import PhaseContext
+from rackready.model.phase import DRAINED, UNTOUCHED, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.stacks.machine import POWER_ON
