@@ -191,7 +191,7 @@ def test_keys_are_listed_as_the_site_file_takes_them(call: Call, tmp_path: Path)
             "unknown  a key that is neither, or damaged, 1 certificates",
         ],
     )
-    (keys.folder / "gone01.json").write_text("{}")
+    (found.folder / "gone01.json").write_text("{}")
     code, out, _ = call("certificate", "keys", "--output", "json")
     assert [row["role"] for row in json.loads(out)["keys"]] == ["signs", "retired", "unknown"]
 
