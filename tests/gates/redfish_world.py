@@ -87,11 +87,13 @@ def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
     """
     if SYSTEM in there:
         there[SYSTEM].setdefault("Model", facts.nodes["node01"].platform.product)
-    run = gate.plan(facts, ["node01"])[0]
-    return run, outputs(
-        run,
-        {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands if command.argv[0] == "GET"},
-    )
+    run, texts = gate.plan(facts, ["node01"])[0], {}
+    for stage in sorted({command.stage for command in run.commands}):
+        here = [command for command in run.commands if command.stage == stage and command.argv[0] == "GET"]
+        texts |= {command.key: Said(gathered(there, command.argv[1:])) for command in here}
+        if run.chained and gate.ended(run, outputs(run, texts)):  # as the runner: no further stage is run
+            break
+    return run, outputs(run, texts)
 
 
 def verdict(gate: Gate, there: World, facts: GateFacts | None = None) -> Verdict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from rackready.gates.engine import launch
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.runner import _with_launch
 from rackready.gates.fabric import mpijob
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import RackreadyError
 from tests.gates.support import rack
 
@@ -58,9 +58,11 @@ def test_srun_in_our_reservation() -> None:
 
 
 def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
-    bash, flag, script = line("mpijob", image="registry.example/nccl-tests:2.19")
-    assert (bash, flag) == ("bash", "-c")
-    manifest = yaml.safe_load(re.search(r"<<'MANIFEST'\n(.*)MANIFEST\n", script, re.DOTALL)[1])  # type: ignore[index]
+    known = facts("mpijob")
+    inputs = {"launches": 1, "image": "registry.example/nccl-tests:2.19"}
+    command = gate(GATE, inputs).plan(known, list(known.nodes))[0].commands[2]
+    assert (command.via, command.argv) == ("kubernetes", ("mpijob", mpijob.name_of(["node01", "node02"])))
+    manifest = yaml.safe_load(command.stdin)
     assert mpijob.MpiJob.model_validate(manifest).spec.slotsPerWorker == 8
     worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]
     assert worker["replicas"] == 2
@@ -115,33 +117,24 @@ def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object],
         mpijob.MpiJob.model_validate(job)
 
 
-KUBECTL = """#!/bin/sh
-echo "$*" >> "$HERE/said"
-case "$1" in
-create) cat > "$HERE/manifest" ;;
-get) cat "$HERE/conditions" ;;
-logs) echo "# Avg bus bandwidth" ;;
-esac
-"""
-
-
-@pytest.mark.parametrize(("conditions", "code"), [("Created Running Succeeded", 0), ("Created Failed", 1)])
-def test_an_mpijob_is_waited_for_until_it_succeeds_or_fails_and_taken_away(
-    tmp_path: Path, conditions: str, code: int
-) -> None:
-    (tmp_path / "kubectl").write_text(KUBECTL, encoding="ascii")
-    (tmp_path / "kubectl").chmod(0o755)
-    (tmp_path / "conditions").write_text(conditions, encoding="ascii")
-    argv = line("mpijob", image="registry.example/nccl-tests:2.19")
-    name = mpijob.name_of(["node01", "node02"])
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (code, "# Avg bus bandwidth\n")
-    said = (tmp_path / "said").read_text(encoding="ascii").splitlines()
-    away = f"delete mpijob/{name} --ignore-not-found"
-    assert [said[0], said[1], said[-1]] == [away, "create -f -", away]
-    assert ("did not succeed" in done.stderr) is (code != 0)
-    assert yaml.safe_load((tmp_path / "manifest").read_text(encoding="utf-8"))["metadata"]["name"] == name
+def test_workers_and_launcher_run_on_nodes_that_the_site_holds_under_its_own_names_and_taint() -> None:
+    cluster = KubernetesHandover.model_validate(
+        {
+            "kind": "kubernetes", "kubeconfig": "/k", "context": "prod", "node_suffix": ".gpu",
+            "node_names": {"node02": "spare-7"}, "taint": "example.com/new:NoSchedule",
+        }
+    )  # fmt: skip
+    job = mpijob.job(["node01", "node02"], ["all_reduce_perf"], {}, 8, "image:1", cluster).model_dump()
+    for role in ("Launcher", "Worker"):
+        pods = job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]
+        assert pods["tolerations"] == [
+            {"key": "example.com/new", "operator": "Exists"},
+            {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+        ]
+        terms = pods["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        assert terms[0]["matchExpressions"][0]["values"] == ["node01.gpu", "spare-7"]
+    assert "podAntiAffinity" not in job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["affinity"]
 
 
 def test_groups_that_are_measured_side_by_side_have_jobs_of_their_own() -> None:

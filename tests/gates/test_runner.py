@@ -224,3 +224,38 @@ def test_without_a_way_to_the_bmc_the_command_says_so() -> None:
     assert {key: output.failure for key, output in outputs.items()} == {
         "ask": "node01: no connection to its BMC from here"
     }
+
+
+class InCluster(BmcGate):
+    """A gate whose only command is a job of a Kubernetes cluster."""
+
+    id = "node/test/in-cluster"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        del facts
+        job = Command(
+            key="job", node="node01", argv=("mpijob", "j"), stdin="kind: MPIJob", timeout_s=9, via="kubernetes"
+        )
+        return [Run.of_node(nodes[0], job)]
+
+
+REGISTRY.pop(InCluster.id)
+
+
+class FakeJobs:
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Sequence[str], str, float]] = []
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str, timeout_s: float) -> Answer:
+        self.ran.append((node, argv, stdin, timeout_s))
+        return answered("log")
+
+
+def test_a_job_of_a_cluster_runs_there_and_on_no_node() -> None:
+    connection, jobs = FakeConnection({}), FakeJobs()
+    run = InCluster().plan(rack(), ["node01"])[0]
+    outputs = Runner(connection, rack(), lambda *_: None, cluster=jobs).outputs(run)
+    assert (outputs["job"].stdout, outputs["job"].command) == ("log", "mpijob j < script")
+    assert (jobs.ran, connection.calls) == ([("node01", ("mpijob", "j"), "kind: MPIJob", 9)], [])
+    outputs = Runner(connection, rack(), lambda *_: None).outputs(run)
+    assert outputs["job"].failure == "node01: no Kubernetes cluster (handover.kind)"

@@ -149,3 +149,36 @@ def test_a_program_in_a_container_without_an_image_is_found_unless_it_is_skipped
     assert without_image(site_of(also=[{"id": CONTAINER}])) == [CONTAINER]
     assert without_image(site_of(also=[{"id": CONTAINER}], skip=[{**skip, "nodes": ["node01"]}])) == [CONTAINER]
     assert without_image(site_of(also=[{"id": CONTAINER}], skip=[{**skip, "nodes": ["node[01-04]"]}])) == []
+
+
+CLUSTER = {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"}
+
+
+@pytest.mark.parametrize(
+    ("handover", "text"),
+    [
+        (
+            None,
+            (
+                "gates.launcher: mpijob - Expected: handover.kind kubernetes Actual: slurm. Choose the launcher openmpi, or "
+                "name the cluster."
+            ),
+        ),
+        (
+            {**CLUSTER, "join": {"command": ["join", "{taint}"]}},
+            (
+                "gates.launcher: mpijob - Expected: nodes that are in the cluster while they are measured Actual: "
+                "handover.join, which joins nodes that are certified already. Choose the launcher openmpi, or let others "
+                "join the nodes, with the taint."
+            ),
+        ),
+    ],
+)
+def test_jobs_of_a_cluster_need_one_that_has_the_nodes(handover: dict[str, Any] | None, text: str) -> None:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    document = {**document, "gates": {"set": "bringup", "launcher": "mpijob"}}
+    document |= {"handover": handover} if handover else {}
+    with pytest.raises(SiteInvalidError) as refused:
+        require_gates(parse_site(document, source="site.yml", base=ROOT), "site.yml")
+    assert [str(problem) for problem in refused.value.problems] == [text]
+    require_gates(parse_site({**document, "handover": CLUSTER}, source="site.yml", base=ROOT), "site.yml")

@@ -34,6 +34,8 @@ CONTROLLERS = (
     "node-lifecycle-controller",
     "daemonset-controller",
     "pod-garbage-collector-controller",
+    "job-controller",
+    "garbage-collector-controller",
 )
 
 
@@ -62,6 +64,7 @@ class Cluster:
     etcd: int = field(default_factory=free_port)
     peer: int = field(default_factory=free_port)
     port: int = field(default_factory=free_port)
+    kubelet: int = field(default_factory=free_port)
 
     @property
     def kubeconfig(self) -> Path:
@@ -74,6 +77,7 @@ class Cluster:
         lines = [f'{token},{name},{name},"{groups[name]}"' for name, token in self.tokens.items()]
         (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._service_account_key()
+        self._logs()
         self._run(
             f"{PROGRAMS}/etcd",
             f"--data-dir={self.folder}/etcd",
@@ -99,6 +103,7 @@ class Cluster:
             f"--token-auth-file={self.folder}/tokens.csv",
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
+            "--allow-privileged=true",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.folder}/sa.pub",
@@ -128,8 +133,19 @@ class Cluster:
         alone = ("--leader-elect=false", "--secure-port=0")
         self._run(f"{PROGRAMS}/kube-controller-manager", admin, controllers, *alone)
         self._run(f"{PROGRAMS}/kube-scheduler", admin, *alone)
-        stages = f"--config={PROGRAMS}/stages.yaml"
-        self._run(f"{PROGRAMS}/kwok", admin, "--manage-all-nodes", "--node-lease-duration-seconds=40", stages)
+        self._run(
+            f"{PROGRAMS}/kwok",
+            admin,
+            "--manage-all-nodes",
+            "--node-lease-duration-seconds=40",
+            f"--config={PROGRAMS}/stages.yaml",
+            f"--config={self.folder}/logs.yaml",
+            f"--server-address=127.0.0.1:{self.kubelet}",
+            "--node-ip=127.0.0.1",
+            f"--node-port={self.kubelet}",
+            f"--tls-cert-file={self.folder}/certs/apiserver.crt",
+            f"--tls-private-key-file={self.folder}/certs/apiserver.key",
+        )
 
     def stop(self) -> None:
         for process in reversed(self.running.values()):
@@ -223,6 +239,29 @@ class Cluster:
         (self.folder / "sa.key").write_bytes(private)
         (self.folder / "sa.pub").write_bytes(public)
 
+    def _logs(self) -> None:
+        """Give every container the same log, which kwok serves as kubelet would, from CRI's form of a log."""
+        self.says("")
+        where = {"logs": [{"logsFile": f"{self.folder}/container.log"}]}
+        document = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterLogs", "metadata": {"name": "all"}}
+        (self.folder / "logs.yaml").write_text(yaml.safe_dump({**document, "spec": where}), encoding="utf-8")
+
+    def says(self, text: str) -> None:
+        """Set what every container has printed."""
+        lines = [f"2026-11-28T05:00:00.000000000Z stdout F {line}\n" for line in text.splitlines()]
+        (self.folder / "container.log").write_text("".join(lines), encoding="utf-8")
+
+    def run_mpi_operator(self) -> None:
+        """Start the MPI Operator, which makes the pods of MPIJobs."""
+        for name in ("mpi-operator", "rackready"):
+            self.core.create_namespace({"metadata": {"name": name}})
+        crd = yaml.safe_load((PROGRAMS / "mpijobs.yaml").read_text(encoding="utf-8"))
+        client.ApiextensionsV1Api(self.client("admin")).create_custom_resource_definition(crd)
+        jobs = client.CustomObjectsApi(self.client("admin"))
+        until(lambda: _served(jobs), "MPIJobs are served")
+        kubeconfig = f"-kubeConfig={self.folder}/admin.kubeconfig"
+        self._run(f"{PROGRAMS}/mpi-operator", kubeconfig, "-monitoring-port=0", "-alsologtostderr")
+
     def _write_kubeconfig(self, name: str) -> None:
         cluster = {
             "server": f"https://127.0.0.1:{self.port}",
@@ -247,6 +286,13 @@ class Cluster:
         role, binding = yaml.safe_load_all(text)
         rbac.create_cluster_role(role)
         rbac.create_cluster_role_binding(binding)
+
+
+def _served(jobs: client.CustomObjectsApi) -> bool:
+    try:
+        return bool(jobs.list_cluster_custom_object("kubeflow.org", "v2beta1", "mpijobs"))
+    except client.ApiException:
+        return False
 
 
 def without_ours(raw: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[st
         (tmp_path / "kwok/kustomize/stage" / stage).mkdir(parents=True)
         (tmp_path / "kwok/kustomize/stage" / stage / "one.yaml").write_text(f"kind: {stage}\n", encoding="utf-8")
         (tmp_path / "kwok/kustomize/stage" / stage / "kustomization.yaml").write_text("no: stage\n", encoding="utf-8")
+    crd = tmp_path / "kwok/manifests/base/kubeflow.org_mpijobs.yaml"
+    crd.parent.mkdir(parents=True)
+    crd.write_text("kind: CustomResourceDefinition\n", encoding="utf-8")
     monkeypatch.setattr(go, "check_go", lambda: None)
     monkeypatch.setattr(go, "module_version", lambda *_: "v1.35.0")
     monkeypatch.setattr(go, "module_folder", lambda *_: tmp_path / "kwok")
@@ -57,14 +60,16 @@ def test_programs_are_built_once_and_again_with_another_recipe(
         "kube-scheduler",
         "kubeadm",
         "kwok",
+        "mpi-operator",
     ]
+    assert (tmp_path / "bin/mpijobs.yaml").read_text(encoding="utf-8") == "kind: CustomResourceDefinition\n"
     stages = (tmp_path / "bin/stages.yaml").read_text(encoding="utf-8")
     assert stages == "kind: node/fast\n---\nkind: node/heartbeat-with-lease\n---\nkind: pod/fast\n"
     plane.ensure()
-    assert len(built) == 6
+    assert len(built) == 7
     (tmp_path / "bin/kwok").unlink()
     plane.ensure()
-    assert len(built) == 12, "a program that is gone is built again"
+    assert len(built) == 14, "a program that is gone is built again"
     monkeypatch.setattr(plane, "RECIPE", plane.RECIPE[1:])
     plane.ensure()
     assert len(built) == 18

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.judging.finding_kinds import KINDS, ErrorKind, Kinds
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
@@ -68,6 +69,8 @@ class GateFacts:
     """Host names (not addresses) that nodes must resolve: the package mirror, the scheduler's controller."""
     launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
     """How programs are started on several nodes (site.yml gates.launcher)."""
+    cluster: KubernetesHandover | None = None
+    """The Kubernetes cluster that nodes are handed over to: their names there, and the taint that holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,10 @@ class Command:
     role: Literal["step", "server", "wait"] = "step"
     """``wait``: repeated until it exits with 0 or times out, for example while a node boots."""
     ready_port: int | None = None
-    via: Literal["host", "bmc"] = "host"
+    via: Literal["host", "bmc", "kubernetes"] = "host"
     """``bmc``: a request to the Redfish service of the node or rack device, such as ("GET", "Chassis/*/Sensors/*").
 
-    See gates/bmc/connection.py.
+    See gates/bmc/connection.py. ``kubernetes``: an MPIJob, whose manifest is ``stdin``; the controller runs it.
     """
 
     @property

@@ -31,7 +31,7 @@ class AgentKeySigner:
         except paramiko.SSHException as error:
             raise self._error(f"the ssh-agent refused: {error}", "Unlock it or confirm the use of the key.") from error
         except (OSError, EOFError) as error:
-            raise self._error(f"the ssh-agent ended the connection: {error or 'no answer'}", _NEXT) from error
+            raise self._error(f"the ssh-agent ended the connection: {str(error) or 'no answer'}", _NEXT) from error
 
     def _found(self, keys: list[AgentKey]) -> AgentKey:
         for key in keys:

@@ -47,6 +47,14 @@ def _node_name(name: str) -> str:
     return name
 
 
+def _namespace(name: str) -> str:
+    """Return the name of a namespace. Raises ValueError for one that the API server would refuse."""
+    if re.fullmatch(_DNS_LABEL, name) is None:
+        message = "no name of a namespace - Expected: lower-case letters, digits and - (RFC 1123)"
+        raise ValueError(message)
+    return name
+
+
 def _suffix(text: str) -> str:
     """Return a suffix of names. Raises ValueError for one that is neither empty nor a dot and a domain."""
     if text and re.fullmatch(rf"\.{_SUBDOMAIN}", text) is None:
@@ -109,6 +117,9 @@ class KubernetesHandover(Model):
     )
     join: KubernetesJoin | None = Field(
         None, description="how a certified node that the cluster does not know joins it; absent: others join it"
+    )
+    namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+        "rackready", description="namespace of the jobs that measure nodes (gates.launcher: mpijob)"
     )
     evict: bool = Field(
         default=True,

@@ -108,6 +108,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "handover.kubernetes.labels.color.[key]: Input should be 'site', 'rack', ",
     ),
     (
+        {"namespace": "Rack_1"},
+        (
+            "handover.kubernetes.namespace: no name of a namespace - Expected: lower-case letters, digits and - "
+            "(RFC 1123)"
+        ),
+    ),
+    (
         {"node_suffix": "gpu.example.com"},
         (
             "handover.kubernetes.node_suffix: no suffix of names - Expected: a dot and a domain, e.g. .gpu.example.com "

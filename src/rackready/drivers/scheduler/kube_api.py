@@ -17,7 +17,7 @@ from rackready.drivers.scheduler.base import SchedulerError
 from rackready.model.kubernetes import KubernetesHandover
 
 if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
+    from kubernetes.client import ApiClient, CustomObjectsApi
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 """Limits of one request. Judgement: the API server ends a request by itself after 60 s (--request-timeout)."""
@@ -29,6 +29,8 @@ _TOO_MANY = 429
 _BROKEN = frozenset({500, 502, 503, 504})
 """Answers of a server, or of the load balancer before it, that may pass: no etcd leader, starting up."""
 
+MPIJOBS = ("kubeflow.org", "v2beta1")
+"""Group and version of MPIJobs (Kubeflow MPI Operator, docs/api)."""
 JSON_PATCH, APPLY = "application/json-patch+json", "application/apply-patch+yaml"
 
 
@@ -91,12 +93,66 @@ class KubeApi:
             lambda options: self._core.create_namespaced_pod_eviction(pod, namespace, wanted, **options), final=True
         )
 
+    def create_mpijob(self, namespace: str, body: dict[str, Any]) -> Answer:
+        """Make an MPIJob. A request that was sent twice may find its own job: 409."""
+        return self._asked(lambda options: self._custom().create_namespaced_custom_object(
+            *MPIJOBS, namespace, "mpijobs", body, field_manager="rackready", **options))  # fmt: skip
+
+    def mpijob(self, namespace: str, name: str, *, cleaning: bool = False) -> Answer:
+        """Return an MPIJob."""
+        return self._asked(
+            lambda options: self._custom().get_namespaced_custom_object(
+                *MPIJOBS, namespace, "mpijobs", name, **options
+            ),
+            cleaning=cleaning,
+        )
+
+    def delete_mpijob(self, namespace: str, name: str, *, cleaning: bool = False) -> Answer:
+        """Delete an MPIJob; it is there until its pods are gone (propagation policy Foreground)."""
+        return self._asked(
+            lambda options: self._custom().delete_namespaced_custom_object(
+                *MPIJOBS, namespace, "mpijobs", name, propagation_policy="Foreground", **options
+            ),
+            cleaning=cleaning,
+        )
+
+    def pods_of(self, namespace: str, selector: str) -> Answer:
+        """Return the pods of a namespace with these labels."""
+        return self._asked(
+            lambda options: self._core.list_namespaced_pod(namespace, label_selector=selector, **options)
+        )
+
+    def warnings_of(self, namespace: str, name: str) -> Answer:
+        """Return the events by which controllers warn of an object."""
+        chosen = f"involvedObject.name={name},type=Warning"
+        return self._asked(
+            lambda options: self._core.list_namespaced_event(namespace, field_selector=chosen, **options)
+        )
+
+    def log_of(self, namespace: str, pod: str) -> tuple[Answer, str]:
+        """Return the answer, and the whole log of a pod with one container."""
+        kept = [""]
+
+        def send(options: dict[str, Any]) -> Any:  # noqa: ANN401 - the client's response
+            reply: Any = self._core.read_namespaced_pod_log(pod, namespace, **options)
+            kept[0] = reply.data.decode(errors="replace")
+            return reply
+
+        return self._asked(send), kept[0]
+
+    def _custom(self) -> CustomObjectsApi:
+        from kubernetes.client import CustomObjectsApi  # noqa: PLC0415 - as above
+
+        return CustomObjectsApi(self._client)
+
     def close(self) -> None:
         """Close connections."""
         self._client.close()  # type: ignore[no-untyped-call]
 
-    def _asked(self, send: Callable[[dict[str, Any]], Any], *, final: bool = False) -> Answer:
-        """Return the answer. ``final``: 429 and 500 are answers, too. Raises SchedulerError at the limit.
+    def _asked(self, send: Callable[[dict[str, Any]], Any], *, final: bool = False, cleaning: bool = False) -> Answer:
+        """Return the answer. ``final``: 429 and 500 are answers, too; ``cleaning``: a stop does not end it.
+
+        Raises SchedulerError at the limit.
 
         The limit is of one outage, not of one request. After it the server is tried once every ``_SILENT_S`` seconds,
         and every request between two tries fails at once: a rack of nodes does not wait for each of them.
@@ -105,7 +161,8 @@ class KubeApi:
         if self._gave_up is not None and time.monotonic() - self._gave_up[0] < _SILENT_S:
             raise self._away(self._gave_up[1])
         while True:
-            check_stop()
+            if not cleaning:
+                check_stop()
             answer, trouble = self._once(send)
             if answer is not None and (final and answer.status in {_TOO_MANY, 500}):
                 trouble = ""
@@ -117,7 +174,7 @@ class KubeApi:
             if now - self._away_since >= self._patience_s:
                 self._gave_up = now, trouble
                 raise self._away(trouble)
-            STOP.wait(pause_s)
+            (time.sleep if cleaning else STOP.wait)(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def _away(self, trouble: str) -> SchedulerError:

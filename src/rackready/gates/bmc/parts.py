@@ -374,7 +374,9 @@ def _compare_processors(it: _Comparison, found: BmcAnswer) -> None:
 
 
 def _is_cpu(item: Document) -> bool:
-    return item.get("ProcessorType") in {None, "CPU"} and not absent(item)
+    return item.get("ProcessorType") in (None, "CPU") and not absent(
+        item
+    )  # no set: a BMC may answer what cannot be hashed
 
 
 _COMPARE = {

@@ -74,6 +74,13 @@ class BmcConnection(Protocol):
         """Send a request to a BMC. Never raise for what the BMC does."""
 
 
+class ClusterConnection(Protocol):
+    """Connection to a Kubernetes cluster."""
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str, timeout_s: float) -> Answer:
+        """Run the MPIJob of a manifest to its end. Never raise for what the cluster does."""
+
+
 Launcher = Callable[[str, Sequence[str]], AbstractContextManager[tuple[str, ...]]]
 """Lets a head node start processes on its peers while the context lasts; yields options of mpirun."""
 
@@ -106,6 +113,8 @@ class Runner:
     ready_s: float = _READY_S
     bmc: BmcConnection | None = None
     """Connection to the BMCs; None: commands to them fail with that reason."""
+    cluster: ClusterConnection | None = None
+    """Connection to the Kubernetes cluster; None: jobs for it fail with that reason."""
     wait_s: float = _WAIT_S
     """Pause between two tries of a ``wait`` command, s."""
     readings: Readings | None = None
@@ -189,6 +198,8 @@ class Runner:
             if self.bmc is None:
                 return Answer(None, "", "", 0.0, failure=f"{command.node}: no connection to its BMC from here")
             return self.bmc.run(command.node, command.argv, timeout_s=command.timeout_s)
+        if command.via == "kubernetes":
+            return self._in_cluster(command)
         begun = time.monotonic()
         while True:
             check_stop()
@@ -200,6 +211,11 @@ class Runner:
             if command.role != "wait" or answer.exit_code == 0 or waited >= command.timeout_s:
                 return replace(answer, seconds=waited) if command.role == "wait" else answer
             time.sleep(min(self.wait_s, max(0.0, command.timeout_s - waited)))
+
+    def _in_cluster(self, command: Command) -> Answer:
+        if self.cluster is None:
+            return Answer(None, "", "", 0.0, failure=f"{command.node}: no Kubernetes cluster (handover.kind)")
+        return self.cluster.run(command.node, command.argv, stdin=command.stdin, timeout_s=command.timeout_s)
 
     def _serve(self, command: Command, out: dict[str, Output], servers: dict[str, tuple[Command, Background]]) -> None:
         """Start a server and wait until it listens. If it never does, record that; its clients then fail."""

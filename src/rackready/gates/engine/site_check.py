@@ -18,6 +18,7 @@ from rackready.gates.engine.container import Containered
 from rackready.gates.engine.declared_off import declared_off, lacking
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.fabric.collective import Multi
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
@@ -42,7 +43,7 @@ def require_gates(site: Site, source: str) -> None:
             for k, entry in enumerate(entries)
             for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)
         ]
-    problems += _needs_what_is_off(site)
+    problems += [*_needs_what_is_off(site), *_jobs_without_cluster(site)]
     if problems:
         raise SiteInvalidError(source, problems)
 
@@ -63,6 +64,24 @@ def _needs_what_is_off(site: Site) -> Iterator[Problem]:
                 expected=f"{off.key}: true, or a declared skip on {listed(nodes, _SHOWN)}",
                 actual=f"{off.key}: false",
             )
+
+
+def _jobs_without_cluster(site: Site) -> Iterator[Problem]:
+    """Yield why gates cannot run as MPIJobs: no cluster is known, or nodes join it only when they are certified."""
+    if site.gates.launcher != "mpijob":
+        return
+    where, what = "gates.launcher", "mpijob"
+    if not isinstance(site.handover, KubernetesHandover):
+        step = "Choose the launcher openmpi, or name the cluster."
+        yield Problem.of(where, what, step, expected="handover.kind kubernetes", actual=site.handover.kind)
+    elif site.handover.join is not None:
+        yield Problem.of(
+            where,
+            what,
+            "Choose the launcher openmpi, or let others join the nodes, with the taint.",
+            expected="nodes that are in the cluster while they are measured",
+            actual="handover.join, which joins nodes that are certified already",
+        )
 
 
 def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from rackready.design.facts import node_facts
 from rackready.gates.base import GateFacts, LastPass
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.site import Site, SlurmHandover
 
 
@@ -20,6 +21,7 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
         names={node.name: str(node.address) for node in site.nodes()},
         needed=_needed(site),
         launcher=site.gates.launcher,
+        cluster=site.handover if isinstance(site.handover, KubernetesHandover) else None,
         passed=passed or {},
         devices=tuple(site.devices),
         liquid=frozenset(

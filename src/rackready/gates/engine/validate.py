@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from rackready.design.check_gates import today, warnings
 from rackready.design.pinned import site_of
 from rackready.drivers.remote import Remote
+from rackready.drivers.scheduler.kube_job import KubeJobs
 from rackready.drivers.ssh.target import node_target
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.base import REGISTRY, Gate
@@ -35,6 +36,7 @@ from rackready.gates.records.fingerprint import gather
 from rackready.gates.records.node_parts import with_parts
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSetEntry
@@ -165,7 +167,15 @@ class Stage:
         recorder = Recorder(
             store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)}
         )
-        runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
+        cluster = KubeJobs(site.handover) if isinstance(site.handover, KubernetesHandover) else None
+        runner = Runner(
+            connection,
+            facts,
+            recorder.attempt,
+            launcher,
+            bmc=bmcs(site, ledger, campaign, paths),
+            cluster=cluster,
+        )
         return cls(StageState(site, facts, recorder, prints), runner)
 
     def without(self, hindered: Mapping[str, Finding]) -> Stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import ClassVar, Literal
 
@@ -261,25 +262,22 @@ class Multi(NcclGate):
                 ]
         return out
 
-    def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Return the command line of one launch."""
+    def launch(self, facts: GateFacts, nodes: Sequence[str]) -> Command:
+        """Return the command of one launch."""
         per_node = facts.nodes[nodes[0]].platform.gpus
         wanted = ",".join(carried.devices(facts, nodes[0]))
         hcas = {} if facts.fabric.nccl_net == "ofi" else {"NCCL_IB_HCA": f"={wanted}"}
         tests = argv(self.binary, self.size(facts, nodes), gpus_per_process=1)
         environment = {**self.environment(facts, nodes[0]), **hcas}
         program = launchers.Program(tests, environment, per_node, self.inputs.mpi, self.inputs.image)
-        return launchers.command_line(facts.launcher, facts, nodes, program)
+        return launchers.command(facts.launcher, facts, nodes, program)
 
     def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
         """Declare the measurement of one group."""
         count = self.count(facts)
-        line = self.line(facts, nodes)
+        launch = self.launch(facts, nodes)
         commands = carried.readings(facts, nodes, "before", 0)
-        commands += [
-            Command(key=f"launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=1 + number)
-            for number in range(count)
-        ]
+        commands += [replace(launch, key=f"launch{number}", stage=1 + number) for number in range(count)]
         commands += carried.readings(facts, nodes, "after", 1 + count)
         return Run(
             id=name,

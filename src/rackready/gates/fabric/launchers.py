@@ -8,11 +8,12 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import Literal
 
 from rackready.drivers.scheduler.reserve import reservation
-from rackready.gates.base import GateFacts
+from rackready.gates.base import Command, GateFacts
 from rackready.gates.fabric import mpijob
 from rackready.model.problems import RackreadyError
 
 Launcher = Literal["openmpi", "srun", "mpijob"]
+_LONGEST_S = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,15 @@ class Program:
     """Container image, for the MPIJob."""
 
 
-def command_line(launcher: Launcher, facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """Return the command line that starts the program on these nodes, one process per GPU; the first node runs it."""
-    makers = {"openmpi": _openmpi, "srun": _srun, "mpijob": _mpijob}
-    return makers[launcher](facts, nodes, program)
+def command(launcher: Launcher, facts: GateFacts, nodes: Sequence[str], program: Program) -> Command:
+    """Return the command that starts the program on these nodes, one process per GPU.
+
+    The first node runs it, or with Kubernetes the controller.
+    """
+    if launcher == "mpijob":
+        return _mpijob(facts, nodes, program)
+    line = _openmpi(facts, nodes, program) if launcher == "openmpi" else _srun(facts, nodes, program)
+    return Command(key="launch", node=nodes[0], argv=line, timeout_s=_LONGEST_S)
 
 
 def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
@@ -81,12 +87,8 @@ def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str
     )
 
 
-def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """Return the command that creates the job, waits for its end and prints its launcher's log.
-
-    The manifest is in the command, so that it can be read before it runs.
-    """
-    del facts
+def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> Command:
+    """Return the job for the cluster. Its manifest is the command's input, so that it can be read before it runs."""
     if not program.image:
         raise RackreadyError(
             "site.yml gates.launcher",
@@ -95,8 +97,15 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
             actual="none",
             next_step="Name one in the gate set.",
         )
-    wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image)
-    return ("bash", "-c", mpijob.script(wanted))
+    wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image, facts.cluster)
+    return Command(
+        key="launch",
+        node=nodes[0],
+        argv=("mpijob", wanted.metadata.name),
+        stdin=mpijob.render(wanted),
+        timeout_s=_LONGEST_S,
+        via="kubernetes",
+    )
 
 
 def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:

@@ -15,14 +15,13 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from rackready.model.kubernetes import CORDON_TAINT, TAINT_KEY
+from rackready.model.kubernetes import CORDON_TAINT, TAINT_KEY, KubernetesHandover
 
 _LIFE_S = 3600
 _DEADLINE_S = 1500
-_WAIT_S = 1600
-"""Longer than the job may live, so that its end is seen, and shorter than the command may run (1,800 s), so that its
-log is printed and it is deleted."""
-_LOOK_EVERY_S = 5
+"""Shorter than the command may run (1,800 s), so that the job's end is seen. Our judgement."""
+_GPU_TAINT = "nvidia.com/gpu"
+"""Taint that sites commonly give to nodes with GPUs; NVIDIA's operator tolerates it (gpu-operator, values.yaml)."""
 _SSH_PORT = 2222
 """Port of the workers' sshd: port 22 is the node's own on its network. The operator's images use this one, too
 (kubeflow/mpi-operator #428, #593)."""
@@ -168,11 +167,19 @@ def name_of(nodes: Sequence[str]) -> str:
     return f"rackready-gate-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:10]}"
 
 
-def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
-    """Return the job: a launcher, and one worker on each of these nodes with all its GPUs.
+def job(
+    nodes: Sequence[str],
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    per_node: int,
+    image: str,
+    cluster: KubernetesHandover | None = None,
+) -> MpiJob:
+    """Return the job: a launcher on one of these nodes, and one worker on each with all its GPUs.
 
-    Raises ValidationError when it breaks the schema. Workers see the node's network and devices (hostNetwork,
-    privileged): rails and their HCAs are the node's, and a site without an RDMA device plugin has no other way to them.
+    ``cluster``: names of the nodes there, and the taint that holds them: they are measured while they are held. Workers
+    see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a site
+    without an RDMA device plugin has no other way to them. Raises ValidationError when it breaks the schema.
     """
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
     rsh = ["--mca", "plm_rsh_args", _RSH]
@@ -197,16 +204,22 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
         securityContext=SecurityContext(capabilities={"add": ["IPC_LOCK"]}, privileged=True),
         volumeMounts=[VolumeMount(name=_SHM, mountPath="/dev/shm")],  # noqa: S108 - the container's own, in memory: NCCL's ranks of a node share it
     )
+    held = cluster.held.key if cluster is not None else TAINT_KEY
+    places = [cluster.node_name(node) if cluster is not None else node for node in nodes]
+    tolerations = [{"key": key, "operator": "Exists"} for key in (held, CORDON_TAINT, _GPU_TAINT)]
     workers = PodSpec(
         containers=[worker],
-        affinity=_on(nodes),
-        tolerations=[{"key": key, "operator": "Exists"} for key in (TAINT_KEY, CORDON_TAINT)],
+        affinity=_on(places) | _apart(name_of(nodes)),
+        tolerations=tolerations,
         hostNetwork=True,
         dnsPolicy="ClusterFirstWithHostNet",
         volumes=[Volume(name=_SHM, emptyDir=EmptyDir(medium="Memory"))],
     )
     specs = ReplicaSpecs(
-        Launcher=Replicas(replicas=1, template=Template(spec=PodSpec(containers=[launcher]))),
+        Launcher=Replicas(
+            replicas=1,
+            template=Template(spec=PodSpec(containers=[launcher], affinity=_on(places), tolerations=tolerations)),
+        ),
         Worker=Replicas(replicas=len(nodes), template=Template(spec=workers)),
     )
     return MpiJob(
@@ -215,24 +228,21 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
     )
 
 
-def _on(nodes: Sequence[str]) -> dict[str, object]:
-    """Return the affinity that puts workers on these nodes only, one on each."""
-    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
-    apart = {
-        "labelSelector": {
-            "matchLabels": {
-                "training.kubeflow.org/job-name": name_of(nodes),
-                "training.kubeflow.org/job-role": "worker",
-            }
-        },
-        "topologyKey": "kubernetes.io/hostname",
-    }
+def _on(places: Sequence[str]) -> dict[str, object]:
+    """Return the affinity to these nodes only."""
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(places)}
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}
-        },
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        }
     }
+
+
+def _apart(name: str) -> dict[str, object]:
+    """Return the affinity that puts one worker of a job on each node."""
+    workers = {"training.kubeflow.org/job-name": name, "training.kubeflow.org/job-role": "worker"}
+    apart = {"labelSelector": {"matchLabels": workers}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
 
 
 def render(wanted: MpiJob) -> str:
@@ -241,29 +251,3 @@ def render(wanted: MpiJob) -> str:
         wanted.model_dump(exclude_defaults=False, exclude_none=True), sort_keys=False, width=1000
     )
     return text
-
-
-def script(wanted: MpiJob) -> str:
-    """Return the script that creates the job, waits for its end, prints its launcher's log and deletes it.
-
-    Remains of a killed run of the same nodes are deleted first. The types of the conditions are those of JobCondition
-    in the API's documentation.
-    """
-    name = wanted.metadata.name
-    return f"""set -e
-away() {{ kubectl delete mpijob/{name} --ignore-not-found >&2; }}
-away
-trap away EXIT
-kubectl create -f - >&2 <<'MANIFEST'
-{render(wanted)}MANIFEST
-ended=
-while [ "$SECONDS" -lt {_WAIT_S} ]; do
-  ended=" $(kubectl get mpijob/{name} -o jsonpath='{{.status.conditions[?(@.status=="True")].type}}' || true) "
-  case "$ended" in *" Succeeded "* | *" Failed "*) break ;; esac
-  sleep {_LOOK_EVERY_S}
-done
-kubectl logs -l training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher --tail=-1
-case "$ended" in *" Succeeded "*) exit 0 ;; esac
-echo "MPIJob {name} did not succeed; its conditions:$ended" >&2
-exit 1
-"""

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 from typing import Literal
 
 from pydantic import Field
 
-from rackready.gates.base import Command, GateFacts, Outputs, Run
+from rackready.gates.base import GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.fabric import carried, collective_findings, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
@@ -131,10 +131,9 @@ class NcclScaling(Multi):
         commands = carried.readings(facts, ordered, "before", 0)
         stage = 1
         for size in sizes:
-            line, key = self.line(facts, size.nodes), f"n{len(size.nodes)}-launch"
+            launch, key = self.launch(facts, size.nodes), f"n{len(size.nodes)}-launch"
             commands += [
-                Command(key=f"{key}{number}", node=ordered[0], argv=line, timeout_s=1800, stage=stage + number)
-                for number in range(count)
+                replace(launch, node=ordered[0], key=f"{key}{number}", stage=stage + number) for number in range(count)
             ]
             stage += count
         commands += carried.readings(facts, ordered, "after", stage)
