@@ -160,16 +160,16 @@ CLUSTER = {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"}
         (
             None,
             (
-                "gates.launcher: mpijob - Expected: handover.kind kubernetes Actual: slurm. Choose the launcher openmpi, or "
-                "name the cluster."
+                "gates.launcher: mpijob - Expected: handover.kind kubernetes Actual: slurm. Choose the launcher openmpi, "
+                "or name the cluster."
             ),
         ),
         (
             {**CLUSTER, "join": {"command": ["join", "{taint}"]}},
             (
                 "gates.launcher: mpijob - Expected: nodes that are in the cluster while they are measured Actual: "
-                "handover.join, which joins nodes that are certified already. Choose the launcher openmpi, or let others "
-                "join the nodes, with the taint."
+                "handover.join, which joins nodes that are certified already. Choose the launcher openmpi, or let "
+                "others join the nodes, with the taint."
             ),
         ),
     ],

@@ -72,7 +72,7 @@ def test_programs_are_built_once_and_again_with_another_recipe(
     assert len(built) == 14, "a program that is gone is built again"
     monkeypatch.setattr(plane, "RECIPE", plane.RECIPE[1:])
     plane.ensure()
-    assert len(built) == 18
+    assert len(built) == 21
 
 
 def test_every_module_is_pinned_by_checksum(scripts: dict[str, ModuleType]) -> None:
