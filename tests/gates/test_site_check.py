@@ -160,8 +160,8 @@ CLUSTER = {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"}
         (
             None,
             (
-                "gates.launcher: mpijob - Expected: handover.kind kubernetes Actual: slurm. Choose the launcher openmpi, "
-                "or name the cluster."
+                "gates.launcher: mpijob - Expected: handover.kind kubernetes Actual: slurm. Choose the launcher "
+                "openmpi, or name the cluster."
             ),
         ),
         (
