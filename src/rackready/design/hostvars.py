@@ -21,6 +21,7 @@ from rackready.design.roce_vars import roce_interfaces, roce_vars
 from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
@@ -71,7 +72,7 @@ def site_vars(site: Site) -> dict[str, Any]:
     """Return the role variables that are the same on every node of the site's version set."""
     return {
         **software_vars(site),
-        **slurm_vars(site),
+        **scheduler_vars(site),
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
         "rackready_fabric": fabric_document(site),
@@ -95,11 +96,13 @@ def software_vars(site: Site) -> dict[str, Any]:
     }
 
 
-def slurm_vars(site: Site) -> dict[str, Any]:
-    """Return the variables of role slurm_node; empty if the site has no Slurm.
+def scheduler_vars(site: Site) -> dict[str, Any]:
+    """Return the variables of role slurm_node or of the container toolkit for kubelet; empty for other schedulers.
 
     Only the handover phase sets the place of the munge key.
     """
+    if isinstance(site.handover, KubernetesHandover):
+        return {"nvidia_container_toolkit_kubelet": True}
     return {"slurm_node_controller": str(site.handover.controller)} if isinstance(site.handover, SlurmHandover) else {}
 
 

@@ -19,6 +19,7 @@ class Node:
 
     def __init__(self, root: Path, *units: str) -> None:
         self.root, self.ran, self.fails, self.idle = root, list[list[str]](), "", False
+        self.users, self.started, self.runs = "", 0, True
         for unit in units:
             path = root / "usr/lib/systemd/system" / f"{unit}.service"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,16 +32,26 @@ class Node:
 
     def run(self, argv: Sequence[str]) -> Done:
         self.ran.append(list(argv))
+        if argv[0] == "nvidia-smi":
+            return Done(0, self.users)
+        if argv[:2] == ["systemctl", "show"]:
+            return Done(0, f"ActiveEnterTimestamp=@{self.started}\n" if self.started else "ActiveEnterTimestamp=\n")
+        if argv[:2] == ["systemctl", "is-active"]:
+            return Done(0 if self.runs else 3, "")
         if argv[0] == self.fails:
             return Done(1, "level=info\nlevel=error msg=broken\n")
         if argv[0] == "nvidia-ctk" and not self.idle:
-            engine = argv[-1].removeprefix("--runtime=")
+            engine = argv[3].removeprefix("--runtime=")
             self.write(engine, json.dumps({"runtimes": RUNTIME}) if engine == "docker" else "nvidia-container-runtime")
         return Done(0, "")
 
     @property
     def engines(self) -> Engines:
         return Engines(self.run, self.root)
+
+    def changes(self) -> list[list[str]]:
+        """Return the calls that change something."""
+        return [argv for argv in self.ran if argv[0] == "nvidia-ctk" or argv[1:2] == ["try-restart"]]
 
 
 @pytest.mark.parametrize(
@@ -57,27 +68,53 @@ def test_engines_that_start_containers_for_users(tmp_path: Path, units: tuple[st
     assert Node(tmp_path, *units).engines.present() == present
 
 
-@pytest.mark.parametrize("engine", SETTINGS)
+@pytest.mark.parametrize("engine", ["docker", "crio"])
 def test_an_engine_without_the_runtime_gets_it_once(tmp_path: Path, engine: str) -> None:
     node = Node(tmp_path, engine)
-    assert node.engines.ensure(check=True) == [engine]
-    assert node.ran == []
-    assert node.engines.ensure() == [engine]
-    assert node.ran == [
-        ["nvidia-ctk", "runtime", "configure", f"--runtime={engine}"],
+    found = {engine: (f"{engine} with the NVIDIA runtime", f"none in /{SETTINGS[engine]}")}
+    assert node.engines.ensure(check=True) == found
+    assert node.changes() == []
+    assert node.engines.ensure() == found
+    drop_in = [f"--drop-in-config=/{SETTINGS[engine]}"] if engine != "docker" else []
+    assert node.changes() == [
+        ["nvidia-ctk", "runtime", "configure", f"--runtime={engine}", *drop_in],
         ["systemctl", "try-restart", f"{engine}.service"],
     ]
     node.ran.clear()
-    assert node.engines.ensure() == []
-    assert node.ran == []
+    assert node.engines.ensure() == {}
+    assert node.changes() == []
+
+
+def test_an_engine_that_missed_its_restart_gets_it(tmp_path: Path) -> None:
+    node = Node(tmp_path, "docker")
+    node.write("docker", json.dumps({"runtimes": RUNTIME}))
+    written = int((tmp_path / SETTINGS["docker"]).stat().st_mtime)
+    node.started = written
+    assert node.engines.ensure() == {}
+    node.started = written - 1
+    found = {"docker": ("docker started after its settings were written", "it runs with older ones")}
+    assert node.engines.ensure() == found
+    assert node.changes() == [["systemctl", "try-restart", "docker.service"]]
+    node.runs = False
+    assert node.engines.ensure() == {}
+
+
+def test_nothing_restarts_below_a_process_on_the_gpus(tmp_path: Path) -> None:
+    node = Node(tmp_path, "docker")
+    node.users = "4711, python3\n"
+    assert refusal(node) == (
+        "Expected: no process on the GPUs while docker restarts Actual: 4711 python3. "
+        "Drain the node and wait until its jobs end, then run again. Nothing was changed."
+    )
+    assert node.changes() == []
 
 
 def test_dockers_other_settings_do_not_count_as_the_runtime(tmp_path: Path) -> None:
     node = Node(tmp_path, "docker")
     node.write("docker", '{"log-driver": "journald"}')
-    assert node.engines.unset() == ["docker"]
+    assert list(node.engines.differences()) == ["docker"]
     node.write("docker", "")
-    assert node.engines.unset() == ["docker"]
+    assert list(node.engines.differences()) == ["docker"]
 
 
 def refusal(node: Node) -> str:
