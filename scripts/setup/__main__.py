@@ -13,6 +13,7 @@ from contextlib import suppress
 import apt
 import control_plane
 import cosign
+import operators
 import pulumi_engine
 import python_venv
 from console import PRIVATE, SetupError, make_private, say
@@ -49,6 +50,7 @@ def _set_up(options: argparse.Namespace) -> None:
             apt.of_tests()
         if options.kubernetes:
             control_plane.ensure()
+            operators.ensure()
         if options.cosign:
             cosign.ensure()
         if not options.no_pulumi:

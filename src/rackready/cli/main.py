@@ -55,7 +55,7 @@ COMMANDS = {
     "import": "import_data",
     "size": "size",
     "plan": "plan",
-    "export": "netbox",
+    "export": "export",
     "help": "help",
 }
 """Command -> module of this package with ``register(app)``. Only the module of the called command is imported.

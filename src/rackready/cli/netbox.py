@@ -23,8 +23,6 @@ from rackready.model.problems import RackreadyError
 if TYPE_CHECKING:
     from rackready.drivers.netbox import Netbox
 
-app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
-
 Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of NetBox, https://...")]
 TokenFile = Annotated[
     Path | None,
@@ -34,11 +32,6 @@ TokenFile = Annotated[
 _SHOWN = 50
 _TOKEN = re.compile(r"[!-~]+")
 """Visible ASCII, which an HTTP header can carry (RFC 9110, 5.5). Other text would appear in an HTTP library's error."""
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `netbox` as a word while it is the only command."""
 
 
 def token(file: Path | None) -> str:
@@ -139,7 +132,6 @@ def _show(title: str, lines: list[str]) -> None:
         console.print("\n".join(block(title, lines, _SHOWN)))
 
 
-@app.command("netbox")
 def export_netbox(
     url: Url,
     env: Env = "sim",
@@ -183,6 +175,6 @@ def _exported(plan: Plan, netbox: Netbox, *, yes: bool) -> list[NetboxStep]:
     return todo
 
 
-def register(parent: typer.Typer) -> None:
-    """Add the command."""
-    parent.add_typer(app, name="export")
+def add(app: typer.Typer) -> None:
+    """Add `netbox` to `rackready export`."""
+    app.command("netbox")(export_netbox)

@@ -1,14 +1,21 @@
-"""Checks of a handover to Kubernetes: every node has a name of its own in the cluster."""
+"""Checks of a handover to Kubernetes: every node has a name of its own there, and a driver that can give its GPUs."""
 
 from __future__ import annotations
 
 from rackready.design.check_names import Loc, unknown
+from rackready.design.facts import driver_set
 from rackready.design.flaw import Flaw, Subject
+from rackready.design.names import listed
+from rackready.design.software_of import software_views
 from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.problems import RackreadyError
+from rackready.profiles import loader
 
 _HERE: Loc = ("handover", "node_names")
 _LONGEST = 253
 """Characters of a Node's name: an RFC 1123 subdomain."""
+_DRA, _DRA_DOMAINS = "565", "570.158.01"
+"""Oldest drivers for GPUs, and for ComputeDomains: dra-driver-nvidia-gpu v0.4.0, docs/prerequisites.md."""
 
 
 def check_kubernetes(subject: Subject) -> list[Flaw]:
@@ -32,4 +39,27 @@ def check_kubernetes(subject: Subject) -> list[Flaw]:
         if len(name) > _LONGEST:
             expected, actual = f"at most {_LONGEST} characters", f"{len(name)}"
             out.append(Flaw.of(loc, f"name of {node} in Kubernetes", "Shorten it.", expected=expected, actual=actual))
+    return out + _drivers(subject, handover)
+
+
+def _drivers(subject: Subject, handover: KubernetesHandover) -> list[Flaw]:
+    """Return drivers that are too old for the DRA driver, each once, with the nodes that have them."""
+    if handover.devices != "dra":
+        return []
+    out = []
+    for view in software_views(subject.site):
+        try:
+            version = driver_set(view.site).version
+        except (KeyError, RackreadyError):
+            continue  # the check of the version set reports it
+        domains = any(loader.platform(view.site.node(name).platform).runs_imex for name in view.nodes)
+        oldest = _DRA_DOMAINS if domains else _DRA
+        if _numbers(version) < _numbers(oldest):
+            expected = f"{oldest} or newer for NVIDIA's DRA driver"
+            what, step = f"driver of {listed(view.nodes)}", "Choose another driver (software.set), or device-plugin."
+            out.append(Flaw.of(("handover", "devices"), what, step, expected=expected, actual=version))
     return out
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, Name, PathLine, Word
 from rackready.model.kube_join import KubernetesJoin
@@ -120,6 +120,14 @@ class KubernetesHandover(Model):
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
         "rackready", description="namespace of the jobs that measure nodes (gates.launcher: mpijob)"
+    )
+    devices: Literal["device-plugin", "dra"] = Field(
+        "device-plugin",
+        description="how pods get GPUs: the device plugin of the GPU Operator; or dra, NVIDIA's DRA driver, for "
+        "Kubernetes 1.34 or newer. Both on one node are refused by its chart",
+    )
+    network_operator: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[a-z0-9.]+)?$")] = Field(
+        "26.1.2", description="release of the Network Operator, whose images NicClusterPolicy names"
     )
     evict: bool = Field(
         default=True,

@@ -1,0 +1,184 @@
+"""What `rackready export kubernetes` writes, judged by the operators' own custom resources and charts.
+
+`make setup-kubernetes` fetches those that are Go modules. The Network Operator is none: name a folder with its custom
+resources (network-operator, config/crd/bases) in RACKREADY_TEST_CRDS to judge its file, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+
+from rackready.model.exported import ExportedFile
+from rackready.render.exported import documents
+from tests.kubernetes.cluster import PROGRAMS, Cluster, until
+from tests.unit.design.kubernetes_sites import CASES, case, text
+
+OPERATORS = PROGRAMS / "operators"
+CHART = OPERATORS / "gpu-operator"
+MORE = os.environ.get("RACKREADY_TEST_CRDS", "")
+GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+HELD = {"key": "rackready.io/held", "operator": "Exists", "effect": "NoSchedule"}
+
+pytestmark = pytest.mark.skipif(
+    not (OPERATORS / "built.json").exists(), reason="no charts of operators: `make setup-kubernetes` fetches them"
+)
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> client.CustomObjectsApi:
+    """The API server, with the custom resources of the operators."""
+    folders = [CHART / "crds", OPERATORS / "kueue", *([Path(MORE)] if MORE else [])]
+    crds = client.ApiextensionsV1Api(cluster.client("admin"))
+    names = []
+    for path in [path for folder in folders for path in sorted(folder.glob("*.yaml"))]:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+        crds.create_custom_resource_definition(body)
+        names.append(body["metadata"]["name"])
+    for name in names:
+        until(lambda name=name: established(crds, name), f"custom resource {name}")
+    return client.CustomObjectsApi(cluster.client("admin"))
+
+
+def established(crds: client.ApiextensionsV1Api, name: str) -> bool:
+    conditions = crds.read_custom_resource_definition(name).status.conditions or []
+    return any(item.type == "Established" and item.status == "True" for item in conditions)
+
+
+def apply(api: client.CustomObjectsApi, body: dict[str, Any]) -> dict[str, Any]:
+    """Apply an object as `kubectl apply --server-side --dry-run=server --validate=strict` does."""
+    group, version = body["apiVersion"].split("/")
+    kind = body["kind"]
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    answer: dict[str, Any] = api.patch_cluster_custom_object(
+        group,
+        version,
+        plural.lower(),
+        body["metadata"]["name"],
+        body,
+        dry_run="All",
+        field_manager="rackready-test",
+        field_validation="Strict",
+        _content_type="application/apply-patch+yaml",
+    )
+    return answer
+
+
+def file_of(name: str, file: str) -> ExportedFile:
+    found = [one for one in case(name).files if one.name == file]
+    if not found:
+        pytest.skip(f"case {name} has no {file}")
+    return found[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kueue_takes_topology_and_flavors(api: client.CustomObjectsApi, name: str) -> None:
+    for body in documents(text(file_of(name, "kueue.yaml"))):
+        answer = apply(api, body)
+        assert answer["spec"] == body["spec"]
+
+
+@pytest.mark.skipif(not MORE, reason="RACKREADY_TEST_CRDS names no folder with the Network Operator's custom resources")
+@pytest.mark.parametrize("name", CASES)
+def test_the_network_operator_takes_its_policy(api: client.CustomObjectsApi, name: str) -> None:
+    (body,) = documents(text(file_of(name, "nic-cluster-policy.yaml")))
+    spec = apply(api, body)["spec"]
+    assert "ofedDriver" not in spec
+    assert spec["tolerations"] == body["spec"]["tolerations"]
+    assert json.loads(spec["rdmaSharedDevicePlugin"]["config"])["configList"]
+
+
+def test_a_wrong_field_is_refused(api: client.CustomObjectsApi) -> None:
+    topology, flavor = documents(text(file_of("roce", "kueue.yaml")))
+    flavor["spec"]["toleration"] = flavor["spec"].pop("tolerations")
+    with pytest.raises(ApiException) as refused:
+        apply(api, flavor)
+    assert ".spec.toleration: field not declared in schema" in refused.value.body
+    topology["spec"]["levels"].reverse()
+    with pytest.raises(ApiException) as refused:
+        apply(api, topology)
+    assert "the kubernetes.io/hostname label can only be used at the lowest level of topology" in refused.value.body
+
+
+def rendered(values: Path) -> list[dict[str, Any]]:
+    """Return the objects that the chart makes of values."""
+    argv = [f"{PROGRAMS}/helm", "template", "gpu-operator", str(CHART), "--namespace", "gpu-operator"]
+    made = subprocess.run([*argv, "--values", str(values)], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    return [body for body in yaml.safe_load_all(made.stdout) if body]
+
+
+def of_kind(bodies: list[dict[str, Any]], kind: str, part: str = "") -> dict[str, Any]:
+    (found,) = [body for body in bodies if body["kind"] == kind and part in body["metadata"]["name"]]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_charts_cluster_policy_is_valid_and_installs_nothing_twice(
+    api: client.CustomObjectsApi, tmp_path: Path, name: str
+) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(text(file_of(name, "gpu-operator-values.yaml")), encoding="utf-8")
+    bodies = rendered(values)
+    policy = of_kind(bodies, "ClusterPolicy")
+    spec = apply(api, policy)["spec"]
+    wanted = yaml.safe_load(values.read_text(encoding="utf-8"))
+    off = [part for part in ("driver", "toolkit", "dcgm", "migManager") if spec[part]["enabled"]]
+    assert off == []
+    assert spec["devicePlugin"]["enabled"] == (name != "dra")
+    assert spec["cdi"]["enabled"]
+    assert spec["mig"]["strategy"] == ("mixed" if name == "mixed" else "single")
+    assert spec["dcgmExporter"]["env"] == [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"}]
+    assert spec["daemonsets"]["tolerations"] == wanted["daemonsets"]["tolerations"]
+    worker = of_kind(bodies, "DaemonSet", "node-feature-discovery-worker")
+    tolerations = worker["spec"]["template"]["spec"]["tolerations"]
+    assert tolerations == wanted["node-feature-discovery"]["worker"]["tolerations"]
+
+
+def unknown_paths(values: dict[str, Any], chart: dict[str, Any], above: str = "") -> list[str]:
+    """Return the values that a chart does not know. An empty mapping in the chart takes anything."""
+    out = [f"{above}{key}" for key in values if chart and key not in chart]
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(chart.get(key), dict):
+            out += unknown_paths(value, chart[key], f"{above}{key}.")
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_chart_knows_every_value(name: str) -> None:
+    chart = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load(text(file_of(name, "gpu-operator-values.yaml")))
+    assert unknown_paths(values, chart) == []
+    values["toolkit"]["enable"] = values["toolkit"].pop("enabled")
+    assert unknown_paths(values, chart) == ["toolkit.enable"]
+
+
+def daemon_set(cluster: Cluster, name: str, tolerations: list[dict[str, str]]) -> None:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "c"}], "tolerations": tolerations},
+    }
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    client.AppsV1Api(cluster.client("admin")).create_namespaced_daemon_set(
+        "default", {"metadata": {"name": name}, "spec": spec}
+    )
+
+
+def test_pods_of_the_operator_run_on_a_held_node_and_others_do_not(cluster: Cluster, name: str) -> None:
+    node = f"{name}-held"
+    cluster.join(node)
+    cluster.core.patch_node(node, {"spec": {"unschedulable": True}})
+    values = yaml.safe_load(text(file_of("roce", "gpu-operator-values.yaml")))
+    assert values["daemonsets"]["tolerations"] == [GPU_TAINT, HELD]
+    daemon_set(cluster, f"{name}-operator", values["daemonsets"]["tolerations"])
+    daemon_set(cluster, f"{name}-others", [GPU_TAINT])
+    until(lambda: node in cluster.pods(f"{name}-operator", "Running").values(), "the operator's pod")
+    assert node not in cluster.pods(f"{name}-others").values()
