@@ -1,7 +1,7 @@
 """What `rackready export kubernetes` writes, judged by the operators' own custom resources and charts.
 
-`make setup-kubernetes` fetches those that are Go modules. The Network Operator is none: name a folder with its custom
-resources (network-operator, config/crd/bases) in RACKREADY_TEST_CRDS to judge its file, too.
+`make setup-kubernetes` fetches those that are Go modules. RACKREADY_TEST_OPERATORS names a folder with others:
+`gpu-operator` and `dra-driver` are charts, `network-operator` has the custom resources (config/crd/bases).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from tests.kubernetes.cluster import PROGRAMS, Cluster, until
 from tests.unit.design.kubernetes_sites import CASES, case, text
 
 OPERATORS = PROGRAMS / "operators"
-CHART = OPERATORS / "gpu-operator"
-MORE = os.environ.get("RACKREADY_TEST_CRDS", "")
+MORE = Path(os.environ.get("RACKREADY_TEST_OPERATORS", "/nonexistent"))
+CHART = MORE / "gpu-operator" if (MORE / "gpu-operator").exists() else OPERATORS / "gpu-operator"
 GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 HELD = {"key": "rackready.io/held", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def api(cluster: Cluster) -> client.CustomObjectsApi:
     """The API server, with the custom resources of the operators."""
-    folders = [CHART / "crds", OPERATORS / "kueue", *([Path(MORE)] if MORE else [])]
+    folders = [CHART / "crds", OPERATORS / "kueue", MORE / "network-operator"]
     crds = client.ApiextensionsV1Api(cluster.client("admin"))
     names = []
     for path in [path for folder in folders for path in sorted(folder.glob("*.yaml"))]:
@@ -53,21 +54,13 @@ def established(crds: client.ApiextensionsV1Api, name: str) -> bool:
     return any(item.type == "Established" and item.status == "True" for item in conditions)
 
 
-def apply(api: client.CustomObjectsApi, body: dict[str, Any]) -> dict[str, Any]:
-    """Apply an object as `kubectl apply --server-side --dry-run=server --validate=strict` does."""
+def create(api: client.CustomObjectsApi, body: dict[str, Any]) -> dict[str, Any]:
+    """Create an object as `kubectl create --dry-run=server --validate=strict` does, and return it as it would be."""
     group, version = body["apiVersion"].split("/")
-    kind = body["kind"]
+    kind = body["kind"].lower()
     plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    answer: dict[str, Any] = api.patch_cluster_custom_object(
-        group,
-        version,
-        plural.lower(),
-        body["metadata"]["name"],
-        body,
-        dry_run="All",
-        field_manager="rackready-test",
-        field_validation="Strict",
-        _content_type="application/apply-patch+yaml",
+    answer: dict[str, Any] = api.create_cluster_custom_object(
+        group, version, plural, body, dry_run="All", field_validation="Strict"
     )
     return answer
 
@@ -82,15 +75,14 @@ def file_of(name: str, file: str) -> ExportedFile:
 @pytest.mark.parametrize("name", CASES)
 def test_kueue_takes_topology_and_flavors(api: client.CustomObjectsApi, name: str) -> None:
     for body in documents(text(file_of(name, "kueue.yaml"))):
-        answer = apply(api, body)
-        assert answer["spec"] == body["spec"]
+        assert create(api, body)["spec"] == body["spec"]
 
 
-@pytest.mark.skipif(not MORE, reason="RACKREADY_TEST_CRDS names no folder with the Network Operator's custom resources")
+@pytest.mark.skipif(not (MORE / "network-operator").exists(), reason="RACKREADY_TEST_OPERATORS has no network-operator")
 @pytest.mark.parametrize("name", CASES)
 def test_the_network_operator_takes_its_policy(api: client.CustomObjectsApi, name: str) -> None:
     (body,) = documents(text(file_of(name, "nic-cluster-policy.yaml")))
-    spec = apply(api, body)["spec"]
+    spec = create(api, body)["spec"]
     assert "ofedDriver" not in spec
     assert spec["tolerations"] == body["spec"]["tolerations"]
     assert json.loads(spec["rdmaSharedDevicePlugin"]["config"])["configList"]
@@ -100,18 +92,25 @@ def test_a_wrong_field_is_refused(api: client.CustomObjectsApi) -> None:
     topology, flavor = documents(text(file_of("roce", "kueue.yaml")))
     flavor["spec"]["toleration"] = flavor["spec"].pop("tolerations")
     with pytest.raises(ApiException) as refused:
-        apply(api, flavor)
-    assert ".spec.toleration: field not declared in schema" in refused.value.body
+        create(api, flavor)
+    assert 'strict decoding error: unknown field "spec.toleration"' in json.loads(refused.value.body)["message"]
     topology["spec"]["levels"].reverse()
     with pytest.raises(ApiException) as refused:
-        apply(api, topology)
+        create(api, topology)
     assert "the kubernetes.io/hostname label can only be used at the lowest level of topology" in refused.value.body
 
 
-def rendered(values: Path) -> list[dict[str, Any]]:
-    """Return the objects that the chart makes of values."""
-    argv = [f"{PROGRAMS}/helm", "template", "gpu-operator", str(CHART), "--namespace", "gpu-operator"]
-    made = subprocess.run([*argv, "--values", str(values)], capture_output=True, text=True, check=False)
+def template(chart: Path, file: ExportedFile, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Let helm render a chart with values of ours."""
+    (tmp_path / file.name).write_text(text(file), encoding="utf-8")
+    argv = [f"{PROGRAMS}/helm", "template", "x", str(chart), "--namespace", "x", "--values", str(tmp_path / file.name)]
+    argv += ["--kube-version", "1.35.0", "--api-versions", "resource.k8s.io/v1"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def rendered(chart: Path, file: ExportedFile, tmp_path: Path) -> list[dict[str, Any]]:
+    """Return the objects that a chart makes of values of ours."""
+    made = template(chart, file, tmp_path)
     assert made.returncode == 0, made.stderr
     return [body for body in yaml.safe_load_all(made.stdout) if body]
 
@@ -125,12 +124,11 @@ def of_kind(bodies: list[dict[str, Any]], kind: str, part: str = "") -> dict[str
 def test_the_charts_cluster_policy_is_valid_and_installs_nothing_twice(
     api: client.CustomObjectsApi, tmp_path: Path, name: str
 ) -> None:
-    values = tmp_path / "values.yaml"
-    values.write_text(text(file_of(name, "gpu-operator-values.yaml")), encoding="utf-8")
-    bodies = rendered(values)
+    values = file_of(name, "gpu-operator-values.yaml")
+    bodies = rendered(CHART, values, tmp_path)
     policy = of_kind(bodies, "ClusterPolicy")
-    spec = apply(api, policy)["spec"]
-    wanted = yaml.safe_load(values.read_text(encoding="utf-8"))
+    spec = create(api, policy)["spec"]
+    wanted = yaml.safe_load(text(values))
     off = [part for part in ("driver", "toolkit", "dcgm", "migManager") if spec[part]["enabled"]]
     assert off == []
     assert spec["devicePlugin"]["enabled"] == (name != "dra")
@@ -141,6 +139,21 @@ def test_the_charts_cluster_policy_is_valid_and_installs_nothing_twice(
     worker = of_kind(bodies, "DaemonSet", "node-feature-discovery-worker")
     tolerations = worker["spec"]["template"]["spec"]["tolerations"]
     assert tolerations == wanted["node-feature-discovery"]["worker"]["tolerations"]
+
+
+@pytest.mark.skipif(not (MORE / "dra-driver").exists(), reason="RACKREADY_TEST_OPERATORS has no dra-driver")
+@pytest.mark.parametrize("name", ["dra", "nvl72"])
+def test_the_dra_drivers_chart_takes_its_values(tmp_path: Path, name: str) -> None:
+    file = file_of(name, "dra-driver-values.yaml")
+    wanted = yaml.safe_load(text(file))
+    assert unknown_paths(wanted, yaml.safe_load((MORE / "dra-driver/values.yaml").read_text(encoding="utf-8"))) == []
+    bodies = rendered(MORE / "dra-driver", file, tmp_path)
+    pods = of_kind(bodies, "DaemonSet")["spec"]["template"]["spec"]
+    assert pods["tolerations"] == wanted["kubeletPlugin"]["tolerations"]
+    gpus = [one["name"] for one in pods["containers"] if one["name"] == "gpus"]
+    assert gpus == (["gpus"] if name == "dra" else [])
+    without = replace(file, documents=(tuple(one for one in file.documents[0] if "Override" not in one.path[0]),))
+    assert (template(MORE / "dra-driver", without, tmp_path).returncode == 0) == (name == "nvl72")
 
 
 def unknown_paths(values: dict[str, Any], chart: dict[str, Any], above: str = "") -> list[str]:

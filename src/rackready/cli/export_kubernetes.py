@@ -11,7 +11,7 @@ from rackready.cli.output import Env, Format, Output, console, env_paths, print_
 from rackready.model.problems import Message, RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.model.exported import Export
+    from rackready.model.exported import Export, ExportedFile
     from rackready.paths import EnvPaths
 
 Out = Annotated[Path, typer.Option("--out", help="Folder for the files; made if absent. Files of others stay.")]
@@ -103,17 +103,20 @@ def _write(out: Path, texts: dict[str, str]) -> None:
 
 
 def _document(out: Path, made: Export, old: list[Path]) -> dict[str, object]:
-    values = [
-        {"file": file.name, "document": at, "path": list(item.path), "value": item.value, "source": item.source}
-        for file in made.files
-        for at, document in enumerate(file.documents)
-        for item in document
-        if item.source
-    ]
     return {
         "folder": str(out),
         "files": [file.name for file in made.files],
         "removed": [path.name for path in old],
         "notes": list(made.notes),
-        "values": values,
+        "values": [value for file in made.files for value in _values(file)],
     }
+
+
+def _values(file: ExportedFile) -> list[dict[str, object]]:
+    """Return the values of a file that have an origin. ``document``: which of its YAML documents, from 0."""
+    return [
+        {"file": file.name, "document": at, "path": list(item.path), "value": item.value, "source": item.source}
+        for at, document in enumerate(file.documents)
+        for item in document
+        if item.source
+    ]

@@ -63,10 +63,8 @@ def test_a_file_that_is_no_longer_needed_goes_and_others_stay(
     out = tmp_path / "out"
     site(devices="dra")
     code, _, said = call(*COMMAND, str(out))
-    note = (
-        "handover.devices: dra needs Kubernetes 1.34.2 or newer (dra-driver-nvidia-gpu v0.4.0, docs/prerequisites.md)."
-    )
-    assert (code, said) == (0, f"{note}\n")
+    source = "dra-driver-nvidia-gpu v0.4.0, docs/prerequisites.md"
+    assert (code, said) == (0, f"handover.devices: dra needs Kubernetes 1.34.2 or newer ({source}).\n")
     assert (out / "dra-driver-values.yaml").exists()
     (out / "mine.yaml").write_text("mine: true\n", encoding="utf-8")
     site()
@@ -84,8 +82,8 @@ def test_a_file_of_others_is_not_replaced(call: Call, tmp_path: Path) -> None:
     assert (code, said) == (
         2,
         (
-            f"{out}/kueue.yaml - Expected: absent, or written by `rackready export kubernetes` Actual: a file of others. "
-            "Name another folder, or move it away. Nothing was written.\n"
+            f"{out}/kueue.yaml - Expected: absent, or written by `rackready export kubernetes` Actual: a file of "
+            "others. Name another folder, or move it away. Nothing was written.\n"
         ),
     )
     assert [path.name for path in out.iterdir()] == ["kueue.yaml"]
