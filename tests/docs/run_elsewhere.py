@@ -38,6 +38,7 @@ ELSEWHERE = {
     "slurm diff": _CLI + "test_slurm.py::test_diff_shows_what_handover_would_write_for_certified_nodes",
     "evidence import --by": _CLI + "test_evidence_import.py::test_a_user_without_a_name_is_asked_for_one",
     "evidence set-aside --proof": _CLI + "test_damaged_evidence.py::test_what_was_set_aside_is_listed_with_its_proof",
+    "export kubernetes --out": _CLI + "test_export.py::test_files_are_written_and_named",
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "export netbox --token-file --url --yes": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",
