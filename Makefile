@@ -50,7 +50,7 @@ setup-dev: python ## setup, and what tests need
 	@$(SETUP) --dev
 
 .PHONY: setup-kubernetes
-setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests and sim-k8s: built from Go modules, 5 to 15 minutes, once
+setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests and sim-k8s, and operators' charts: from Go modules, 5 to 15 minutes, once
 	@$(SETUP) --dev --kubernetes
 
 .PHONY: setup-cosign

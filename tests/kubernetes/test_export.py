@@ -174,15 +174,21 @@ def test_the_chart_knows_every_value(name: str) -> None:
     assert unknown_paths(values, chart) == ["toolkit.enable"]
 
 
-def daemon_set(cluster: Cluster, name: str, tolerations: list[dict[str, str]]) -> None:
-    template = {
-        "metadata": {"labels": {"app": name}},
-        "spec": {"containers": [{"name": "c", "image": "c"}], "tolerations": tolerations},
+def wanted_on(cluster: Cluster, node: str, name: str, tolerations: list[dict[str, str]]) -> int:
+    """Make a DaemonSet for one node, and return how many pods its controller wants there."""
+    spec = {
+        "containers": [{"name": "c", "image": "c"}],
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": tolerations,
     }
-    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
-    client.AppsV1Api(cluster.client("admin")).create_namespaced_daemon_set(
-        "default", {"metadata": {"name": name}, "spec": spec}
-    )
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    apps = client.AppsV1Api(cluster.client("admin"))
+    apps.create_namespaced_daemon_set("default", body)
+    read = apps.read_namespaced_daemon_set_status
+    until(lambda: read(name, "default").status.observed_generation == 1, f"DaemonSet {name}")
+    return int(read(name, "default").status.desired_number_scheduled)
 
 
 def test_pods_of_the_operator_run_on_a_held_node_and_others_do_not(cluster: Cluster, name: str) -> None:
@@ -191,7 +197,6 @@ def test_pods_of_the_operator_run_on_a_held_node_and_others_do_not(cluster: Clus
     cluster.core.patch_node(node, {"spec": {"unschedulable": True}})
     values = yaml.safe_load(text(file_of("roce", "gpu-operator-values.yaml")))
     assert values["daemonsets"]["tolerations"] == [GPU_TAINT, HELD]
-    daemon_set(cluster, f"{name}-operator", values["daemonsets"]["tolerations"])
-    daemon_set(cluster, f"{name}-others", [GPU_TAINT])
-    until(lambda: node in cluster.pods(f"{name}-operator", "Running").values(), "the operator's pod")
-    assert node not in cluster.pods(f"{name}-others").values()
+    assert wanted_on(cluster, node, f"{name}-others", [GPU_TAINT]) == 0
+    assert wanted_on(cluster, node, f"{name}-operator", values["daemonsets"]["tolerations"]) == 1
+    cluster.run_on(f"{name}-operator", node, 1)

@@ -7,7 +7,7 @@ import importlib
 import typer
 
 MODULES = ("netbox", "export_kubernetes")
-"""Modules of this package, each with one command. They import what a command needs when it is called."""
+"""Modules of this package, each with one command. All are imported: import what is slow inside the command."""
 
 app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
 

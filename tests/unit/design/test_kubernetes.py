@@ -59,6 +59,13 @@ def test_the_way_to_the_cluster_reaches_no_node() -> None:
     assert "kubeconfig" not in site_vars(parse())["rackready_handover"]
 
 
+def test_containerd_is_prepared_for_kubelet_only_where_nodes_go_to_kubernetes() -> None:
+    assert site_vars(parse())["nvidia_container_toolkit_kubelet"] is True
+    document, _ = read_judged(SITE)
+    other = parse_site(document, source="site.yml", base=Path("/base"))
+    assert "nvidia_container_toolkit_kubelet" not in site_vars(other)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"context": ""},
