@@ -50,6 +50,7 @@ def _set_up(options: argparse.Namespace) -> None:
             apt.of_tests()
         if options.kubernetes:
             control_plane.ensure()
+        if options.kubernetes and options.dev:
             operators.ensure()
         if options.cosign:
             cosign.ensure()
@@ -71,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--kubernetes",
         action="store_true",
-        help="also a Kubernetes control plane for tests, built from Go modules",
+        help="also a Kubernetes control plane, built from Go modules; with --dev also charts of operators, and helm",
     )
     parser.add_argument("--cosign", action="store_true", help="also cosign for tests, built from its Go module")
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
