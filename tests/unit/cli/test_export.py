@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,3 +114,16 @@ def test_another_scheduler_is_refused(call: Call, tmp_path: Path) -> None:
         ),
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_only_the_called_command_is_imported() -> None:
+    code = """
+import sys
+from rackready.cli import main
+for words, wanted in (["kubernetes", "--help"], False), (["--help"], True):
+    sys.argv = ["rackready", "export", *words]
+    assert main.run(sys.argv[1:]).code == 0
+    assert ("rackready.cli.netbox" in sys.modules) == wanted, words
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
