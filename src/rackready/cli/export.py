@@ -1,4 +1,4 @@
-"""`rackready export`: writes parts of the plan for other systems. Each command is a module with ``add(app)``."""
+"""`rackready export`: writes parts of the plan for other systems. Each command is a module with ``register(app)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rackready.cli import complete
 
 MODULES = {"netbox": "netbox", "kubernetes": "export_kubernetes"}
-"""Command -> module of this package. Only the module of the called command is imported."""
+"""Command -> module of this package; several may share one. Only the module of the called command is imported."""
 
 
 def register(parent: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def register(parent: typer.Typer) -> None:
     app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
     app.callback()(_group)
     for module in _needed():
-        importlib.import_module(f"rackready.cli.{module}").add(app)
+        importlib.import_module(f"rackready.cli.{module}").register(app)
     parent.add_typer(app, name="export")
 
 
@@ -31,4 +31,4 @@ def _needed() -> list[str]:
     typed = complete.typed()
     words = [word for word in (sys.argv[1:] if typed is None else typed) if not word.startswith("-")]
     called = words[1] if words[:1] == ["export"] and words[1:] else ""
-    return [MODULES[called]] if called in MODULES else list(MODULES.values())
+    return [MODULES[called]] if called in MODULES else list(dict.fromkeys(MODULES.values()))

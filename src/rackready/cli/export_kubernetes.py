@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", help="Folder for the files; made if absent. Files of others stay.")]
 
 
-def add(app: typer.Typer) -> None:
+def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("kubernetes")(kubernetes)
 

@@ -175,6 +175,6 @@ def _exported(plan: Plan, netbox: Netbox, *, yes: bool) -> list[NetboxStep]:
     return todo
 
 
-def add(app: typer.Typer) -> None:
+def register(app: typer.Typer) -> None:
     """Add `netbox` to `rackready export`."""
     app.command("netbox")(export_netbox)
