@@ -59,6 +59,8 @@ TESTS = {
     "opensm": "routes it; its service is masked",
     "ovmf": "UEFI firmware of virtual nodes",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
+    "prometheus": "judges rules, and scrapes what exporters would say; its service is masked",
+    "prometheus-alertmanager": "amtool: judges routes of alerts; its service is masked",
     "qemu-system-x86": "emulates virtual nodes",
     "qemu-utils": "qemu-img: their disks",
     "xorriso": "writes their cloud-init seeds",
@@ -139,9 +141,15 @@ def _no_cluster() -> Iterator[None]:
 
 
 _UNITS = Path("/etc/systemd/system")
-_MASKED = {"opensm": "opensm", "frr": "frr", "nginx-light": "nginx"}
+_MASKED = {
+    "opensm": "opensm",
+    "frr": "frr",
+    "nginx-light": "nginx",
+    "prometheus": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+}
 """Package to the service that Debian enables and starts with it: it would take part in the fabric or routing of this
-machine, or hold its port 80."""
+machine, or hold a port of it."""
 
 
 def _mask(service: str) -> None:

@@ -9,7 +9,11 @@ import typer
 
 from rackready.cli import complete
 
-MODULES = {"netbox": "netbox", "kubernetes": "export_kubernetes"}
+MODULES = {
+    "netbox": "netbox",
+    "kubernetes": "export_kubernetes",
+    **dict.fromkeys(("prometheus", "grafana", "metrics"), "export_monitoring"),
+}
 """Command -> module of this package; several may share one. Only the module of the called command is imported."""
 
 

@@ -58,7 +58,7 @@ def status(
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             rows = {row.name: row for row in ledger.states()}
-            campaigns = _campaigns(ledger, paths)
+            campaigns = working_campaigns(ledger, paths)
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
             found = _watched(ledger, site, paths) if scheduler else found
@@ -161,7 +161,7 @@ def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> SchedulerView:
     return SchedulerView({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
 
 
-def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
+def working_campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
     """Return the campaigns that work on nodes, newest first: an import must not hide that a deploy was cut off.
 
     A campaign recorded as running was cut off when no controller is alive. It may also end between two readings.

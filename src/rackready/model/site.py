@@ -15,6 +15,7 @@ from rackready.model.certificates import Certificates
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
 from rackready.model.hand_back import HandBack
 from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.monitoring import Monitoring
 from rackready.model.network import Fabric, Link, Networks, NicPlan, Qos, Rail, Tenant
 from rackready.model.operations import (
     Access,
@@ -301,6 +302,9 @@ class Site(WithOwnProfiles):
     campaign: Campaign = Field(default_factory=Campaign)
     hand_back: HandBack = Field(
         default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"
+    )
+    monitoring: Monitoring = Field(
+        default_factory=Monitoring, description="exporters and receivers of alerts, for `export prometheus`"
     )
     provisioning: Provisioning | None = Field(
         None, description="how nodes get their operating system; absent: they boot what is on their disks"

@@ -1,0 +1,140 @@
+"""`rackready export prometheus`, `export grafana` and `export metrics`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import RackreadyError
+
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the files. Files of others in it stay.")]
+
+_HEAD = "# Written by rackready export metrics.\n"
+_SUFFIX = ".prom"
+"""node_exporter's textfile collector reads no other files."""
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to the group `export`."""
+    group.command("prometheus")(export_prometheus)
+    group.command("grafana")(export_grafana)
+    group.command("metrics")(export_metrics)
+
+
+def export_prometheus(out: Folder, env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Write Prometheus' configuration, rules and scrape targets, Alertmanager's routes, and counters of dcgm-exporter.
+
+    Files that rackready did not write, or that were edited since, are refused.
+
+    Exit codes: 0 written, 2 refused and nothing written.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.render.monitoring import missing, monitoring_files  # noqa: PLC0415
+    from rackready.render.owned_folder import write_owned  # noqa: PLC0415
+
+    site = load_site(env, root=env_paths(env).root)
+    made = monitoring_files(site)
+    _show(out, list(made), write_owned(out, made), missing(site), output)
+
+
+def export_grafana(out: Folder, env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Write Grafana dashboards: fleet, rack, node, rail and campaign.
+
+    Files that rackready did not write, or that were edited since, are refused.
+
+    Exit codes: 0 written, 2 refused and nothing written.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.render.grafana import grafana_files  # noqa: PLC0415
+    from rackready.render.owned_folder import write_owned  # noqa: PLC0415
+
+    load_site(env, root=env_paths(env).root)  # a site file with problems is refused here as everywhere
+    made = grafana_files()
+    _show(out, list(made), write_owned(out, made), [], output)
+
+
+def _show(folder: Path, made: list[str], changed: list[str], notes: list[str], output: Format) -> None:
+    if output is Format.JSON:
+        print_json({"folder": str(folder), "files": made, "changed": changed, "notes": notes})
+        return
+    for name in made:
+        console.print(f"{folder / name}{'' if name in changed else ' (unchanged)'}")
+    for note in notes:
+        progress.print(note, style="yellow")
+
+
+def export_metrics(
+    env: Env = "sim",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File that node_exporter's textfile collector reads, *.prom. Default: print them."),
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print rackready's own metrics, or write them to a file: states, campaign, gates, and what the plan expects.
+
+    Reads only the site file and the records; needs no lock, and may run at any time.
+
+    Exit codes: 0 done, 2 refused and nothing written.
+    """
+    text = _HEAD + _metrics(env)
+    count = sum(not line.startswith("#") for line in text.splitlines())
+    if out is not None:
+        _write(out, text)
+    if output is Format.JSON:
+        print_json({"file": str(out) if out else None, "samples": count, **({} if out else {"text": text})})
+    elif out is None:
+        typer.echo(text, nl=False)
+    else:
+        console.print(f"{count} metrics written to {out}")
+
+
+def _metrics(env: str) -> str:
+    from rackready.cli.status import working_campaigns  # noqa: PLC0415
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.handover.metrics import metrics  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.render.exposition import exposition  # noqa: PLC0415
+
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    if not Ledger.exists(paths.database):
+        return exposition(metrics(site, {}, None, None, time.time()))
+    with Ledger.read_only(paths.database) as ledger:
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        campaigns = working_campaigns(ledger, paths)
+        rows = {row.name: row for row in ledger.states()}
+        return exposition(metrics(site, rows, store, campaigns[0] if campaigns else None, time.time()))
+
+
+def _write(out: Path, text: str) -> None:
+    from rackready import files  # noqa: PLC0415
+
+    if out.suffix != _SUFFIX:
+        raise RackreadyError(
+            f"--out {out}",
+            expected=f"a file name that ends with {_SUFFIX}: node_exporter reads no other",
+            actual=out.name,
+            next_step=f"Name it {out.with_suffix(_SUFFIX).name}.",
+        )
+    try:
+        if out.exists() and not out.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+            raise RackreadyError(
+                f"--out {out}",
+                expected="no file, or one that rackready wrote",
+                actual="a file of somebody else",
+                next_step="Name another file.",
+            )
+        files.replace(out, text.encode(), mode=0o644)
+    except OSError as error:
+        raise RackreadyError(
+            f"--out {out}",
+            expected="a folder that exists and can be written",
+            actual=error.strerror or str(error),
+            next_step="Make the folder, which node_exporter's --collector.textfile.directory names.",
+        ) from error

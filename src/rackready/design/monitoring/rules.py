@@ -1,0 +1,54 @@
+"""Rules of Prometheus as plain data: recording rules and alerts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackready.design.monitoring.condition import PLACES, Condition, Record
+from rackready.design.monitoring.conditions import topics
+
+Document = dict[str, Any]
+
+
+def rules() -> Document:
+    """Return the rules file: a group for each topic, recording rules before the alerts that read them."""
+    return {
+        "groups": [
+            {
+                "name": topic.name,
+                "rules": [*map(_record, topic.records), *map(_alert, topic.conditions)],
+            }
+            for topic in topics()
+        ]
+    }
+
+
+def _record(record: Record) -> Document:
+    return {"record": record.name, "expr": record.expr}
+
+
+def _alert(condition: Condition) -> Document:
+    found: Document = {"alert": condition.id, "expr": condition.expr}
+    if condition.for_s:
+        found["for"] = f"{condition.for_s}s"
+    if condition.keep_s:
+        found["keep_firing_for"] = f"{condition.keep_s}s"
+    labels = {"severity": condition.severity.value, "scope": condition.scope.value}
+    if condition.action:
+        labels["action"] = condition.action
+    return found | {"labels": labels, "annotations": annotations(condition)}
+
+
+def annotations(condition: Condition) -> dict[str, str]:
+    """Return the words of an alert: place, meaning, Expected, Actual and the next step."""
+    place = PLACES[condition.scope]
+    next_step = condition.next_step.replace("NODE", "{{ $labels.node }}")
+    return {
+        "summary": f"{place}: {condition.meaning}",
+        "description": f"{place} - Expected: {condition.expected} Actual: {condition.actual}. {next_step}",
+        "expected": condition.expected,
+        "actual": condition.actual,
+        "next_step": next_step,
+        "source": condition.source,
+        "unit": condition.unit,
+    }

@@ -1,0 +1,86 @@
+"""What Prometheus scrapes, from the site: file service discovery, and the configuration that reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackready.design.endpoints import unit_of
+from rackready.design.wiring import cables
+from rackready.model.base import Name
+from rackready.model.site import Rack, Site
+
+Document = dict[str, Any]
+JOBS = ("node", "dcgm", "switch", "rackready")
+"""Jobs of Prometheus. Alerts tell exporters apart by them."""
+RULES = "rackready.rules.yml"
+_OWN = "rackready_.*|node_textfile_.*"
+"""Metrics that are kept of the machine that runs rackready: it is no node of the site."""
+
+
+def targets(site: Site) -> dict[str, list[Document]]:
+    """Return job -> groups of targets with their labels: site, rack, unit (scalable unit) and node or switch."""
+    at = site.monitoring
+    own = [{"targets": [at.metrics_target], "labels": {}}] if at.metrics_target else []
+    return {
+        "node": _nodes(site, at.node_port),
+        "dcgm": _nodes(site, at.dcgm_port),
+        "switch": _switches(site, at.switch_port) if at.switch_port else [],
+        "rackready": own,
+    }
+
+
+def _nodes(site: Site, port: int) -> list[Document]:
+    return [
+        {
+            "targets": [f"{node.address}:{port}"],
+            "labels": {"site": site.name, **_place(site, rack), "node": node.name},
+        }
+        for rack in site.racks
+        for node in rack.nodes
+    ]
+
+
+def _place(site: Site, rack: Rack) -> dict[str, str]:
+    return {"rack": rack.name, "unit": str(unit_of(site, rack))}
+
+
+def _switches(site: Site, port: int) -> list[Document]:
+    """Return switches with a management address. ``rails``: the rails that end at it."""
+    racks = {rack.name: rack for rack in site.racks}
+    rails: dict[Name, set[int]] = {}
+    for (_, rail), (switch, _) in cables(site).items():
+        rails.setdefault(switch, set()).add(rail)
+    out = []
+    for switch in site.switches:
+        if switch.address is None:
+            continue
+        labels = {"site": site.name, "switch": switch.name, "role": switch.role}
+        if switch.rack is not None:
+            labels |= _place(site, racks[switch.rack]) if switch.rack in racks else {"rack": switch.rack}
+        if switch.name in rails:
+            labels["rails"] = ",".join(str(rail) for rail in sorted(rails[switch.name]))
+        out.append({"targets": [f"{switch.address}:{port}"], "labels": labels})
+    return out
+
+
+def prometheus(site: Site) -> Document:
+    """Return Prometheus' configuration. Its paths are relative to the file itself."""
+    every = f"{site.monitoring.scrape_interval_s}s"
+    found: Document = {
+        "global": {"scrape_interval": every, "evaluation_interval": every},
+        "rule_files": [RULES],
+        "scrape_configs": [_job(job) for job in JOBS],
+    }
+    if site.monitoring.alertmanagers:
+        found["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": list(site.monitoring.alertmanagers)}]}]}
+    return found
+
+
+def _job(job: str) -> Document:
+    found: Document = {"job_name": job, "file_sd_configs": [{"files": [f"targets/{job}.json"]}]}
+    if job == "rackready":
+        # Its metrics are about nodes: their own labels count, and not those of the machine that serves them.
+        found["honor_labels"] = True
+        keep = {"source_labels": ["__name__"], "regex": _OWN, "action": "keep"}
+        found["metric_relabel_configs"] = [keep]
+    return found

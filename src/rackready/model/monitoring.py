@@ -1,0 +1,40 @@
+"""Where a site is monitored: ports of its exporters, and the receivers of alerts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from rackready.model.base import Model
+
+HostPort = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}$")]
+"""Name or IPv4 address, and a port."""
+WebhookUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9][^\s\"'\\]*$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Webhooks(Model):
+    """Addresses that Alertmanager posts alerts to. Without one, alerts of that severity stay in Alertmanager."""
+
+    critical: WebhookUrl | None = Field(None, description="for alerts that need somebody now")
+    warning: WebhookUrl | None = Field(None, description="for alerts that need somebody today")
+    info: WebhookUrl | None = Field(None, description="for alerts that only explain others")
+
+
+class Monitoring(Model):
+    """What `rackready export prometheus` needs to know beside nodes and switches."""
+
+    node_port: Port = Field(9100, description="TCP port of node_exporter on every node")
+    dcgm_port: Port = Field(9400, description="TCP port of dcgm-exporter on every node")
+    switch_port: Port | None = Field(
+        None, description="TCP port of node_exporter on every switch; null: switches are not scraped"
+    )
+    metrics_target: HostPort | None = Field(
+        None,
+        description="host:port of the node_exporter that serves the file of `rackready export metrics`, on the machine "
+        "that runs rackready; null: alerts about missing GPUs, planned rails and rackready itself cannot fire",
+    )
+    alertmanagers: list[HostPort] = Field(default_factory=list, description="host:port of each Alertmanager")
+    webhooks: Webhooks = Field(default_factory=Webhooks, description="receivers of alerts, by severity")
+    scrape_interval_s: int = Field(30, ge=5, le=60, description="time between two scrapes, s")

@@ -1,0 +1,49 @@
+"""Files of Prometheus, Alertmanager and dcgm-exporter, as text."""
+
+from __future__ import annotations
+
+import json
+
+from rackready.design.monitoring.conditions import counters
+from rackready.design.monitoring.counters import counters_csv
+from rackready.design.monitoring.dashboards import expressions
+from rackready.design.monitoring.routes import alertmanager
+from rackready.design.monitoring.rules import rules
+from rackready.design.monitoring.targets import RULES, prometheus, targets
+from rackready.design.yaml import dump_yaml
+from rackready.model.site import Site
+
+COUNTERS = "dcgm-counters.csv"
+_HEAD = (
+    "# Written by `rackready export prometheus`, which replaces it. Put changes of your own into files of your own.\n"
+)
+
+
+def monitoring_files(site: Site) -> dict[str, bytes]:
+    """Return every file by its path: configuration, rules, targets, routes and counters."""
+    found = {
+        "prometheus.yml": _HEAD + dump_yaml(prometheus(site)),
+        RULES: _HEAD + dump_yaml(rules()),
+        "alertmanager.yml": _HEAD + dump_yaml(alertmanager(site)),
+        COUNTERS: counters_csv(counters(expressions())),
+    }
+    for job, groups in targets(site).items():
+        found[f"targets/{job}.json"] = json.dumps(groups, indent=2) + "\n"
+    return {name: text.encode() for name, text in found.items()}
+
+
+def missing(site: Site) -> list[str]:
+    """Return what the site file leaves open, in words."""
+    at, out = site.monitoring, []
+    if at.metrics_target is None:
+        out.append(
+            "monitoring.metrics_target is not set: alerts about missing GPUs, planned rails and node states cannot fire"
+        )
+    if not at.alertmanagers:
+        out.append("monitoring.alertmanagers is empty: Prometheus sends its alerts nowhere")
+    silent = [name for name in ("critical", "warning") if getattr(at.webhooks, name) is None]
+    if silent:
+        out.append(f"monitoring.webhooks has no {' and no '.join(silent)}: Alertmanager only shows those alerts")
+    if at.switch_port is None and site.switches:
+        out.append("monitoring.switch_port is not set: switches are not scraped")
+    return out

@@ -1,0 +1,158 @@
+"""Every alert fires for its fault, and stays silent for its twin and for a healthy rack: judged by promtool."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.monitoring.condition import Condition
+from rackready.design.monitoring.conditions import conditions
+from rackready.design.monitoring.rules import annotations, rules
+from tests.unit.monitoring.healthy import HEALTHY
+from tests.unit.monitoring.rule_faults import CASES, STATE, Case, Labels, Series, named, own
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing (apt: prometheus)")
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+_VALUE = re.compile(r"\{\{ \$value [^}]*\}\}")
+
+
+def series(found: Series) -> list[dict[str, str]]:
+    return [{"series": name, "values": values} for name, values in found.items()]
+
+
+def filled(text: str, labels: Labels, value: str) -> str:
+    """Return an annotation as Prometheus must write it. A label that is missing stays a template: no text is equal."""
+    return _VALUE.sub(value, _LABEL.sub(lambda found: labels.get(found[1], found[0]), text))
+
+
+def alert(condition: Condition, case: Case) -> dict[str, Any]:
+    labels = {"severity": condition.severity.value, "scope": condition.scope.value}
+    labels |= {"action": condition.action} if condition.action else {}
+    words = {name: filled(text, case.labels, case.value) for name, text in annotations(condition).items()}
+    return {"exp_labels": case.labels | labels, "exp_annotations": words}
+
+
+def promtool(tmp_path: Path, tests: list[dict[str, Any]]) -> tuple[int, str]:
+    (tmp_path / "rules.yml").write_text(json.dumps(rules()), encoding="utf-8")
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yml").write_text(json.dumps(document), encoding="utf-8")
+    argv = ["promtool", "test", "rules", "tests.yml"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def asked(name: str, at: int, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"eval_time": f"{at}m", "alertname": name, "exp_alerts": found}]
+
+
+def test_every_alert_has_a_case() -> None:
+    assert sorted(CASES) == sorted(condition.id for condition in conditions())
+
+
+@needs_promtool
+@pytest.mark.parametrize("condition", conditions(), ids=lambda condition: condition.id)
+def test_an_alert_fires_for_its_fault_with_the_words_for_people(condition: Condition, tmp_path: Path) -> None:
+    case = CASES[condition.id]
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | case.fault),
+        "alert_rule_test": asked(condition.id, case.at, [alert(condition, case)]),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+@pytest.mark.parametrize("condition", conditions(), ids=lambda condition: condition.id)
+def test_an_alert_stays_silent_for_the_twin_of_its_fault(condition: Condition, tmp_path: Path) -> None:
+    case = CASES[condition.id]
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | case.twin),
+        "alert_rule_test": asked(condition.id, case.at, []),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_no_alert_fires_in_a_healthy_rack(tmp_path: Path) -> None:
+    """Two hours of two nodes with the noise of healthy hardware: corrected errors, power capping, traffic, old Xids."""
+    silent = [one for condition in conditions() for at in (5, 60, 119) for one in asked(condition.id, at, [])]
+    code, text = promtool(tmp_path, [{"interval": "1m", "input_series": series(HEALTHY), "alert_rule_test": silent}])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_the_alert_of_an_xid_stays_an_hour_after_its_counter_fell_back(tmp_path: Path) -> None:
+    case, condition = CASES["GpuXidRestartBm"], next(one for one in conditions() if one.id == "GpuXidRestartBm")
+    fallen = dict.fromkeys(case.fault, "0x5 1x5 0x200")
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": series(fallen),
+            "alert_rule_test": [
+                *asked(condition.id, 65, [alert(condition, case)]),
+                *asked(condition.id, 90, []),
+            ],
+        }
+    ]
+    code, text = promtool(tmp_path, tests)
+    assert code == 0, text
+
+
+@needs_promtool
+def test_all_gpus_missing_are_missing_gpus(tmp_path: Path) -> None:
+    """dcgm-exporter that answers without any GPU has no series to count."""
+    case, condition = CASES["GpusMissing"], next(one for one in conditions() if one.id == "GpusMissing")
+    without = {name: values for name, values in case.both.items() if "GPU_TEMP" not in name}
+    eight = Case({}, case.labels, {}, "8")
+    test = {
+        "interval": "1m",
+        "input_series": series(without),
+        "alert_rule_test": asked(condition.id, case.at, [alert(condition, eight)]),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_promtool_finds_nothing_to_say_about_the_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(json.dumps(rules()), encoding="utf-8")
+    argv = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", "rules.yml"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("state", ["declared", "installed", "repair", "retired"])
+@pytest.mark.parametrize("name", ["NodeUnreachable", "GpuExporterDown", "RackUnreachable"])
+def test_nodes_that_nobody_expects_to_answer_are_no_alert(name: str, state: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    away = {named("rackready_node_state", STATE | {"node": node, "state": state}): "1x20" for node in ("n01", "n02")}
+    test = {
+        "interval": "1m",
+        "input_series": series(case.fault | away),
+        "alert_rule_test": asked(name, case.at, []),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", ["NodeUnreachable", "GpuExporterDown", "RackUnreachable"])
+def test_a_quarantined_node_that_does_not_answer_is_an_alert(name: str, tmp_path: Path) -> None:
+    case, condition = CASES[name], next(one for one in conditions() if one.id == name)
+    test = {
+        "interval": "1m",
+        "input_series": series(case.fault | own("rackready_node_state", "1x20", state="quarantined")),
+        "alert_rule_test": asked(name, case.at, [alert(condition, case)]),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
