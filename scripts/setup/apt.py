@@ -61,6 +61,7 @@ TESTS = {
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
     "prometheus": "judges rules, and scrapes what exporters would say; its service is masked",
     "prometheus-alertmanager": "amtool: judges routes of alerts; its service is masked",
+    "prometheus-node-exporter": "serves made InfiniBand ports and rackready's metrics; its service is masked",
     "qemu-system-x86": "emulates virtual nodes",
     "qemu-utils": "qemu-img: their disks",
     "xorriso": "writes their cloud-init seeds",
@@ -147,6 +148,7 @@ _MASKED = {
     "nginx-light": "nginx",
     "prometheus": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
+    "prometheus-node-exporter": "prometheus-node-exporter",
 }
 """Package to the service that Debian enables and starts with it: it would take part in the fabric or routing of this
 machine, or hold a port of it."""

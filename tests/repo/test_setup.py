@@ -204,8 +204,10 @@ def test_database_server_of_tests_is_installed_without_one_that_runs(
     assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
 
 
-@pytest.mark.parametrize("service", ["opensm", "frr"])
-def test_no_subnet_manager_or_router_starts_where_tests_need_its_programs(
+@pytest.mark.parametrize(
+    "service", ["opensm", "frr", "prometheus", "prometheus-alertmanager", "prometheus-node-exporter"]
+)
+def test_no_subnet_manager_router_or_monitoring_starts_where_tests_need_its_programs(
     scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: str
 ) -> None:
     apt, unit = scripts["apt"], tmp_path / f"system/{service}.service"
