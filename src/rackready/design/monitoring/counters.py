@@ -103,7 +103,7 @@ NODE = {
     "node_textfile_scrape_error": "boolean",
     "node_timex_sync_status": "boolean",
 }
-"""Metric of node_exporter -> unit. Its collectors boottime, edac, infiniband, loadavg, meminfo, textfile and timex are
+"""Metric of node_exporter -> unit. Its collectors edac, infiniband, loadavg, meminfo, stat, textfile and timex are
 on by default; ethtool is off."""
 
 _HEAD = (
