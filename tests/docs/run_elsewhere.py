@@ -39,6 +39,12 @@ ELSEWHERE = {
     "evidence import --by": _CLI + "test_evidence_import.py::test_a_user_without_a_name_is_asked_for_one",
     "evidence set-aside --proof": _CLI + "test_damaged_evidence.py::test_what_was_set_aside_is_listed_with_its_proof",
     "export kubernetes --out": _CLI + "test_export.py::test_files_are_written_and_named",
+    "export grafana --out": _CLI + "test_export_monitoring.py::test_dashboards_are_written",
+    "export metrics": _CLI + "test_export_monitoring.py::test_metrics_tell_states_gates_campaign_and_what_is_expected",
+    "export metrics --out": _CLI
+    + "test_export_monitoring.py::test_a_file_is_replaced_as_a_whole_and_servers_may_read_it",
+    "export prometheus --out": _CLI
+    + "test_export_monitoring.py::test_prometheus_files_are_written_and_what_is_open_is_told",
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "export netbox --token-file --url --yes": _NETBOX + "test_export_shows_first_and_writes_with_yes",
     "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",

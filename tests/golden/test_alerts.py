@@ -20,8 +20,8 @@ PAGE = ROOT / "docs" / "reference" / "alerts.md"
 FILES = Path(__file__).parent / "monitoring"
 _HEAD = """# Alerts
 
-Made from `src/rackready/design/monitoring` (`make goldens`). How to use them: [Monitoring](../howto/monitoring.md). Action: NVIDIA's word in the Xid catalogue.
-A critical alert needs somebody now, a warning today; info only explains others.
+Made from `src/rackready/design/monitoring` (`make goldens`). How to use them: [Monitoring](../howto/monitoring.md).
+Action: NVIDIA's word in the Xid catalogue. A critical alert needs somebody now, a warning today; info only explains others.
 """
 
 

@@ -27,6 +27,7 @@ PACKAGE_OF = {
     "pynvml": "nvidia-ml-py",
     "sushy_tools": "sushy-tools",
     "pulumi_aws": "pulumi-aws",
+    "grafana_foundation_sdk": "grafana-foundation-sdk",
 }
 """Import name -> distribution, where they differ."""
 

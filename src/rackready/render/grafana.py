@@ -14,6 +14,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from rackready.design.monitoring.dashboards import Choice, Dashboard, Panel, dashboards
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+_KINDS: dict[str, Any] = {"lines": timeseries.Panel, "number": stat.Panel, "table": table.Panel}
 _HEIGHT = {"lines": 8, "table": 8, "number": 4}
 TAG = "rackready"
 
@@ -47,7 +48,7 @@ def _choice(choice: Choice) -> board.QueryVariable:
 
 
 def _panel(panel: Panel) -> Any:  # noqa: ANN401 - a builder; the SDK's three have no base with these methods
-    made: Any = {"lines": timeseries.Panel, "number": stat.Panel, "table": table.Panel}[panel.kind]()
+    made: Any = _KINDS[panel.kind]()
     query = prometheus.Dataquery().expr(panel.expr).legend_format(panel.legend).ref_id("A").datasource(_SOURCE)
     if panel.kind == "table":
         query = query.instant().format(PromQueryFormat.TABLE)

@@ -13,7 +13,7 @@ import pytest
 
 from rackready.design.monitoring.condition import Condition
 from rackready.design.monitoring.conditions import conditions
-from rackready.design.monitoring.rules import annotations, rules
+from rackready.design.monitoring.rules import rules, words
 from tests.unit.monitoring.healthy import HEALTHY
 from tests.unit.monitoring.rule_faults import CASES, STATE, Case, Labels, Series, named, own
 
@@ -34,8 +34,8 @@ def filled(text: str, labels: Labels, value: str) -> str:
 def alert(condition: Condition, case: Case) -> dict[str, Any]:
     labels = {"severity": condition.severity.value, "scope": condition.scope.value}
     labels |= {"action": condition.action} if condition.action else {}
-    words = {name: filled(text, case.labels, case.value) for name, text in annotations(condition).items()}
-    return {"exp_labels": case.labels | labels, "exp_annotations": words}
+    told = {name: filled(text, case.labels, case.value) for name, text in words(condition).items()}
+    return {"exp_labels": case.labels | labels, "exp_annotations": told}
 
 
 def promtool(tmp_path: Path, tests: list[dict[str, Any]]) -> tuple[int, str]:
@@ -84,7 +84,10 @@ def test_an_alert_stays_silent_for_the_twin_of_its_fault(condition: Condition, t
 @needs_promtool
 def test_no_alert_fires_in_a_healthy_rack(tmp_path: Path) -> None:
     """Two hours of two nodes with the noise of healthy hardware: corrected errors, power capping, traffic, old Xids."""
-    silent = [one for condition in conditions() for at in (5, 60, 119) for one in asked(condition.id, at, [])]
+    silent: list[dict[str, Any]] = []
+    for condition in conditions():
+        for at in (5, 60, 119):
+            silent += asked(condition.id, at, [])
     code, text = promtool(tmp_path, [{"interval": "1m", "input_series": series(HEALTHY), "alert_rule_test": silent}])
     assert code == 0, text
 

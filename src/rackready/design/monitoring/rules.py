@@ -36,10 +36,10 @@ def _alert(condition: Condition) -> Document:
     labels = {"severity": condition.severity.value, "scope": condition.scope.value}
     if condition.action:
         labels["action"] = condition.action
-    return found | {"labels": labels, "annotations": annotations(condition)}
+    return found | {"labels": labels, "annotations": words(condition)}
 
 
-def annotations(condition: Condition) -> dict[str, str]:
+def words(condition: Condition) -> dict[str, str]:
     """Return the words of an alert: place, meaning, Expected, Actual and the next step."""
     place = PLACES[condition.scope]
     next_step = condition.next_step.replace("NODE", "{{ $labels.node }}")

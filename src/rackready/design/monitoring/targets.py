@@ -48,8 +48,8 @@ def _switches(site: Site, port: int) -> list[Document]:
     """Return switches with a management address. ``rails``: the rails that end at it."""
     racks = {rack.name: rack for rack in site.racks}
     rails: dict[Name, set[int]] = {}
-    for (_, rail), (switch, _) in cables(site).items():
-        rails.setdefault(switch, set()).add(rail)
+    for (_, rail), (end, _) in cables(site).items():
+        rails.setdefault(end, set()).add(rail)
     out = []
     for switch in site.switches:
         if switch.address is None:
