@@ -21,7 +21,8 @@ FILES = Path(__file__).parent / "monitoring"
 _HEAD = """# Alerts
 
 Made from `src/rackready/design/monitoring` (`make goldens`). How to use them: [Monitoring](../howto/monitoring.md).
-Action: NVIDIA's word in the Xid catalogue. A critical alert needs somebody now, a warning today; info only explains others.
+Action: NVIDIA's word in the Xid catalogue. A critical alert needs somebody now,
+a warning today; info only explains others.
 """
 
 

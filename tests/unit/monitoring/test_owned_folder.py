@@ -13,6 +13,7 @@ from rackready.render import owned_folder
 from rackready.render.owned_folder import MARK, write_owned
 
 OLD, NEW = {"a.yml": b"old\n", "targets/b.json": b"[]\n"}, {"a.yml": b"new\n", "targets/b.json": b"[]\n"}
+OTHER = {"a.yml": b"other\n", "targets/b.json": b"[1]\n"}
 
 
 def test_files_are_written_then_replaced_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
@@ -61,10 +62,10 @@ def test_a_run_that_was_killed_midway_goes_on(tmp_path: Path, monkeypatch: pytes
 
         cut.setattr(owned_folder, "_settled", killed)
         with pytest.raises(KeyboardInterrupt):
-            write_owned(tmp_path, NEW)
-    assert (tmp_path / "a.yml").read_bytes() == b"new\n"
-    assert write_owned(tmp_path, NEW) == []
-    assert write_owned(tmp_path, OLD) == ["a.yml"]
+            write_owned(tmp_path, OTHER)
+    assert (tmp_path / "a.yml").read_bytes() == b"other\n"
+    assert write_owned(tmp_path, OTHER) == ["targets/b.json"]
+    assert write_owned(tmp_path, OLD) == ["a.yml", "targets/b.json"]
 
 
 def test_a_damaged_list_of_files_is_refused(tmp_path: Path) -> None:

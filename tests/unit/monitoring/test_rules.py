@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,20 @@ def test_a_quarantined_node_that_does_not_answer_is_an_alert(name: str, tmp_path
         "interval": "1m",
         "input_series": series(case.fault | own("rackready_node_state", "1x20", state="quarantined")),
         "alert_rule_test": asked(name, case.at, [alert(condition, case)]),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+@pytest.mark.parametrize("state", ["1", "2", "3", "5"])
+def test_a_rail_in_any_other_state_than_active_is_down(state: str, tmp_path: Path) -> None:
+    """An InfiniBand port that no subnet manager brings up stays in 2 (init)."""
+    case, condition = CASES["RailDown"], next(one for one in conditions() if one.id == "RailDown")
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | dict.fromkeys(case.fault, f"4x2 {state}x20")),
+        "alert_rule_test": asked("RailDown", case.at, [alert(condition, replace(case, value=state))]),
     }
     code, text = promtool(tmp_path, [test])
     assert code == 0, text

@@ -51,7 +51,7 @@ def _receiver(site: Site, severity: Severity) -> Document:
 
 _INHIBITIONS: tuple[tuple[list[str], list[str], list[str]], ...] = (
     # A rack without power is one alert.
-    (['alertname="RackUnreachable"'], ['alertname!="RackUnreachable"', 'rack!=""'], ["site", "rack"]),
+    (['alertname="RackUnreachable"'], ['alertname!="RackUnreachable"'], ["site", "rack"]),
     # A node that does not answer is one alert, whatever its exporters last said.
     (
         ['alertname="NodeUnreachable"'],
