@@ -12,6 +12,7 @@ from rackready.design.monitoring.rules import rules
 from rackready.design.monitoring.targets import RULES, prometheus, targets
 from rackready.design.yaml import dump_yaml
 from rackready.model.site import Site
+from rackready.profiles import loader
 
 COUNTERS = "dcgm-counters.csv"
 _HEAD = (
@@ -44,6 +45,16 @@ def missing(site: Site) -> list[str]:
     silent = [name for name in ("critical", "warning") if getattr(at.webhooks, name) is None]
     if silent:
         out.append(f"monitoring.webhooks has no {' and no '.join(silent)}: Alertmanager only shows those alerts")
-    if at.switch_port is None and site.switches:
+    if at.switch_port is None:
         out.append("monitoring.switch_port is not set: switches are not scraped")
+    nameless = sorted(name for name in {node.platform for node in site.nodes()} if _nameless(name))
+    if nameless:
+        out.append(
+            f"profiles without names of RDMA devices: {', '.join(nameless)}: rails of these nodes are not watched. "
+            "`rackready profile learn` reads the names from a node"
+        )
     return out
+
+
+def _nameless(platform: str) -> bool:
+    return any(not nic.rdma_device for nic in loader.platform(platform).nics)

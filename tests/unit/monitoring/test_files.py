@@ -114,6 +114,26 @@ def test_targets_carry_node_rack_unit_and_rails(site: Site) -> None:
     assert found["rackready"] == [{"targets": ["admin01:9100"], "labels": {}}]
 
 
+def test_switches_that_a_topology_makes_are_targets_with_their_planned_address_and_rack() -> None:
+    made = load_site("x", site_file=ROOT / "inventories/examples/b200-4su-roce.yml", root=ROOT)
+    found = targets(made.model_copy(update={"monitoring": Monitoring(switch_port=9101)}))["switch"]
+    by_name = {one["labels"]["switch"]: one for one in found}
+    assert len(by_name) == 63
+    assert by_name["leaf-su001-r1"]["targets"] == ["10.20.32.250:9101"]
+    assert by_name["leaf-su001-r1"]["labels"]["rails"] == "1"
+    assert by_name["leaf-su001-r1"]["labels"]["role"] == "compute"
+    assert by_name["oob-net-leaf-018"]["labels"]["role"] == "oob"
+    assert {one["labels"].get("rack", "") for one in found} != {""}
+
+
+def test_nodes_whose_rails_nobody_can_watch_are_named() -> None:
+    made = load_site("x", site_file=ROOT / "inventories/examples/b200-4su-roce.yml", root=ROOT)
+    assert missing(made)[-1] == (
+        "profiles without names of RDMA devices: dgx_b200: rails of these nodes are not watched. "
+        "`rackready profile learn` reads the names from a node"
+    )
+
+
 def test_a_site_that_leaves_monitoring_open_is_told_what_stays_silent() -> None:
     bare = load_site("sim", root=ROOT)
     assert targets(bare)["switch"] == targets(bare)["rackready"] == []

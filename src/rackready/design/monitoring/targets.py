@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rackready.design.addresses import addresses
 from rackready.design.endpoints import unit_of
+from rackready.design.other_fabrics import other_layout
+from rackready.design.placement import place_switches
+from rackready.design.plan import fabric_of
+from rackready.design.topology.types import FabricPlan
 from rackready.design.wiring import cables
 from rackready.model.base import Name
 from rackready.model.site import Rack, Site
@@ -45,22 +50,32 @@ def _place(site: Site, rack: Rack) -> dict[str, str]:
 
 
 def _switches(site: Site, port: int) -> list[Document]:
-    """Return switches with a management address. ``rails``: the rails that end at it."""
+    """Return every switch of the plan with a management address. ``rails``: the rails that end at it."""
+    fabric = fabric_of(site)
+    places, roles = place_switches(site, fabric).places, _roles(site, fabric)
     racks = {rack.name: rack for rack in site.racks}
     rails: dict[Name, set[int]] = {}
     for (_, rail), (end, _) in cables(site).items():
         rails.setdefault(end, set()).add(rail)
     out = []
-    for switch in site.switches:
-        if switch.address is None:
+    for switch in addresses(site, fabric if site.topology is not None else None).switches:
+        if not switch.oob:
             continue
-        labels = {"site": site.name, "switch": switch.name, "role": switch.role}
-        if switch.rack is not None:
-            labels |= _place(site, racks[switch.rack]) if switch.rack in racks else {"rack": switch.rack}
+        labels = {"site": site.name, "switch": switch.name, "role": roles.get(switch.name, "")}
+        if switch.name in places:
+            rack = places[switch.name][0]
+            labels |= _place(site, racks[rack]) if rack in racks else {"rack": rack}
         if switch.name in rails:
             labels["rails"] = ",".join(str(rail) for rail in sorted(rails[switch.name]))
-        out.append({"targets": [f"{switch.address}:{port}"], "labels": labels})
+        out.append({"targets": [f"{switch.oob}:{port}"], "labels": labels})
     return out
+
+
+def _roles(site: Site, fabric: FabricPlan) -> dict[str, str]:
+    """Return switch -> the network that it serves."""
+    made = {switch.name: "compute" for switch in fabric.switches}
+    others = {switch.name: switch.role for switch in other_layout(site).switches}
+    return made | others | {switch.name: switch.role for switch in site.switches}
 
 
 def prometheus(site: Site) -> Document:
