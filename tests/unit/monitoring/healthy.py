@@ -13,7 +13,7 @@ def _node(name: str) -> Series:
     host, state = HOST | at | {"instance": f"{name}:9100"}, STATE | at
     found = {
         named("up", host): f"1{_STEADY}",
-        named("node_boot_time_seconds", host): f"1000{_STEADY}",
+        named("node_boot_time_seconds", host): f"-100000{_STEADY}",
         named("node_timex_sync_status", host): f"1{_STEADY}",
         named("node_textfile_scrape_error", host): f"0{_STEADY}",
         named("node_load1", host): f"12{_STEADY}",

@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
     "RackUnreachable": Case(_DOWN, _RACK, _DOWN | {named("up", _SWITCH): "1x20"}, "0"),
     "NodeUnreachable": Case({named("up", HOST): "1x2 0x20"}, HOST, {named("up", HOST): "1x8 0x20"}, "0"),
     "NodeRebooted": Case(
-        host("node_boot_time_seconds", "100x5 900x20"), HOST, host("node_boot_time_seconds", "100x20")
+        host("node_boot_time_seconds", "300x20"), HOST, host("node_boot_time_seconds", "-3400x20"), "5m 0s"
     ),
     "NodeMemoryUncorrected": Case(
         host("node_edac_uncorrectable_errors_total", "0x30 2x60", controller="0"),
@@ -159,7 +159,8 @@ CASES: dict[str, Case] = {
         PORT | RAIL,
         port("node_infiniband_rate_bytes_per_second", "50e9x20"),
         "25G",
-        both=own("rackready_rail_rate_bytes_per_second", "50e9x20", device="mlx5_2", **RAIL),
+        both=own("rackready_rail_rate_bytes_per_second", "50e9x20", device="mlx5_2", **RAIL)
+        | port("node_infiniband_state_id", "4x20"),
     ),
     "RailFlapping": Case(
         port("node_infiniband_link_downed_total", "3x30 5x60"),

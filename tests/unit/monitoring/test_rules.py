@@ -174,3 +174,29 @@ def test_a_rail_in_any_other_state_than_active_is_down(state: str, tmp_path: Pat
     }
     code, text = promtool(tmp_path, [test])
     assert code == 0, text
+
+
+@needs_promtool
+def test_a_rail_without_link_is_down_and_not_slow_as_well(tmp_path: Path) -> None:
+    """Without a link the kernel reports the lowest rate."""
+    case = CASES["RailSlow"]
+    down = {name: "1x20" for name in case.both if name.startswith("node_infiniband_state_id")}
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | case.fault | down),
+        "alert_rule_test": asked("RailSlow", case.at, []),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_a_clock_that_is_set_is_no_boot(tmp_path: Path) -> None:
+    moved = dict.fromkeys(CASES["NodeRebooted"].fault, "-100000x5 -100001x10")
+    test = {
+        "interval": "1m",
+        "input_series": series(moved),
+        "alert_rule_test": asked("NodeRebooted", 8, []),
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text

@@ -12,6 +12,8 @@ _CABLE = "See docs/runbooks/link-down.md."
 _RUNS = "`rackready validate --limit NODE` measures it."
 _RACK = "site, rack, unit"
 _ALL = 'job=~"node|dcgm|switch"'
+_BOOTED_S = 3900
+"""Longer than the hour in which alerts on counters see what a boot did to them: this alert silences those."""
 ERRORS = "rail:symbol_errors:ratio_increase125m"
 
 HOST_RECORDS = (
@@ -73,13 +75,13 @@ HOST_CONDITIONS = (
         id="NodeRebooted",
         severity=Severity.INFO,
         scope=Scope.NODE,
-        meaning="The node booted in the last 15 minutes. Counters that began anew explain themselves by it.",
-        expr='changes(node_boot_time_seconds{job="node"}[15m]) > 0',
-        unit="boots in 15 min",
+        meaning="The node booted in the last hour. Counters that began anew explain themselves by it.",
+        expr=f'time() - node_boot_time_seconds{{job="node"}} < {_BOOTED_S}',
+        unit="s",
         expected="no boot that nobody asked for",
-        actual="{{ $value }}",
+        actual="booted {{ $value | humanizeDuration }} ago",
         next_step="If nobody rebooted it: read the BMC's event log and the last lines of the kernel log.",
-        source=NODE_SOURCE,
+        source=f"{NODE_SOURCE}; changes() would not do: the value moves by a second when the clock is set",
     ),
     Condition(
         id="NodeMemoryUncorrected",
@@ -139,7 +141,8 @@ HOST_CONDITIONS = (
         scope=Scope.RAIL,
         meaning="A rail runs below its planned rate; every collective waits for it.",
         expr="node_infiniband_rate_bytes_per_second "
-        f"< on ({NODE}, device) group_left (rail, switch, switch_port) rackready_rail_rate_bytes_per_second",
+        f"< on ({NODE}, device) group_left (rail, switch, switch_port) rackready_rail_rate_bytes_per_second "
+        f"and on ({NODE}, device) node_infiniband_state_id == 4",
         unit="byte/s",
         expected="the planned rate",
         actual="{{ $value | humanize }}B/s",
