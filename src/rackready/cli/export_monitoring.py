@@ -18,11 +18,11 @@ _SUFFIX = ".prom"
 """node_exporter's textfile collector reads no other files."""
 
 
-def register(group: typer.Typer) -> None:
-    """Add the commands to the group `export`."""
-    group.command("prometheus")(export_prometheus)
-    group.command("grafana")(export_grafana)
-    group.command("metrics")(export_metrics)
+def register(app: typer.Typer) -> None:
+    """Add `prometheus`, `grafana` and `metrics` to `rackready export`."""
+    app.command("prometheus")(export_prometheus)
+    app.command("grafana")(export_grafana)
+    app.command("metrics")(export_metrics)
 
 
 def export_prometheus(out: Folder, env: Env = "sim", output: Output = Format.TEXT) -> None:
