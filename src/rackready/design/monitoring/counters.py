@@ -2,8 +2,9 @@
 
 dcgm-exporter stops at a name that it does not know (internal/pkg/counters/counter_config.go @d5e5f51, release
 4.5.3-4.8.2), so the file for it has only names of this table. Every name is in go-dcgm @ec245c09, which that release
-is built with, and in @b7fa315 (DCGM 4.6.1). DCGM 4.6 renamed fields: the old names stay aliases, and a metric is called
-as the file calls it.
+is built with, and in @b7fa315 (DCGM 4.6.1). The exporter's own code, built with each, read a file of these names, and
+refused one with a wrong name. DCGM 4.6 renamed fields: the old names stay aliases, and a metric is called as the file
+calls it.
 """
 
 from __future__ import annotations

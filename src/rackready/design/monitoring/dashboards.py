@@ -48,12 +48,13 @@ _FIRING = 'ALERTS{{alertstate="firing", {}}}'
 
 
 def _alerts(chosen: str) -> Panel:
+    firing = _FIRING.format(chosen)
     return Panel(
         "Firing alerts",
-        f"sum by (alertname, severity, node, gpu, rail) ({_FIRING.format(chosen)}) or vector(0)",
+        f"sum by (alertname, severity, node, gpu, rail) ({firing}) or vector(0) unless on () {firing}",
         "short",
         "{{severity}} {{alertname}} {{node}}",
-        "Alerts of rackready's rules that fire now. One row of 0 without a name: none.",
+        "Alerts that fire now. Only a row of 0 without a name: none.",
         "table",
         24,
     )
