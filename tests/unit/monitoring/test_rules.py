@@ -200,3 +200,54 @@ def test_a_clock_that_is_set_is_no_boot(tmp_path: Path) -> None:
     }
     code, text = promtool(tmp_path, [test])
     assert code == 0, text
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        ('node:gpus:count{node="n01"}', 8),
+        ('node:gpu_power:sum{node="n01"}', 8 * 690),
+        ("rack:gpu_power:sum", 2 * 8 * 690),
+        ('gpu:power_slowdown:ratio_rate10m{node="n01", gpu="0"}', 40 / 60),
+        ('gpu:thermal_slowdown:ratio_rate10m{node="n01", gpu="0"}', 0.1 / 60),
+        ('rail:received:rate5m{node="n01", rail="1"}', 9e11 / 60),
+        ('rail:transmitted:rate5m{node="n01", rail="8"}', 9e11 / 60),
+        ("rack:targets_up:ratio", 1),
+        ('state:nodes:count{state="ready"}', 2),
+        ("rack:nodes_ready:ratio", 1),
+    ],
+)
+def test_recording_rules_have_the_unit_that_they_state(query: str, value: float, tmp_path: Path) -> None:
+    test = {
+        "interval": "1m",
+        "input_series": series(HEALTHY),
+        "promql_expr_test": [
+            {
+                "expr": f"round(sum({query}) * 1e3)",
+                "eval_time": "60m",
+                "exp_samples": [{"labels": "{}", "value": round(value * 1e3)}],
+            }
+        ],
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_symbol_errors_are_counted_for_each_bit(tmp_path: Path) -> None:
+    """30 errors in 125 min at 400 Gb/s are 1e-14."""
+    case = CASES["RailSymbolErrors"]
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | case.fault),
+        "promql_expr_test": [
+            {
+                "expr": "round(sum(rail:symbol_errors:ratio_increase125m) * 1e17)",
+                "eval_time": "130m",
+                "exp_samples": [{"labels": "{}", "value": 1000}],
+            }
+        ],
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
