@@ -1,6 +1,7 @@
 """The simulated rack's scheduler: Debian's slurmctld and munge, configured for the rack's nodes.
 
-Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node starts
+Nodes are configless, unless the site wants files on every node: `slurmd --conf-server <controller>` fetches both
+files from the controller. Every node starts
 drained, like a new node in a cluster whose owners want it proven first. Where the site lets rackready write the files
 (handover.files), the controller knows none of them: only a node of its owner's, which is down.
 """
@@ -32,7 +33,7 @@ def build(site: Site, plan: RackPlan) -> dict[str, str]:
     if not isinstance(site.handover, SlurmHandover):
         return {}
     if site.handover.files is not None:
-        return {"slurm.conf": _slurm_conf(plan, _OWNERS)}
+        return {"slurm.conf": _slurm_conf(plan, _OWNERS, configless=not site.handover.files.classic)}
     return {
         "slurm.conf": _slurm_conf(plan, ["GresTypes=gpu", *_nodes(site, plan, site.handover.partition)]),
         "gres.conf": _gres_conf(site),
@@ -50,7 +51,7 @@ def _nodes(site: Site, plan: RackPlan, partition: str) -> list[str]:
     return [*nodes, f"PartitionName={partition} Nodes={names} Default=YES MaxTime=INFINITE State=UP"]
 
 
-def _slurm_conf(plan: RackPlan, more: list[str]) -> str:
+def _slurm_conf(plan: RackPlan, more: list[str], *, configless: bool = True) -> str:
     machine = plan.machines["slurmctl"]
     lines = [
         "ClusterName=simrack",
@@ -59,7 +60,7 @@ def _slurm_conf(plan: RackPlan, more: list[str]) -> str:
         f"SlurmdPort={_PORTS[1]}",
         "SlurmUser=slurm",
         "AuthType=auth/munge",
-        "SlurmctldParameters=enable_configless",
+        *(["SlurmctldParameters=enable_configless"] if configless else []),
         "SlurmdParameters=config_overrides",
         "StateSaveLocation=/var/lib/slurm/slurmctld",
         "SlurmdSpoolDir=/var/lib/slurm/slurmd",

@@ -37,7 +37,7 @@ def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> N
     with controller(site, paths, nodes) as (cluster, remote):
         found = wanted(site, cluster, remote, nodes)
     _show(found, nodes, output)
-    raise typer.Exit(1 if found.files or found.failed or found.lacking else 0)
+    raise typer.Exit(1 if found.files or found.failed or found.lacking or found.behind else 0)
 
 
 @app.command("apply")
@@ -54,19 +54,21 @@ def apply_files(
 
     Exit codes: 0 the files are as they must be, 1 a node's parts are unknown or it lacks the check, 2 refused.
     """
-    from rackready.handover.slurm_apply import apply, controller, wanted  # noqa: PLC0415
+    from rackready.handover import slurm_apply as work  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
     site, paths = _site(env)
     command = f"rackready slurm apply --env {env}"
     with terminal_log(command, verbose=verbose), ControllerLock(paths.lock, command, paths.database):
         nodes = _certified(site, paths, limit)
-        with controller(site, paths, nodes) as (cluster, remote):
-            if ended := cluster.recover():
+        with work.controller(site, paths, nodes) as (cluster, remote):
+            if ended := work.recover(site, cluster, remote):
                 progress.print(f"{cluster.where}: {ended}", style="yellow")
-            found = wanted(site, cluster, remote, nodes)
-            changed = apply(cluster, found)
+            found = work.wanted(site, cluster, remote, nodes)
+            changed = work.apply(cluster, found, work.nodes_of(site, remote))
     _show(found, nodes, output)
+    if told := work.to_copy(site, found, changed):
+        progress.print(told, style="yellow", markup=False)
     progress.print(f"changed: {', '.join(changed)}" if changed else "nothing to change")
     raise typer.Exit(1 if found.failed or found.lacking else 0)
 
@@ -114,6 +116,7 @@ def _show(found: Candidate, nodes: list[str], output: Format) -> None:
                 "failed": failed,
                 "left": list(found.left),
                 "lacking": list(found.lacking),
+                "behind": list(found.behind),
             }
         )
         return
@@ -122,6 +125,8 @@ def _show(found: Candidate, nodes: list[str], output: Format) -> None:
         progress.print(f"slurmctld {found.cluster.release[0]}.{found.cluster.release[1]:02d}: {found.reload}")
     for message in failed.values():
         progress.print(message, style="red")
+    if found.behind:
+        progress.print(f"without the cluster's files, or with others: {', '.join(found.behind)}", style="yellow")
     if found.lacking:
         progress.print(waits(found), style="yellow", markup=False)
     if found.left:

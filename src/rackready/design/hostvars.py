@@ -22,6 +22,7 @@ from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
 from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.operations import files_of
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
@@ -103,7 +104,11 @@ def scheduler_vars(site: Site) -> dict[str, Any]:
     """
     if isinstance(site.handover, KubernetesHandover):
         return {"nvidia_container_toolkit_kubelet": True}
-    return {"slurm_node_controller": str(site.handover.controller)} if isinstance(site.handover, SlurmHandover) else {}
+    if not isinstance(site.handover, SlurmHandover):
+        return {}
+    files = files_of(site.handover)
+    classic = {"slurm_node_folder": str(files.folder)} if files is not None and files.classic else {}
+    return {"slurm_node_controller": str(site.handover.controller), **classic}
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:

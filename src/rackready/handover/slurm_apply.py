@@ -12,10 +12,12 @@ from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler import slurm_files as driver
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
+from rackready.drivers.scheduler.slurm_nodes import SlurmNodes
 from rackready.drivers.ssh.first_contact import pin_at_first_contact
 from rackready.drivers.ssh.sudo import Sudo
 from rackready.drivers.ssh.target import node_target, slurm_target
 from rackready.handover import slurm_checks as on_nodes
+from rackready.handover import slurm_classic as classic
 from rackready.handover.slurm_parts import read_parts
 from rackready.model.host_list import host_list
 from rackready.model.operations import files_of
@@ -45,6 +47,13 @@ class Candidate:
     """Nodes with a line that the site no longer names."""
     lacking: tuple[str, ...] = ()
     """Nodes in production without the check: Slurm does not run it anywhere before they have it."""
+    spread: classic.Spread | None = None
+    """Nodes with files of their own; None where they fetch them from slurmctld."""
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """Return the nodes of the cluster that lack files which it has already."""
+        return self.spread.behind(self.cluster.files) if self.spread is not None else ()
 
     def diff(self) -> str:
         """Return what would change as a unified diff."""
@@ -67,12 +76,19 @@ def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tu
     pin_at_first_contact(target)
     if handover.user != "root":
         target = replace(target, sudo=Sudo())
-    names = nodes if files.checks is None else [node.name for node in site.nodes()]
+    everywhere = files.classic or files.checks is not None
+    names = [node.name for node in site.nodes()] if everywhere else nodes
     remote = Remote({driver.CONTROLLER: target} | {node: node_target(site, node, paths.known_hosts) for node in names})
     try:
         yield SlurmController(remote, target.where, str(files.folder), files.unit), remote
     finally:
         remote.close()
+
+
+def nodes_of(site: Site, remote: Remote) -> SlurmNodes | None:
+    """Return the nodes that have files of their own; None where they fetch them from slurmctld."""
+    files = files_of(site.handover)
+    return SlurmNodes(remote, str(files.folder)) if files is not None and files.classic else None
 
 
 def candidate(
@@ -134,11 +150,11 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
     """
     with controller(site, paths, nodes) as (cluster, remote):
         if not check:
-            cluster.recover()
+            recover(site, cluster, remote)
         found = wanted(site, cluster, remote, nodes)
-        changed = found.files if check else apply(cluster, found)
-    words = f"Slurm's files: {'would change' if check else 'changed'}: {', '.join(sorted(changed))}" if changed else ""
-    words = "; ".join(filter(None, [words, waits(found)]))
+        changed = sorted(found.files) if check else apply(cluster, found, nodes_of(site, remote))
+    words = f"Slurm's files: {'would change' if check else 'changed'}: {', '.join(changed)}" if changed else ""
+    words = "; ".join(filter(None, [words, waits(found), "" if check else to_copy(site, found, changed)]))
     data = {"lacking": list(found.lacking)} if found.lacking else {}
     good = {
         node: NodeResult(Outcome.PASS, words, changed=bool(changed), data=data)
@@ -146,6 +162,17 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
         if node not in found.failed
     }
     return good | dict(found.failed)
+
+
+def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
+    """End what a killed run began, and return what was done; "" when there was nothing. Raises SchedulerError."""
+    return classic.recover(cluster, nodes_of(site, remote))
+
+
+def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:
+    """Return what the owner of the cluster's other nodes does after a change; "" when nothing."""
+    files = files_of(site.handover)
+    return classic.to_copy(files, changed, found.spread) if files is not None and found.spread is not None else ""
 
 
 def waits(found: Candidate) -> str:
@@ -170,7 +197,23 @@ def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str
             actual="one that was interrupted",
             next_step="`rackready slurm apply` ends it.",
         )
-    return candidate(site, now, cluster.where, read_parts(site, remote, nodes), _lacking(site, remote, now))
+    files, hosts = files_of(site.handover), nodes_of(site, remote)
+    parts = read_parts(site, remote, nodes)
+    if files is not None and hosts is not None:
+        parts |= {node: _of_others(node) for node in nodes if node in files.of_others}
+    found = candidate(site, now, cluster.where, parts, _lacking(site, remote, now))
+    if files is None or hosts is None:
+        return found
+    entering = [node for node in nodes if node not in found.failed]
+    return replace(found, spread=classic.spread_over(site, files, now, cluster.where, hosts, entering))
+
+
+def _of_others(node: str) -> NodeResult:
+    text = (
+        f"{node}: Slurm's files - Expected: written by rackready Actual: named in handover.files.not_written. Remove it "
+        "there, then run again."
+    )
+    return NodeResult(Outcome.ERROR, text)
 
 
 def _lacking(site: Site, remote: Remote, now: Cluster) -> tuple[str, ...]:
@@ -182,17 +225,38 @@ def _lacking(site: Site, remote: Remote, now: Cluster) -> tuple[str, ...]:
     return on_nodes.lacking(remote, in_production, [node.name for node in site.nodes()])
 
 
-def apply(cluster: SlurmController, found: Candidate) -> list[str]:
+def apply(cluster: SlurmController, found: Candidate, nodes: SlurmNodes | None = None) -> list[str]:
     """Make a candidate the cluster's files; return the names of those that changed. Raises SchedulerError.
 
-    A node that slurmctld did not know begins drained. Its line loses that state as soon as slurmctld has it, without
-    another reload: slurmctld keeps a node's state itself, and would drain the node anew at each restart.
+    A node that slurmctld did not know begins drained. Its line loses that state as soon as slurmctld has it: slurmctld
+    keeps a node's state itself, and would drain the node anew at each restart. Configless nodes need no reload for
+    that; where nodes have files of their own, slurmctld compares checksums, so all read the files again.
     """
     changed = sorted(found.files)
+    spread = found.spread
+    if spread is not None and nodes is not None and not changed:
+        healed = classic.heal(nodes, spread, found.cluster.files)
+        changed = [f"files of {host_list(healed)}"] if healed else []
     if found.files:
-        cluster.change(found.files, found.cluster.seen, found.reload, found.nodes)
+        _change(cluster, nodes, found, found.cluster, found.files, found.reload)
     now = cluster.look()
     rest = {name: text for name, text in found.settled.items() if now.files.get(name) != text}
     if rest:
-        cluster.change(rest, now.seen, "none", ())
+        _change(cluster, nodes, found, now, rest, "none")
     return changed or sorted(rest)
+
+
+def _change(
+    cluster: SlurmController,
+    nodes: SlurmNodes | None,
+    found: Candidate,
+    now: Cluster,
+    files: Mapping[str, str],
+    reload: Reload,
+) -> None:
+    known = found.nodes if reload != "none" else ()
+    if found.spread is None or nodes is None:
+        cluster.change(files, now.seen, reload, known)
+    else:
+        how: Reload = "reconfigure" if reload == "none" else reload
+        classic.change(cluster, nodes, found.spread, now, files, how, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -78,6 +79,16 @@ class SlurmFiles(Model):
     unit: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@_.-]+$")] = Field(
         "slurmctld.service", description="systemd unit of slurmctld"
     )
+    distribution: Literal["configless", "classic"] = Field(
+        "configless",
+        description="how nodes get the files; configless: from slurmctld (enable_configless); classic: rackready "
+        "writes the same files into the same folder on every node",
+    )
+    not_written: list[Names] = Field(
+        default_factory=list,
+        description="nodes of the cluster to which rackready does not copy the files, e.g. cpu[01-32]: their owner "
+        "does; only with distribution: classic",
+    )
     partitions: list[SlurmPartition] = Field(
         default_factory=list, description="empty: handover.partition, with every node, as the default"
     )
@@ -90,10 +101,23 @@ class SlurmFiles(Model):
         None, description="checks of a node that Slurm runs around jobs; absent: Slurm's settings for them stay"
     )
 
+    @property
+    def classic(self) -> bool:
+        """Whether every node has the files on its own disk."""
+        return self.distribution == "classic"
+
+    @cached_property
+    def of_others(self) -> frozenset[str]:
+        """Return the nodes to which somebody else copies the files, each by its name."""
+        return frozenset(name for text in self.not_written for name in expand_names(text))
+
     @model_validator(mode="after")
     def _partitions_agree(self) -> SlurmFiles:
         if not self.folder.is_absolute():
             message = f"folder {self.folder} - Expected: a path from the root, e.g. /etc/slurm"
+            raise ValueError(message)
+        if self.not_written and self.distribution != "classic":
+            message = "not_written - Expected: only with distribution: classic Actual: nodes fetch the files themselves"
             raise ValueError(message)
         names = [partition.name for partition in self.partitions]
         if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -5,6 +5,10 @@ The request is a JSON document: {"op": "read" | "recover" | "apply", "folder", "
 "nodes": [names that must be known afterwards]}. The answer is one, too: {"format", "result", "words": [what slurmctld
 said], "kept", "complete"}.
 
+Where nodes have the files themselves, a change has steps: "begin" stops slurmctld where it must be restarted, and
+writes; somebody copies the files to the "hosts" of the request; "finish" makes slurmctld use them. "back" takes them
+back; "close" ends a change once the hosts have what "recover" said. The journal lies there meanwhile.
+
 New files are first tried on a slurmctld of their own in namespaces of their own. Then they are written, with the old
 ones kept and a journal beside them, and slurmctld is reloaded. When it does not come up with them, the old ones return.
 A run that was killed leaves its journal: the next one finishes it, or takes its files back, before anything else.
@@ -37,6 +41,7 @@ PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slur
 UP = "Running as primary controller"
 """slurmctld's line once it has read its files (Slurm, src/slurmctld/controller.c; seen with 22.05.8 and 24.11.5)."""
 TRIAL_S = 30
+_NULL = subprocess.DEVNULL
 _LINE = re.compile(r"^\s*(?:slurmctld: )?(.*)$")
 _WRONG = re.compile(r"\b(?:fatal|error): ")
 # Of plugins for MPI that are not installed, and of the settings that the trial adds.
@@ -82,12 +87,7 @@ def run(*argv: str, timeout_s: float = 60) -> tuple[int, str]:
     """Return exit code and output of a program; 127 when it is not there, 124 after the time limit."""
     try:
         done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
+            argv, stdin=_NULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
         )
     except FileNotFoundError:
         return 127, f"{argv[0]} is not installed"
@@ -115,14 +115,13 @@ def read(folder: Path, unit: str) -> dict[str, Any]:
 
 def texts(folder: Path) -> dict[str, str]:
     """Return name -> text of the configuration files of a folder."""
-    names = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in {".conf", ".yaml"})
-    return {path.name: path.read_text(encoding=BYTES) for path in names}
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in {".conf", ".yaml"})
+    return {path.name: path.read_text(encoding=BYTES) for path in paths}
 
 
 def digest(found: dict[str, str]) -> str:
     """Return the SHA-256 of files."""
-    body = json.dumps(found, sort_keys=True)
-    return hashlib.sha256(body.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def answers() -> bool:
@@ -148,16 +147,21 @@ def locked(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StopError("busy", ["another run changes these files"]) from None
-        if request["op"] == "recover":
-            return {"result": "recovered", "words": recover(folder, request)}
-        return apply(folder, request)
+        steps = {"recover": recover, "apply": apply, "begin": begin, "finish": finish, "back": back, "close": close}
+        return steps[request["op"]](folder, request)
 
 
 def apply(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Try, write, reload, verify; take back what slurmctld does not come up with."""
+    begun = begin(folder, request)
+    return begun if begun["result"] == "unchanged" else {**begun, **finish(folder, request)}
+
+
+def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Try the files and write them. With hosts, a slurmctld to restart stops first (Slurm's faq.shtml)."""
     if (folder / JOURNAL).exists():
         raise StopError("journal", ["an interrupted change is still open"])
-    before = texts(folder)
+    before, hosts = texts(folder), request.get("hosts", [])
     if digest(before) != request["seen"]:
         raise StopError("changed-meanwhile", ["the files are no longer as they were read"])
     wanted = {name: text for name, text in request["files"].items() if before.get(name) != text}
@@ -166,37 +170,70 @@ def apply(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     try_out(folder, wanted)
     old = {name: before.get(name) for name in wanted}
     kept = keep(folder, old)
-    replace(folder / JOURNAL, json.dumps({"old": old, "new": wanted, "nodes": request["nodes"]}))
+    journal = {"old": old, "new": wanted, "nodes": request["nodes"], "hosts": hosts, "back": False}
+    replace(folder / JOURNAL, json.dumps(journal))
+    if hosts and request["reload"] == "restart":
+        run("systemctl", "stop", request["unit"], timeout_s=120)
     write(folder, wanted)
-    words = reload(request)
-    if not words:
-        words = missing(request)
-    if words:
-        words += take_back(folder, old, request)
-        (folder / JOURNAL).unlink()
-        raise StopError("taken-back", words)
+    return {"result": "begun", "kept": str(kept)}
+
+
+def finish(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Make slurmctld use what was written; take back what it does not come up with."""
+    if words := reload(request) or missing(request):
+        raise StopError("taken-back", words + back(folder, request)["words"])
     (folder / JOURNAL).unlink()
-    return {"result": "applied", "kept": str(kept)}
+    return {"result": "applied"}
 
 
-def recover(folder: Path, request: dict[str, Any]) -> list[str]:
-    """End what a killed run began: keep its files when slurmctld knows their nodes, else take them back."""
-    path = folder / JOURNAL
-    if not path.exists():
-        return []
-    journal = json.loads(path.read_text(encoding="utf-8"))
+def back(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Take the files of the open change back. The journal stays until the hosts have the old ones, too."""
+    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    words = take_back(folder, journal["old"], request)
+    if journal["hosts"]:
+        replace(folder / JOURNAL, json.dumps({**journal, "back": True}))
+    else:
+        (folder / JOURNAL).unlink()
+    return {"result": "back", "words": words}
+
+
+def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """End what a killed run began: keep its files when slurmctld knows their nodes, else take them back.
+
+    The answer to a change with hosts says what is still to be written there, and instead of what.
+    """
+    if not (folder / JOURNAL).exists():
+        return {"result": "recovered"}
+    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
     found = texts(folder)
     whole = all(found.get(name) == text for name, text in journal["new"].items())
-    if whole and answers() and not set(journal["nodes"]) - set(known()):
-        path.unlink()
-        return ["an interrupted change had happened: slurmctld runs with it"]
-    others = [name for name in journal["new"] if found.get(name) not in {journal["new"][name], journal["old"][name]}]
-    if others:
-        changed = f"{', '.join(sorted(others))} changed since; look at {folder / KEPT}, correct it, remove {path}"
-        raise StopError("journal", [changed])
-    words = take_back(folder, journal["old"], request)
-    path.unlink()
-    return ["an interrupted change was taken back", *words]
+    if journal["back"]:
+        words = ["an interrupted change was taken back, not yet on every node"]
+    elif whole and answers() and not set(journal["nodes"]) - set(known()):
+        words = ["an interrupted change had happened: slurmctld runs with it"]
+        return pending(folder, journal, words, "new", "old")
+    else:
+        others = [name for name, new in journal["new"].items() if found.get(name) not in {new, journal["old"][name]}]
+        if others:
+            changed = f"{', '.join(sorted(others))} changed since; look at {folder / KEPT}, correct it, "
+            raise StopError("journal", [f"{changed}remove {folder / JOURNAL}"])
+        words = ["an interrupted change was taken back", *back(folder, request)["words"]]
+    return pending(folder, journal, words, "old", "new")
+
+
+def pending(folder: Path, journal: dict[str, Any], words: list[str], which: str, instead: str) -> dict[str, Any]:
+    """Return what the hosts of a change are still to get; without hosts the change ends here."""
+    if not journal["hosts"]:
+        (folder / JOURNAL).unlink(missing_ok=True)
+        return {"result": "recovered", "words": words}
+    rest = {"hosts": journal["hosts"], "files": journal[which], "instead": journal[instead]}
+    return {"result": "recovered", "words": words, "pending": rest}
+
+
+def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """End a change whose hosts have its files; slurmctld and they read them once more."""
+    (folder / JOURNAL).unlink(missing_ok=True)
+    return {"result": "closed", "words": reload({**request, "reload": "reconfigure"})}
 
 
 def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:
@@ -219,9 +256,9 @@ def reload(request: dict[str, Any]) -> list[str]:
             return [f"after a restart slurmctld does not answer {out.strip()}".strip(), *journal_of(request["unit"])]
     # Configless nodes fetch their files anew only when they are told to.
     code, out = run("scontrol", "reconfigure", timeout_s=90)
-    if code != 0 or not within(request["wait_s"], answers):
-        return [f"scontrol reconfigure: {out.strip() or 'slurmctld does not answer'}", *journal_of(request["unit"])]
-    return []
+    if code == 0 and within(request["wait_s"], answers):
+        return []
+    return [f"scontrol reconfigure: {out.strip() or 'slurmctld does not answer'}", *journal_of(request["unit"])]
 
 
 def missing(request: dict[str, Any]) -> list[str]:
@@ -244,8 +281,7 @@ def within(limit_s: float, done: Any) -> bool:  # noqa: ANN401 - a callable; sen
 
 def journal_of(unit: str) -> list[str]:
     """Return the last complaints of a unit."""
-    out = run("journalctl", "-u", unit, "-n", "40", "-o", "cat", "--no-pager")[1]
-    return complaints(out)
+    return complaints(run("journalctl", "-u", unit, "-n", "40", "-o", "cat", "--no-pager")[1])
 
 
 def complaints(out: str) -> list[str]:
@@ -268,18 +304,16 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         state.mkdir()
         for name, text in wanted.items():
             replace(candidate / name, text)
-        main_file = candidate / MAIN
         found = settings(texts(candidate))
-        replace(main_file, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
+        replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
         owner = found.get("slurmuser", "root")
         try:
             shutil.chown(state, user=owner)
         except LookupError:
             raise StopError("not-tried", [f"SlurmUser {owner} does not exist on the controller"]) from None
         Path(place).chmod(0o755)
-        out = watched(
-            "unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", str(candidate), str(folder), str(TRIAL_S), program
-        )
+        places = (str(candidate), str(folder), str(TRIAL_S), program)
+        out = watched("unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", *places)
     if UP not in out:
         began = "slurmctld" in out and "unshare:" not in out
         raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])
@@ -288,8 +322,7 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
 def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
     """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
     own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
-    # No daemon of the cluster can be reached from the namespace.
-    without = {
+    without = {  # no daemon of the cluster can be reached from the namespace
         "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
         "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
         "jobcomptype": ("JobCompType", "jobcomp/none"),
@@ -313,7 +346,7 @@ def settings(found: dict[str, str]) -> dict[str, str]:
 
 def watched(*argv: str) -> str:
     """Return a program's output up to the line that says that it runs; then end it."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(argv, stdin=_NULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         out = ""
         for line in process.stdout or []:
             out += line.decode(errors="replace")

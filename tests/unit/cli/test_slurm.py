@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.drivers.scheduler.slurm_files import Cluster
+from rackready.drivers.scheduler.slurm_files import Cluster, Recovered
 from rackready.handover import slurm_apply
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -37,9 +37,9 @@ class Controller:
     def look(self) -> Cluster:
         return self.now
 
-    def recover(self) -> str:
+    def recover(self) -> Recovered:
         ended, self.open = self.open, ""
-        return ended
+        return Recovered(ended)
 
     def change(self, files: dict[str, str], _seen: str, _reload: str, nodes: Any) -> str:  # noqa: ANN401
         self.now = Cluster(
@@ -102,7 +102,7 @@ def test_apply_writes_it_once_and_names_the_node_that_is_mute(cluster: Controlle
     code, out, err = call("slurm", "diff", "--limit", "node01", "--output", "json")
     assert (code, json.loads(out)) == (
         0,
-        {"nodes": ["node01"], "files": {}, "reload": "none", "failed": {}, "left": [], "lacking": []},
+        {"nodes": ["node01"], "files": {}, "reload": "none", "failed": {}, "left": [], "lacking": [], "behind": []},
     )
 
 

@@ -106,8 +106,8 @@ def test_only_a_release_that_takes_nodes_in_by_reconfigure_is_reconfigured(
 CONFIGLESS = (
     "Slurm controller 192.0.2.5:22 slurm.conf: SlurmctldParameters - Expected: enable_configless: nodes fetch the "
     "files "
-    "from the controller Actual: not set. Add it, or leave handover.files out and write the files on every node "
-    "yourself."
+    "from the controller Actual: not set. Add it, or set handover.files.distribution to classic: rackready then writes "
+    "the files on every node."
 )
 
 
@@ -250,8 +250,8 @@ class Runner:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
 
-    def run(self, node: str, argv: Any, *, stdin: str = "", timeout_s: float) -> Answer:  # noqa: ANN401
-        del node, argv, stdin, timeout_s
+    def run(self, node: str, argv: Any, *, stdin: str = "", timeout_s: float, cleaning: bool = False) -> Answer:  # noqa: ANN401
+        del node, argv, stdin, timeout_s, cleaning
         return self.answers.pop(0)
 
 

@@ -9,8 +9,8 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Answer, Runner
@@ -72,10 +72,32 @@ class Cluster:
     journal: bool = False
 
 
+class Finishing(Runner, Protocol):
+    """A runner that can also let a command run to its end when the operator stops."""
+
+    def run(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float, cleaning: bool = False
+    ) -> Answer:
+        """Run a command to its end; with ``cleaning`` also when the operator stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The end of what a killed run began: what was done, and what nodes with files of their own are still to get.
+
+    ``files``: name -> text, None to remove it; ``instead``: what may be there now.
+    """
+
+    words: str = ""
+    hosts: tuple[str, ...] = ()
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    instead: Mapping[str, str | None] = field(default_factory=dict)
+
+
 class SlurmController:
     """The controller of one cluster. Every method raises SchedulerError."""
 
-    def __init__(self, runner: Runner, where: str, folder: str, unit: str) -> None:
+    def __init__(self, runner: Finishing, where: str, folder: str, unit: str) -> None:
         self._runner = runner
         self.where = where
         self._folder = folder
@@ -107,14 +129,40 @@ class SlurmController:
         asked = {"op": "apply", "files": dict(files), "seen": seen, "reload": reload, "nodes": list(nodes)}
         return str(self._ask(asked, _CHANGE_S)["kept"])
 
-    def recover(self) -> str:
-        """End what a killed run began, and return what was done; "" when there was nothing."""
-        return "; ".join(self._ask({"op": "recover"}, _CHANGE_S)["words"])
+    def begin(
+        self, files: Mapping[str, str], seen: str, reload: Reload, nodes: Sequence[str], hosts: Sequence[str]
+    ) -> bool:
+        """Try and write files; with a restart slurmctld stands still until ``finish`` or ``back``.
 
-    def _ask(self, asked: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        ``hosts``: nodes that get the files before ``finish``. Return whether anything changed. The operator cannot stop
+        this, nor the later steps: slurmctld would stand still.
+        """
+        asked = {"op": "begin", "files": dict(files), "seen": seen, "reload": reload, "nodes": list(nodes)}
+        return bool(self._ask({**asked, "hosts": list(hosts)}, _CHANGE_S, whole=True)["result"] == "begun")
+
+    def finish(self, reload: Reload, nodes: Sequence[str]) -> None:
+        """Make slurmctld use what ``begin`` wrote. When this raises, the old files are back on the controller."""
+        self._ask({"op": "finish", "reload": reload, "nodes": list(nodes)}, _CHANGE_S, whole=True)
+
+    def back(self) -> str:
+        """Take what ``begin`` wrote back on the controller, restart slurmctld, and return how that ended."""
+        return "; ".join(self._ask({"op": "back"}, _CHANGE_S, whole=True)["words"])
+
+    def close(self) -> None:
+        """End a change once the nodes have its files; slurmctld and slurmd read them."""
+        self._ask({"op": "close"}, _CHANGE_S, whole=True)
+
+    def recover(self) -> Recovered:
+        """End what a killed run began on the controller."""
+        found = self._ask({"op": "recover"}, _CHANGE_S)
+        rest = found.get("pending") or {"hosts": [], "files": {}, "instead": {}}
+        return Recovered("; ".join(found["words"]), tuple(rest["hosts"]), rest["files"], rest["instead"])
+
+    def _ask(self, asked: dict[str, Any], limit_s: float, *, whole: bool = False) -> dict[str, Any]:
         request = json.dumps({"folder": self._folder, "unit": self._unit, "wait_s": _WAIT_S, **asked})
         argv = ["python3", "-", request]
-        answer = self._runner.run(CONTROLLER, argv, stdin=inspect.getsource(program), timeout_s=limit_s)
+        source = inspect.getsource(program)
+        answer = self._runner.run(CONTROLLER, argv, stdin=source, timeout_s=limit_s, cleaning=whole)
         found = self._document(answer)
         if found["result"] in _FAILED:
             expected, step = _FAILED[found["result"]]
@@ -198,6 +246,8 @@ def objections(
     files = {name: text for name, text in cluster.files.items() if name not in {NODES, GRES}}
     found, topology = program.settings(files), wanted.topology
     yield from _values(where, found, topology)
+    if not wanted.classic:
+        yield from _configless(where, found)
     theirs = defined(files[MAIN], files, "NodeName")
     yield from slurm_checks.objections(f"{where} {MAIN}", wanted.checks, found, theirs)
     if both := sorted(set(nodes) & theirs):
@@ -228,14 +278,6 @@ def _values(where: str, found: Mapping[str, str], topology: str) -> Iterator[Pro
             place, "SelectType", "Correct it: only that plugin gives out GPUs.",
             expected="select/cons_tres", actual=found["selecttype"],
         )  # fmt: skip
-    if "enable_configless" not in found.get("slurmctldparameters", "").split(","):
-        yield Problem.of(
-            place,
-            "SlurmctldParameters",
-            "Add it, or leave handover.files out and write the files on every node yourself.",
-            expected="enable_configless: nodes fetch the files from the controller",
-            actual=found.get("slurmctldparameters") or "not set",
-        )
     wanted = f"topology/{topology}"
     if topology != "none" and found.get("topologyplugin", wanted) != wanted:
         yield Problem.of(
@@ -244,6 +286,17 @@ def _values(where: str, found: Mapping[str, str], topology: str) -> Iterator[Pro
             "Change it when no job runs (their records may be lost), or set handover.files.topology to none.",
             expected=wanted,
             actual=found["topologyplugin"],
+        )
+
+
+def _configless(where: str, found: Mapping[str, str]) -> Iterator[Problem]:
+    if "enable_configless" not in found.get("slurmctldparameters", "").split(","):
+        yield Problem.of(
+            f"{where} {MAIN}",
+            "SlurmctldParameters",
+            "Add it, or set handover.files.distribution to classic: rackready then writes the files on every node.",
+            expected="enable_configless: nodes fetch the files from the controller",
+            actual=found.get("slurmctldparameters") or "not set",
         )
 
 

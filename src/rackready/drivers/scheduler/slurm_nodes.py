@@ -1,0 +1,135 @@
+"""Slurm's files on nodes that have copies of their own: reads and writes them over SSH.
+
+The work on a node is one program, ``ondevice/slurm_node_files.py``. Which nodes and which files, the caller knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rackready.drivers.program_answer import document
+from rackready.drivers.scheduler.slurm_files import GRES_MAIN, MAIN, Finishing
+from rackready.ondevice import slurm_node_files as program
+from rackready.render.slurm_files import TOPOLOGY
+
+UNIT = "slurmd.service"
+BESIDE = (
+    "acct_gather.conf", "cgroup.conf", "helpers.conf", "job_container.conf", "mpi.conf", "namespace.yaml", "oci.conf",
+    "plugstack.conf", "topology.yaml",
+)  # fmt: skip
+"""Further files that slurmd reads, beside slurm.conf, gres.conf and topology.conf (Slurm, src/common/fetch_config.c: what
+slurmctld sends to configless nodes). rackready copies them to a node that has none, and never over one."""
+_KEEPS_JOBS = frozenset({"process", "none"})
+"""KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
+_AT_ONCE = 32
+_LOOK_S, _WRITE_S = 60.0, 300.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLook:
+    """Slurm's files of a node, name -> SHA-256; whether slurmd runs, and how its unit is stopped."""
+
+    files: Mapping[str, str]
+    active: bool
+    kill_mode: str
+
+    @property
+    def restart_kills(self) -> bool:
+        """Whether a restart of slurmd would end jobs."""
+        return self.active and self.kill_mode not in _KEEPS_JOBS
+
+
+def shared(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files that must be the same everywhere: slurm.conf, gres.conf, what they include, and topology.conf."""
+    out: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in files and name not in out:
+            out[name] = files[name]
+            for line in files[name].splitlines():
+                words = line.split("#")[0].split()
+                if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
+                    add(words[1])
+
+    for name in (MAIN, GRES_MAIN, TOPOLOGY):
+        add(name)
+    return out
+
+
+def digests(files: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return name -> SHA-256 of the text as a node has it."""
+    return {
+        name: None if text is None else hashlib.sha256(text.encode(program.BYTES)).hexdigest()
+        for name, text in files.items()
+    }
+
+
+class SlurmNodes:
+    """Nodes that have Slurm's files in ``folder``."""
+
+    def __init__(self, runner: Finishing, folder: str) -> None:
+        self._runner = runner
+        self._folder = folder
+
+    def look(self, nodes: Sequence[str]) -> dict[str, NodeLook | str]:
+        """Return each node's files, or why they are unknown."""
+
+        def one(node: str) -> NodeLook | str:
+            found = self._ask(node, {"op": "look"}, _LOOK_S, whole=False)
+            if isinstance(found, str):
+                return found
+            return NodeLook(found["files"], found["active"], found["kill_mode"])
+
+        return _each(nodes, one)
+
+    def write(
+        self,
+        nodes: Sequence[str],
+        files: Mapping[str, str | None],
+        instead: Mapping[str, str | None],
+        anything: frozenset[str] = frozenset(),
+        more: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> dict[str, str]:
+        """Write files on nodes, restart slurmd where it runs, and return node -> why it failed; {} when none did.
+
+        ``instead``: name -> text that may be there now, beside the new one; on ``anything`` any may. ``more``: further
+        files of a node. The operator cannot stop this in between.
+        """
+        base = {"op": "write", "instead": digests(instead)}
+
+        def one(node: str) -> str:
+            asked = {
+                **base,
+                "files": {**files, **(more or {}).get(node, {})},
+                "anything": node in anything,
+            }
+            found = self._ask(node, asked, _WRITE_S, whole=True)
+            if isinstance(found, str):
+                return found
+            said = "; ".join(found["words"])
+            return {"differs": f"{said} changed meanwhile", "not-restarted": f"slurmd does not start: {said}"}.get(
+                found["result"], ""
+            )
+
+        return {node: why for node, why in _each(nodes, one).items() if why}
+
+    def _ask(self, node: str, asked: dict[str, Any], limit_s: float, *, whole: bool) -> dict[str, Any] | str:
+        request = json.dumps({"folder": self._folder, "unit": UNIT, **asked})
+        source = inspect.getsource(program)
+        answer = self._runner.run(node, ["python3", "-", request], stdin=source, timeout_s=limit_s, cleaning=whole)
+        found, why = document(answer, program.FORMAT)
+        if why:
+            return why.removeprefix(f"{node}: ")
+        return found if found["result"] != "os-error" else "; ".join(found["words"])
+
+
+def _each(nodes: Sequence[str], one: Callable[[str], _T]) -> dict[str, _T]:
+    with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(nodes))), thread_name_prefix="slurm-nodes") as pool:
+        return dict(zip(nodes, pool.map(one, nodes), strict=True))

@@ -1,0 +1,237 @@
+"""Slurm's files on every node of a cluster that is not configless: whom they go to, and the change in Slurm's order.
+
+Slurm's faq.shtml, "How should I add nodes to Slurm?": to 24.05 stop slurmctld, update the files on all nodes, restart
+slurmd there, start slurmctld; from 24.11 update the files, then `scontrol reconfigure`. slurmctld compares a checksum of
+slurm.conf, comments included, when a node registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.drivers.scheduler.slurm_files import (
+    MAIN,
+    Cluster,
+    Recovered,
+    Reload,
+    SlurmController,
+    defined,
+    own_lines,
+)
+from rackready.drivers.scheduler.slurm_nodes import BESIDE, NodeLook, SlurmNodes, digests, shared
+from rackready.model.host_list import host_list
+from rackready.model.problems import Problem
+from rackready.model.site import Site
+from rackready.model.slurm_files import SlurmFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The nodes that get the cluster's files, each as it was looked at. ``joining``: those that slurmctld did not have.
+
+    ``of_others``: nodes of the cluster to which their owner copies the files.
+    """
+
+    looks: Mapping[str, NodeLook] = field(default_factory=dict)
+    joining: frozenset[str] = frozenset()
+    of_others: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes, sorted."""
+        return tuple(sorted(self.looks))
+
+    def behind(self, files: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the nodes that lack a file, or have another one than these."""
+        wanted = digests(shared(files))
+        return tuple(
+            node
+            for node in self.nodes
+            if any(self.looks[node].files.get(name) != digest for name, digest in wanted.items())
+        )
+
+    def beside(self, files: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """Return joining node -> the further files of slurmd that it has none of."""
+        return {
+            node: {name: files[name] for name in BESIDE if name in files and name not in self.looks[node].files}
+            for node in self.joining
+        }
+
+
+def places(
+    site: Site, files: SlurmFiles, cluster: Cluster, entering: Sequence[str]
+) -> tuple[list[str], frozenset[str]]:
+    """Return the nodes that get the files, and those among them that the cluster does not have yet."""
+    there = {node.name for node in site.nodes()} - files.of_others
+    inside = there & (cluster.known | set(own_lines(cluster.files)))
+    joining = frozenset(entering) - frozenset(own_lines(cluster.files))
+    return sorted(inside | set(entering)), joining
+
+
+def spread_over(
+    site: Site, files: SlurmFiles, cluster: Cluster, where: str, nodes: SlurmNodes, entering: Sequence[str]
+) -> Spread:
+    """Look at every node that has the files. Raises SchedulerError for all that cannot get them, by name."""
+    wanted, joining = places(site, files, cluster, entering)
+    found = nodes.look(wanted)
+    looks = {node: look for node, look in found.items() if isinstance(look, NodeLook)}
+    mute = {node: why for node, why in found.items() if isinstance(why, str)}
+    others = (cluster.known | defined(cluster.files[MAIN], cluster.files, "NodeName")) - set(wanted)
+    problems = [
+        *_foreign(where, others - files.of_others),
+        *_mute(mute),
+        *_different(files, cluster, {node: look for node, look in looks.items() if node not in joining}),
+        *_killing(looks),
+    ]
+    if problems:
+        raise SchedulerError.of(problems)
+    return Spread(looks, joining, tuple(sorted(others & files.of_others)))
+
+
+def _foreign(where: str, nodes: frozenset[str] | set[str]) -> Iterator[Problem]:
+    if nodes:
+        yield Problem.of(
+            where,
+            f"Slurm's files on {host_list(sorted(nodes))}",
+            "Copy the files there yourself after each change and name the nodes in handover.files.not_written, or add "
+            "them to the site.",
+            expected="nodes of the site, which rackready can write to",
+            actual="nodes that slurmctld knows and the site does not name",
+        )
+
+
+def _mute(mute: Mapping[str, str]) -> Iterator[Problem]:
+    for node, why in sorted(mute.items()):
+        yield Problem.of(
+            node,
+            "Slurm's files",
+            "Nothing was changed. Bring the node back, or name it in handover.files.not_written while it is away: "
+            "`rackready handover` writes its files when it returns.",
+            expected="can be read on every node of the cluster",
+            actual=why,
+        )
+
+
+def _different(files: SlurmFiles, cluster: Cluster, looks: Mapping[str, NodeLook]) -> Iterator[Problem]:
+    """Yield nodes with another file than the controller's: rackready writes over its own only."""
+    wanted = digests(shared(cluster.files))
+    for node, look in sorted(looks.items()):
+        names = sorted(name for name, digest in wanted.items() if look.files.get(name, digest) != digest)
+        if names:
+            yield Problem.of(
+                node,
+                f"{', '.join(names)} in {files.folder}",
+                "Nothing was changed. Compare them, and make them the same or remove them there: a missing file is "
+                "written.",
+                expected="the same as on the Slurm controller",
+                actual="different",
+            )
+
+
+def _killing(looks: Mapping[str, NodeLook]) -> Iterator[Problem]:
+    for node, look in sorted(looks.items()):
+        if look.restart_kills:
+            yield Problem.of(
+                node,
+                "KillMode of slurmd.service",
+                "Nothing was changed. Set KillMode=process in the unit, as Slurm's own does, and reload systemd.",
+                expected="process: a restart of slurmd leaves jobs alone",
+                actual=look.kill_mode or "unknown",
+            )
+
+
+def change(
+    cluster: SlurmController,
+    nodes: SlurmNodes,
+    spread: Spread,
+    found: Cluster,
+    files: Mapping[str, str],
+    reload: Reload,
+    known: Sequence[str],
+) -> None:
+    """Write files on the controller and on every node, and make all use them. Raises SchedulerError.
+
+    When a node cannot be written, or slurmctld does not come up, the old files return everywhere.
+    """
+    old = {name: found.files.get(name) for name in files}
+    if not cluster.begin(files, found.seen, reload, known, spread.nodes):
+        return
+    after = shared({**found.files, **files})
+    bad = nodes.write(
+        spread.nodes, after, {**found.files, **old}, spread.joining, spread.beside({**found.files, **files})
+    )
+    if not bad:
+        try:
+            cluster.finish(reload, known)
+        except SchedulerError as error:
+            undone = _undo(cluster, nodes, spread.nodes, old, files)
+            raise SchedulerError.of([*error.messages, *undone]) from error
+        return
+    words = cluster.back()
+    undone = _undo(cluster, nodes, spread.nodes, old, files)
+    raise SchedulerError.of([*_not_written(bad, f"The old files are back: {words}."), *undone])
+
+
+def _undo(
+    cluster: SlurmController,
+    nodes: SlurmNodes,
+    hosts: Sequence[str],
+    files: Mapping[str, str | None],
+    instead: Mapping[str, str | None],
+) -> list[Problem]:
+    """Write files back on nodes and end the change; return a problem for each node where that failed."""
+    bad = nodes.write(hosts, files, instead)
+    if not bad:
+        cluster.close()
+    return list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends the change."))
+
+
+def _not_written(bad: Mapping[str, str], step: str) -> Iterator[Problem]:
+    for node, why in sorted(bad.items()):
+        yield Problem.of(node, "Slurm's files", step, expected="written, and slurmd runs with them", actual=why)
+
+
+def recover(cluster: SlurmController, nodes: SlurmNodes | None) -> str:
+    """End what a killed run began, on the controller and then on the nodes. Raises SchedulerError.
+
+    slurmctld runs first: a node whose files differ meanwhile is better than no scheduler.
+    """
+    found: Recovered = cluster.recover()
+    if not found.hosts:
+        return found.words
+    if nodes is None:
+        raise SchedulerError(
+            cluster.where,
+            "a change of Slurm's files on every node",
+            expected="handover.files.distribution classic, with which it began",
+            actual="configless",
+            next_step="Set it back, run `rackready slurm apply`, then change it.",
+        )
+    bad = nodes.write(found.hosts, found.files, found.instead)
+    if bad:
+        raise SchedulerError.of(list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends it.")))
+    cluster.close()
+    return f"{found.words}; on the nodes too: {host_list(found.hosts)}"
+
+
+def heal(nodes: SlurmNodes, spread: Spread, files: Mapping[str, str]) -> tuple[str, ...]:
+    """Write the cluster's files on nodes that lack some, and return these. Raises SchedulerError."""
+    behind = spread.behind(files)
+    if behind:
+        bad = nodes.write(behind, shared(files), {}, spread.joining, spread.beside(files))
+        if bad:
+            raise SchedulerError.of(list(_not_written(bad, "Correct that, then run again.")))
+    return behind
+
+
+def to_copy(files: SlurmFiles, names: Sequence[str], spread: Spread) -> str:
+    """Return what is left to the owner of other nodes after a change; "" without such nodes."""
+    if not spread.of_others or not names:
+        return ""
+    return (
+        f"Copy {', '.join(sorted(names))} from {files.folder} on the Slurm controller to "
+        f"{host_list(spread.of_others)} (handover.files.not_written) and to login nodes, and restart slurmd there. "
+        'Until then slurmctld logs that they appear "to have a different slurm.conf".'
+    )
