@@ -210,8 +210,8 @@ def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str
 
 def _of_others(node: str) -> NodeResult:
     text = (
-        f"{node}: Slurm's files - Expected: written by rackready Actual: named in handover.files.not_written. Remove it "
-        "there, then run again."
+        f"{node}: Slurm's files - Expected: written by rackready Actual: named in handover.files.not_written. "
+        "Remove it there, then run again."
     )
     return NodeResult(Outcome.ERROR, text)
 
@@ -229,8 +229,8 @@ def apply(cluster: SlurmController, found: Candidate, nodes: SlurmNodes | None =
     """Make a candidate the cluster's files; return the names of those that changed. Raises SchedulerError.
 
     A node that slurmctld did not know begins drained. Its line loses that state as soon as slurmctld has it: slurmctld
-    keeps a node's state itself, and would drain the node anew at each restart. Configless nodes need no reload for
-    that; where nodes have files of their own, slurmctld compares checksums, so all read the files again.
+    keeps a node's state itself, and would drain the node anew at each restart. Configless nodes need no reload
+    for that; where nodes have files of their own, slurmctld compares checksums, so all read the files again.
     """
     changed = sorted(found.files)
     spread = found.spread
@@ -259,4 +259,4 @@ def _change(
         cluster.change(files, now.seen, reload, known)
     else:
         how: Reload = "reconfigure" if reload == "none" else reload
-        classic.change(cluster, nodes, found.spread, now, files, how, known)
+        classic.change(classic.Everywhere(cluster, nodes, found.spread), now, files, how, known)

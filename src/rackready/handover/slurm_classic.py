@@ -1,8 +1,8 @@
-"""Slurm's files on every node of a cluster that is not configless: whom they go to, and the change in Slurm's order.
+"""Slurm's files on every node of a cluster that is not configless: which nodes, and the change in Slurm's order.
 
 Slurm's faq.shtml, "How should I add nodes to Slurm?": to 24.05 stop slurmctld, update the files on all nodes, restart
-slurmd there, start slurmctld; from 24.11 update the files, then `scontrol reconfigure`. slurmctld compares a checksum of
-slurm.conf, comments included, when a node registers.
+slurmd there, start slurmctld; from 24.11 update the files, then `scontrol reconfigure`. slurmctld compares a checksum
+of slurm.conf, comments included, when a node registers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Spread:
         }
 
 
-def places(
+def hosts_of(
     site: Site, files: SlurmFiles, cluster: Cluster, entering: Sequence[str]
 ) -> tuple[list[str], frozenset[str]]:
     """Return the nodes that get the files, and those among them that the cluster does not have yet."""
@@ -74,7 +74,7 @@ def spread_over(
     site: Site, files: SlurmFiles, cluster: Cluster, where: str, nodes: SlurmNodes, entering: Sequence[str]
 ) -> Spread:
     """Look at every node that has the files. Raises SchedulerError for all that cannot get them, by name."""
-    wanted, joining = places(site, files, cluster, entering)
+    wanted, joining = hosts_of(site, files, cluster, entering)
     found = nodes.look(wanted)
     looks = {node: look for node, look in found.items() if isinstance(look, NodeLook)}
     mute = {node: why for node, why in found.items() if isinstance(why, str)}
@@ -142,19 +142,21 @@ def _killing(looks: Mapping[str, NodeLook]) -> Iterator[Problem]:
             )
 
 
-def change(
-    cluster: SlurmController,
-    nodes: SlurmNodes,
-    spread: Spread,
-    found: Cluster,
-    files: Mapping[str, str],
-    reload: Reload,
-    known: Sequence[str],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """Where one change goes: the controller, and the nodes of a spread."""
+
+    cluster: SlurmController
+    nodes: SlurmNodes
+    spread: Spread
+
+
+def change(places: Everywhere, found: Cluster, files: Mapping[str, str], reload: Reload, known: Sequence[str]) -> None:
     """Write files on the controller and on every node, and make all use them. Raises SchedulerError.
 
     When a node cannot be written, or slurmctld does not come up, the old files return everywhere.
     """
+    cluster, nodes, spread = places.cluster, places.nodes, places.spread
     old = {name: found.files.get(name) for name in files}
     if not cluster.begin(files, found.seen, reload, known, spread.nodes):
         return

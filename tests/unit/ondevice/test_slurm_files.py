@@ -75,7 +75,7 @@ def ask(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **more: Any
 ) -> dict[str, Any]:
     request = {"op": "apply", "folder": str(folder), "unit": "slurmctld.service", "wait_s": 0, **more}
-    if request["op"] == "apply":
+    if request["op"] in {"apply", "begin"}:
         request = {
             "files": NEW, "seen": slurm_files.digest(slurm_files.texts(folder)), "reload": "restart", "nodes": ["n1"],
         } | request  # fmt: skip
@@ -261,3 +261,73 @@ def test_what_always_comes_is_no_complaint() -> None:
         "error: _parse_next_key: Parsing error at unrecognized key: Bad",
         "fatal: Unable to process configuration file",
     ]
+
+
+# --- nodes with files of their own ------------------------------------------------------------------------------------
+
+
+def test_with_hosts_slurmctld_stops_before_the_files_change_and_starts_after_the_nodes(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    daemon.at["systemctl stop slurmctld.service"] = lambda: seen.append(slurm_files.texts(tmp_path)["slurm.conf"])
+    seen: list[str] = []
+    assert asking(op="begin", hosts=["n1", "n2"])["result"] == "begun"
+    assert seen == [OLD]
+    assert slurm_files.texts(tmp_path) == NEW
+    assert "systemctl restart slurmctld.service" not in daemon.calls
+    assert asking(op="begin", hosts=["n1"])["result"] == "journal"
+    assert asking(op="finish", reload="restart", nodes=["n1"])["result"] == "applied"
+    assert daemon.nodes == {"n1"}
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_reconfigure_needs_no_stop(daemon: Daemon, asking: Ask) -> None:
+    assert asking(op="begin", hosts=["n1"], reload="reconfigure")["result"] == "begun"
+    assert not [call for call in daemon.calls if call.startswith("systemctl")]
+
+
+def test_with_hosts_a_change_that_is_taken_back_stays_open_until_the_nodes_have_it(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    daemon.dies_of = "NodeName=n1"
+    asking(op="begin", hosts=["n1", "n2"])
+    found = asking(op="finish", reload="restart", nodes=["n1"])
+    assert (found["result"], found["words"][-1]) == ("taken-back", "with the old files slurmctld runs again")
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    rest = asking(op="recover")
+    assert rest["words"] == ["an interrupted change was taken back, not yet on every node"]
+    assert rest["pending"] == {
+        "hosts": ["n1", "n2"],
+        "files": {"rackready_nodes.conf": None, "slurm.conf": OLD},
+        "instead": NEW,
+    }
+    assert asking(op="close")["result"] == "closed"
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+    assert daemon.calls[-2:] == ["scontrol reconfigure", "scontrol ping"]
+
+
+def test_a_run_killed_while_slurmctld_stood_still_starts_it_with_the_old_files(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    asking(op="begin", hosts=["n1"])
+    daemon.up = False
+    found = asking(op="recover")
+    assert found["words"] == ["an interrupted change was taken back", "with the old files slurmctld runs again"]
+    assert found["pending"]["files"] == {"rackready_nodes.conf": None, "slurm.conf": OLD}
+    assert daemon.up
+    # Killed again: what is left to do is the same.
+    assert asking(op="recover")["pending"] == found["pending"]
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+
+
+def test_a_run_killed_after_slurmctld_came_up_goes_forward(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    asking(op="begin", hosts=["n1"])
+    daemon.at["scontrol reconfigure"] = killed
+    with pytest.raises(KilledError):
+        asking(op="finish", reload="restart", nodes=["n1"])
+    found = asking(op="recover")
+    assert found["words"] == ["an interrupted change had happened: slurmctld runs with it"]
+    assert found["pending"] == {
+        "hosts": ["n1"], "files": NEW, "instead": {"rackready_nodes.conf": None, "slurm.conf": OLD},
+    }  # fmt: skip
+    assert (tmp_path / slurm_files.JOURNAL).exists()

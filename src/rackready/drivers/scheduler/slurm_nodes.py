@@ -23,8 +23,8 @@ BESIDE = (
     "acct_gather.conf", "cgroup.conf", "helpers.conf", "job_container.conf", "mpi.conf", "namespace.yaml", "oci.conf",
     "plugstack.conf", "topology.yaml",
 )  # fmt: skip
-"""Further files that slurmd reads, beside slurm.conf, gres.conf and topology.conf (Slurm, src/common/fetch_config.c: what
-slurmctld sends to configless nodes). rackready copies them to a node that has none, and never over one."""
+"""Further files that slurmd reads, beside slurm.conf, gres.conf and topology.conf: what slurmctld sends to configless
+nodes (Slurm, src/common/fetch_config.c). rackready copies them to a node that has none, and never over one."""
 _KEEPS_JOBS = frozenset({"process", "none"})
 """KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
 _AT_ONCE = 32
@@ -47,7 +47,7 @@ class NodeLook:
 
 
 def shared(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files that must be the same everywhere: slurm.conf, gres.conf, what they include, and topology.conf."""
+    """Return the files that must be the same everywhere: slurm.conf, gres.conf, their includes, and topology.conf."""
     out: dict[str, str] = {}
 
     def add(name: str) -> None:
