@@ -57,6 +57,19 @@ def test_srun_in_our_reservation() -> None:
     assert "srun --mpi=pmi2 " in " ".join(line("srun", mpi="pmi2"))
 
 
+def test_srun_as_another_user_in_a_reservation_of_another_name() -> None:
+    known = dataclasses.replace(facts("srun"), reservation="burnin", job_user="gpuval")
+    command = gate(GATE, {"launches": 1}).plan(known, list(known.nodes))[0].commands[2]
+    words = " ".join(command.argv)
+    assert words.startswith("runuser -u gpuval -- env NCCL_DEBUG=INFO ")
+    assert (
+        "srun --mpi=pmix --reservation=burnin-node01 --propagate=NONE --chdir=/ --nodes=2 --nodelist=node01,node02 "
+        in words
+    )
+    launched = _with_launch(command, ("--qos=validation",)).argv
+    assert launched[launched.index("srun") + 1] == "--qos=validation"
+
+
 def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
     known = facts("mpijob")
     inputs = {"launches": 1, "image": "registry.example/nccl-tests:2.19"}
@@ -191,6 +204,18 @@ def test_held_nodes_are_usable_inside_the_reservation_only_and_held_again_after_
         "update NodeName=node01 State=DRAIN Reason='rackready: held'",
         "update NodeName=node02 State=DRAIN Reason='rackready: held'",
         "delete ReservationName=rackready-node01",
+    ]
+
+
+def test_a_reservation_has_the_sites_name_and_user() -> None:
+    cluster = Cluster(node01="rackready: held")
+    with reserved(SlurmAdapter(cluster.run, "here"), ["node01"], "burnin", "gpuval") as name:
+        assert name == "burnin-node01"
+    assert [command for command in cluster.said if "Users=" in command] == [
+        (
+            "scontrol create reservation ReservationName=burnin-node01 Users=gpuval StartTime=now Duration=UNLIMITED "
+            "Flags=MAINT,IGNORE_JOBS Nodes=node01"
+        )
     ]
 
 

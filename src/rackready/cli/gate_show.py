@@ -259,6 +259,7 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
     Raises RackreadyError if neither a profile nor an environment is given and the default environment has no site file.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.gates.engine.site_facts import slurm_jobs  # noqa: PLC0415
 
     if profile:
         return facts_of_profile(profile, nodes)
@@ -271,8 +272,8 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
         )
     site = load_site(env, root=env_paths(env).root)
     found = facts_of_profile(site.nodes()[0].platform, nodes)
-    plugin = {"nccl_net": site.fabric.nccl_net}
-    return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))
+    fabric = found.fabric.model_copy(update={"nccl_net": site.fabric.nccl_net})
+    return replace(found, launcher=site.gates.launcher, fabric=fabric, **slurm_jobs(site))
 
 
 def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:

@@ -71,6 +71,10 @@ class GateFacts:
     """How programs are started on several nodes (site.yml gates.launcher)."""
     cluster: KubernetesHandover | None = None
     """The Kubernetes cluster that nodes are handed over to: their names there, and the taint that holds them."""
+    reservation: str = "rackready"
+    """First part of the names of Slurm reservations (site.yml handover.validation_reservation)."""
+    job_user: str = "root"
+    """User of Slurm jobs (site.yml handover.validation_user)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,6 +252,15 @@ class SlurmHandover(Model):
         None,
         description="QOS of the jobs with which gates measure nodes (gates.launcher: srun); needs slurmdbd",
     )
+    validation_reservation: Name = Field(
+        "rackready",
+        description="first part of the names of reservations in which gates measure nodes; the first node follows it",
+    )
+    validation_user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field(
+        "root",
+        description="user of the jobs with which gates measure nodes, the only one who can use their reservation; must "
+        "exist on the controller and the nodes",
+    )
     files: SlurmFiles | None = Field(
         None, description="rackready's part of Slurm's own files; absent: the nodes stand in them already"
     )

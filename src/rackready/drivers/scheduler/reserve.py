@@ -1,4 +1,4 @@
-"""Reservations of Slurm nodes for a measurement: only root starts jobs on them; they are drained again after it."""
+"""Reservations of Slurm nodes for a measurement: only one user starts jobs on them; they are drained again after it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from contextlib import contextmanager
 from rackready.drivers.scheduler.base import NotOursError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 
-_USER = "root"
+PREFIX, USER = "rackready", "root"
+"""First part of the names, and the user, unless the site says otherwise."""
 
 
-def reservation(head: str) -> str:
+def reservation(head: str, prefix: str = PREFIX) -> str:
     """Return the name of the reservation of a run whose first node is this one."""
-    return f"rackready-{head}"
+    return f"{prefix}-{head}"
 
 
 @contextmanager
-def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
-    """Reserve nodes for root, resume those that we drained inside the reservation, and drain them again at the end.
+def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, user: str = USER) -> Iterator[str]:
+    """Reserve nodes for a user, resume those that we drained inside the reservation, and drain them again at the end.
 
     The order matters: a node is resumed only inside the reservation, and the reservation ends only after the node is
-    drained again. After a killed run only root can use the nodes. Raises NotOursError when somebody else
+    drained again. After a killed run only that user can use the nodes. Raises NotOursError when somebody else
     drained one, SchedulerError when Slurm refuses.
     """
-    name = reservation(nodes[0])
+    name = reservation(nodes[0], prefix)
     held = {node: now.reason for node in nodes if (now := slurm.show(node)).drained}
     theirs = [node for node, reason in held.items() if not slurm.show(node).ours]
     if theirs:
@@ -35,7 +36,7 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
             actual=f"{held[theirs[0]]!r}",
             next_step="Nothing was started there: rackready never undoes somebody else's drain.",
         )
-    slurm.reserve(name, list(nodes), _USER)
+    slurm.reserve(name, list(nodes), user)
     try:
         for node in held:
             slurm.resume(node)

@@ -47,11 +47,11 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
                 next_step="Use the launcher openmpi.",
             )
         try:
-            qos = site.handover.validation_qos
+            qos, prefix = site.handover.validation_qos, site.handover.validation_reservation
             with connect_slurm(site.handover, paths) as slurm:
                 if qos is not None:
                     slurm.require_qos(qos)
-                with reserved(slurm, [head, *peers]):
+                with reserved(slurm, [head, *peers], prefix, site.handover.validation_user):
                     yield (f"--qos={qos}",) if qos is not None else ()
         except SchedulerError as error:
             raise UnreachableError.of(error.messages) from error

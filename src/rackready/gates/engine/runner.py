@@ -289,7 +289,9 @@ def _finish(job: Background) -> Answer:
 
 def _with_launch(command: Command, options: Sequence[str]) -> Command:
     """Return the command with the options of the site for its launcher: mpirun, or srun after its environment."""
-    at = next((index for index, word in enumerate(command.argv) if "=" not in word and word != "env"), 0)
+    first = command.argv.index("--") + 1 if command.argv[:1] == ("runuser",) else 0  # runuser -u USER -- COMMAND
+    words = enumerate(command.argv[first:], first)
+    at = next((index for index, word in words if "=" not in word and word != "env"), first)
     if not options or command.argv[at] not in {"mpirun", "srun"}:
         return command
     return replace(command, argv=(*command.argv[: at + 1], *options, *command.argv[at + 1 :]))

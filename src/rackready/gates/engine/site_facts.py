@@ -22,12 +22,20 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
         needed=_needed(site),
         launcher=site.gates.launcher,
         cluster=site.handover if isinstance(site.handover, KubernetesHandover) else None,
+        **slurm_jobs(site),
         passed=passed or {},
         devices=tuple(site.devices),
         liquid=frozenset(
             name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"
         ),
     )
+
+
+def slurm_jobs(site: Site) -> dict[str, str]:
+    """Return the facts of jobs that gates start in Slurm; {} without Slurm."""
+    if not isinstance(site.handover, SlurmHandover):
+        return {}
+    return {"reservation": site.handover.validation_reservation, "job_user": site.handover.validation_user}
 
 
 def _needed(site: Site) -> tuple[str, ...]:

@@ -64,16 +64,23 @@ def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[
 def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
     """Return the command line of srun: one step over exactly these nodes, in our reservation.
 
-    Values with commas cannot be in --export, so the environment comes before srun.
+    Values with commas cannot be in --export, so the environment comes before srun. srun has no --uid from 24.11, so
+    another user than root starts it itself; its limits are then slurmd's, since PAM's for that user may lock little
+    memory.
     """
+    other = facts.job_user != "root"
+    as_user = ("runuser", "-u", facts.job_user, "--") if other else ()
+    options = ("--propagate=NONE", "--chdir=/") if other else ()
     mca = {f"OMPI_MCA_{name}": value for name, value in _mca(facts, nodes).items() if not name.startswith("oob_")}
     environment = [f"{name}={value}" for name, value in {**program.environment, **mca}.items()]
     return (
+        *as_user,
         "env",
         *environment,
         "srun",
         f"--mpi={program.mpi}",
-        f"--reservation={reservation(nodes[0])}",
+        f"--reservation={reservation(nodes[0], facts.reservation)}",
+        *options,
         f"--nodes={len(nodes)}",
         f"--nodelist={','.join(nodes)}",
         f"--ntasks-per-node={program.per_node}",
