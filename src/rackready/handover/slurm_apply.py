@@ -172,7 +172,8 @@ def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
 def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:
     """Return what the owner of the cluster's other nodes does after a change; "" when nothing."""
     files = files_of(site.handover)
-    return classic.to_copy(files, changed, found.spread) if files is not None and found.spread is not None else ""
+    names = [name for name in changed if name in found.settled]  # not what only some nodes lacked
+    return classic.to_copy(files, names, found.spread) if files is not None and found.spread is not None else ""
 
 
 def waits(found: Candidate) -> str:
