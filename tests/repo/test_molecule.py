@@ -62,9 +62,13 @@ TROUBLED: dict[str, dict[str, Any]] = yaml.safe_load((TROUBLE / "roles.yml").rea
 ]
 
 
+NOT_IN_THE_MIRROR = {"enroot_pyxis": "NVIDIA has no package repository for it, and the simulated rack's mirror neither"}
+"""Roles whose packages no simulated node can get, and why."""
+
+
 def installs(role: str) -> bool:
-    """Whether a task of the role names packages to install."""
-    return any(
+    """Whether a task of the role names packages to install that the rack's mirror has."""
+    return role not in NOT_IN_THE_MIRROR and any(
         "rackready_packages:" in path.read_text(encoding="utf-8")
         for path in (ROOT / "roles" / role).glob("tasks/*.yml")
     )

@@ -52,7 +52,7 @@ def plan(
 
 def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, str]:
     """Return the packages of the roles that run on the site's nodes."""
-    idle = [] if isinstance(site.handover, SlurmHandover) else ["slurm_node"]
+    idle = [] if isinstance(site.handover, SlurmHandover) else ["slurm_node", "enroot_pyxis"]
     roles = {role: packages for role, packages in asked.roles.items() if role not in idle}
     return Asked(roles, asked.build, asked.headers).packages(kernels)
 
