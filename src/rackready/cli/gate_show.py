@@ -273,7 +273,8 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
     site = load_site(env, root=env_paths(env).root)
     found = facts_of_profile(site.nodes()[0].platform, nodes)
     fabric = found.fabric.model_copy(update={"nccl_net": site.fabric.nccl_net})
-    return replace(found, launcher=site.gates.launcher, fabric=fabric, **slurm_jobs(site))
+    reservation, user = slurm_jobs(site)
+    return replace(found, launcher=site.gates.launcher, fabric=fabric, reservation=reservation, job_user=user)
 
 
 def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:

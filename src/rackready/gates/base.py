@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
+from rackready.drivers.scheduler.reserve import PREFIX, USER
 from rackready.gates.judging.finding_kinds import KINDS, ErrorKind, Kinds
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Finding, Metric, Verdict
@@ -71,9 +72,9 @@ class GateFacts:
     """How programs are started on several nodes (site.yml gates.launcher)."""
     cluster: KubernetesHandover | None = None
     """The Kubernetes cluster that nodes are handed over to: their names there, and the taint that holds them."""
-    reservation: str = "rackready"
+    reservation: str = PREFIX
     """First part of the names of Slurm reservations (site.yml handover.validation_reservation)."""
-    job_user: str = "root"
+    job_user: str = USER
     """User of Slurm jobs (site.yml handover.validation_user)."""
 
 

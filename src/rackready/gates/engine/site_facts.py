@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from rackready.design.facts import node_facts
+from rackready.drivers.scheduler.reserve import PREFIX, USER
 from rackready.gates.base import GateFacts, LastPass
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.site import Site, SlurmHandover
@@ -14,6 +15,7 @@ from rackready.model.site import Site, SlurmHandover
 
 def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str], LastPass] | None = None) -> GateFacts:
     """Return facts of these nodes of a site. ``passed``: (gate, node) -> last pass, for gates that judge changes."""
+    reservation, user = slurm_jobs(site)
     return GateFacts(
         nodes={name: node_facts(site, name) for name in nodes},
         fabric=site.fabric,
@@ -22,7 +24,8 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
         needed=_needed(site),
         launcher=site.gates.launcher,
         cluster=site.handover if isinstance(site.handover, KubernetesHandover) else None,
-        **slurm_jobs(site),
+        reservation=reservation,
+        job_user=user,
         passed=passed or {},
         devices=tuple(site.devices),
         liquid=frozenset(
@@ -31,11 +34,11 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
     )
 
 
-def slurm_jobs(site: Site) -> dict[str, str]:
-    """Return the facts of jobs that gates start in Slurm; {} without Slurm."""
+def slurm_jobs(site: Site) -> tuple[str, str]:
+    """Return the first part of the reservations' names, and the user, of jobs that gates start in Slurm."""
     if not isinstance(site.handover, SlurmHandover):
-        return {}
-    return {"reservation": site.handover.validation_reservation, "job_user": site.handover.validation_user}
+        return PREFIX, USER
+    return site.handover.validation_reservation, site.handover.validation_user
 
 
 def _needed(site: Site) -> tuple[str, ...]:
