@@ -110,6 +110,15 @@ def test_a_change_that_needs_a_restart_leaves_jobs_running(rack: Project) -> Non
     assert "topology/tree" in rack.ssh("slurmctl", "scontrol show config")
     assert complaints(rack, since) == ""
     assert "Copy rackready_nodes.conf, topology.conf from /etc/slurm" in " ".join(rack.progress().split())
+    # A reconfigure restarts nothing, and nobody registers with another checksum.
+    started = rack.ssh("node01", "systemctl show slurmd --property=MainPID --value")
+    change(rack.root, {"topology": "tree", "partitions": [{"name": "gpu", "default": True, "max_time": "2-00"}]})
+    since = mark(rack)
+    assert rack.run("slurm", "apply", *LIMIT)[0] == 0, rack.progress()[-2000:]
+    assert rack.ssh("node01", "systemctl show slurmd --property=MainPID --value") == started
+    assert "MaxTime=2-00:00:00" in rack.ssh("slurmctl", "scontrol show partition gpu")
+    assert running(rack, number)
+    assert complaints(rack, since) == ""
 
 
 def test_a_run_killed_while_slurmctld_stands_still_is_ended_by_the_next(rack: Project) -> None:

@@ -160,9 +160,15 @@ def change(places: Everywhere, found: Cluster, files: Mapping[str, str], reload:
     old = {name: found.files.get(name) for name in files}
     if not cluster.begin(files, found.seen, reload, known, spread.nodes):
         return
-    after = shared({**found.files, **files})
+    all_files = {**found.files, **files}
+    # A reconfigure makes slurmd read its files; one that restarts before it registers with another checksum.
     bad = nodes.write(
-        spread.nodes, after, {**found.files, **old}, spread.joining, spread.beside({**found.files, **files})
+        spread.nodes,
+        shared(all_files),
+        {**found.files, **old},
+        spread.joining,
+        spread.beside(all_files),
+        restart=reload == "restart",
     )
     if not bad:
         try:

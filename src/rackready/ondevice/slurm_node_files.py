@@ -3,8 +3,9 @@
 The request is a JSON document: {"op": "look" | "write", "folder", "unit"}, and to write also {"files": {name: text, or
 null to remove it}, "instead": {name: SHA-256 of what may be there, or null}, "anything": whether it may be anything}.
 The answer is one, too: {"format", "result", "words", "complete"}, and of a look {"files": {name: SHA-256}, "active",
-"kill_mode"}. slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld starts with new nodes.
-Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own unit).
+"kill_mode"}. With {"restart": true} slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld
+starts with new nodes. Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own
+unit).
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     keep(folder, changed)
     for name in sorted(changed, key=lambda item: item == "slurm.conf"):
         replace(folder / name, files[name])
-    return restart(request["unit"], changed)
+    if request["restart"]:
+        return restart(request["unit"], changed)
+    return {"result": "written" if changed else "unchanged", "words": changed}
 
 
 def digest(text: str) -> str:

@@ -55,6 +55,7 @@ class Nodes:
         self.mute: dict[str, str] = {}
         self.fails: dict[str, str] = {}
         self.written: list[tuple[str, ...]] = []
+        self.restarts: list[bool] = []
 
     def look(self, nodes: list[str]) -> dict[str, NodeLook | str]:
         def one(node: str) -> NodeLook | str:
@@ -67,9 +68,17 @@ class Nodes:
         return {node: one(node) for node in nodes}
 
     def write(
-        self, nodes: Sequence[str], files: Files, _instead: Files, _anything: object = None, more: More | None = None
+        self,
+        nodes: Sequence[str],
+        files: Files,
+        _instead: Files,
+        _anything: object = None,
+        more: More | None = None,
+        *,
+        restart: bool = True,
     ) -> dict[str, str]:
         self.written.append(tuple(nodes))
+        self.restarts.append(restart)
         for node in nodes:
             if node not in self.fails:
                 wanted = {**self.files[node], **files, **(more or {}).get(node, {})}
@@ -139,6 +148,7 @@ def test_a_joining_node_and_those_of_the_cluster_get_the_same_files_in_slurms_or
     assert fake.calls == [
         "begin restart for node01", "finish restart", "begin reconfigure for node01", "finish reconfigure",
     ]  # fmt: skip
+    assert nodes.restarts == [True, False], "a reconfigure makes slurmd read its files"
     assert nodes.files["node01"] == dict(fake.now.files)
     assert "State=DRAIN" not in nodes.files["node01"]["rackready_nodes.conf"]
     assert nodes.files["node02"] == {}
@@ -333,7 +343,7 @@ def test_a_node_answers_why_it_was_not_written(result: str, words: list[str], wh
     assert (node, cleaning) == ("n1", True)
     assert request == {
         "op": "write", "folder": "/etc/slurm", "unit": "slurmd.service", "files": {"a": "x", "b": None, "c": "z"},
-        "instead": digests({"a": "y"}), "anything": True,
+        "instead": digests({"a": "y"}), "anything": True, "restart": True,
     }  # fmt: skip
 
 

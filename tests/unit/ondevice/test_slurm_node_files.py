@@ -49,7 +49,8 @@ def slurmd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurmd:
 @pytest.fixture
 def ask(slurmd: Slurmd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     def asked(op: str, **more: Any) -> dict[str, Any]:
-        request = {"op": op, "folder": str(slurmd.folder), "unit": "slurmd.service", "instead": {}, "anything": False}
+        request = {"op": op, "folder": str(slurmd.folder), "unit": "slurmd.service", "instead": {}}
+        request |= {"anything": False, "restart": True}
         monkeypatch.setattr(sys, "argv", ["program", json.dumps(request | more)])
         assert program.main() == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -86,6 +87,11 @@ def test_a_running_slurmd_restarts_and_the_old_files_are_kept(slurmd: Slurmd, as
     assert [path.read_text() for path in kept] == ["old\n"]
     # Repeated after a kill: the files are there, and slurmd may not have read them.
     assert ask("write", **asked) == {"result": "unchanged", "words": []}
+    assert slurmd.restarts == 2
+    # Before a reconfigure slurmd keeps running: it reads the files then.
+    assert ask("write", files={"slurm.conf": "newer\n"}, instead=asked["files"], restart=False)["result"] == "differs"
+    instead = {"slurm.conf": sha("new\n")}
+    assert ask("write", files={"slurm.conf": "newer\n"}, instead=instead, restart=False)["result"] == "written"
     assert slurmd.restarts == 2
 
 

@@ -96,13 +96,15 @@ class SlurmNodes:
         instead: Mapping[str, str | None],
         anything: frozenset[str] = frozenset(),
         more: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        restart: bool = True,
     ) -> dict[str, str]:
         """Write files on nodes, restart slurmd where it runs, and return node -> why it failed; {} when none did.
 
         ``instead``: name -> text that may be there now, beside the new one; on ``anything`` any may. ``more``: further
         files of a node. The operator cannot stop this in between.
         """
-        base = {"op": "write", "instead": digests(instead)}
+        base = {"op": "write", "instead": digests(instead), "restart": restart}
 
         def one(node: str) -> str:
             asked = {
