@@ -115,10 +115,11 @@ def _mute(mute: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _different(files: SlurmFiles, cluster: Cluster, looks: Mapping[str, NodeLook]) -> Iterator[Problem]:
-    """Yield nodes with another file than the controller's: rackready writes over its own only."""
+    """Yield nodes with another file than the controller's that rackready did not write: it writes over its own only."""
     wanted = digests(shared(cluster.files))
     for node, look in sorted(looks.items()):
-        names = sorted(name for name, digest in wanted.items() if look.files.get(name, digest) != digest)
+        others = {name: digest for name, digest in look.files.items() if name not in look.ours}
+        names = sorted(name for name, digest in wanted.items() if others.get(name, digest) != digest)
         if names:
             yield Problem.of(
                 node,

@@ -2,10 +2,11 @@
 
 The request is a JSON document: {"op": "look" | "write", "folder", "unit"}, and to write also {"files": {name: text, or
 null to remove it}, "instead": {name: SHA-256 of what may be there, or null}, "anything": whether it may be anything}.
-The answer is one, too: {"format", "result", "words", "complete"}, and of a look {"files": {name: SHA-256}, "active",
-"kill_mode"}. With {"restart": true} slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld
-starts with new nodes. Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own
-unit).
+The answer is one, too: {"format", "result", "words", "complete"}, and of a look {"files": {name: SHA-256}, "ours":
+[names], "active", "kill_mode"}. A file that is still as this program wrote it is ours, however old.
+
+With {"restart": true} slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld starts with new
+nodes. Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own unit).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import Any
 
 FORMAT = "rackready/slurm-node-files/v1"
 KEPT = "rackready.kept"
+WRITTEN = "rackready.written"
+"""Name -> SHA-256 of the files as they were written last: a node that was away comes back with old ones."""
 BYTES = "latin-1"
 """As in slurm_files.py: every byte is a character."""
 OLDEST_KEPT = 20
@@ -56,12 +59,24 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     """Return the digests of the configuration files, whether slurmd runs, and what a restart of it would kill."""
     folder = Path(request["folder"])
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = {path.name: sha(path) for path in paths if path.is_file() and path.suffix in {".conf", ".yaml"}}
+    ours = written(folder)
     return {
         "result": "looked",
-        "files": {path.name: sha(path) for path in paths if path.is_file() and path.suffix in {".conf", ".yaml"}},
+        "files": files,
+        "ours": [name for name, digest in files.items() if ours.get(name) == digest],
         "active": active(request["unit"]),
         "kill_mode": run("systemctl", "show", request["unit"], "--property=KillMode", "--value")[1],
     }
+
+
+def written(folder: Path) -> dict[str, str]:
+    """Return name -> SHA-256 of what was written last; {} where that is unknown."""
+    try:
+        found: dict[str, str] = json.loads((folder / WRITTEN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def sha(path: Path) -> str | None:
@@ -79,8 +94,8 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     folder, files = Path(request["folder"]), request["files"]
     found = {name: sha(folder / name) for name in files}
     new = {name: None if text is None else digest(text) for name, text in files.items()}
-    instead = request["instead"]
-    foreign = [name for name in files if found[name] not in {None, new[name], instead.get(name)}]
+    instead, ours = request["instead"], written(folder)
+    foreign = [name for name in files if found[name] not in {None, new[name], instead.get(name), ours.get(name)}]
     if foreign and not request["anything"]:
         return {"result": "differs", "words": sorted(foreign)}
     changed = [name for name in files if found[name] != new[name]]
@@ -88,6 +103,7 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     keep(folder, changed)
     for name in sorted(changed, key=lambda item: item == "slurm.conf"):
         replace(folder / name, files[name])
+    replace(folder / WRITTEN, json.dumps({**ours, **new}, sort_keys=True))
     if request["restart"]:
         return restart(request["unit"], changed)
     return {"result": "written" if changed else "unchanged", "words": changed}

@@ -19,6 +19,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.render.slurm_files import Gpu, NodeParts
+from tests.unit.handover.test_slurm_classic import Nodes
 
 Call = Callable[..., tuple[int, str, str]]
 THEIRS = "ClusterName=x\nSlurmctldParameters=enable_configless\nPartitionName=admin State=UP\n"
@@ -40,6 +41,14 @@ class Controller:
     def recover(self) -> Recovered:
         ended, self.open = self.open, ""
         return Recovered(ended)
+
+    def begin(self, files: dict[str, str], seen: str, reload: str, nodes: Any, hosts: Any) -> bool:  # noqa: ANN401
+        del hosts
+        self.change(files, seen, reload, nodes)
+        return True
+
+    def finish(self, *_: object) -> None:
+        """It comes up."""
 
     def change(self, files: dict[str, str], _seen: str, _reload: str, nodes: Any) -> str:  # noqa: ANN401
         self.now = Cluster(
@@ -127,6 +136,32 @@ def test_an_interrupted_change_is_for_apply_to_end(cluster: Controller, call: Ca
         "interrupted. "
         "`rackready slurm apply` ends it.\n"
     )
+
+
+def test_with_files_on_every_node_nodes_behind_are_named_and_others_are_left_to_their_owner(
+    cluster: Controller, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "inventories/sim/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    site["handover"]["files"] |= {"distribution": "classic", "not_written": ["login01"]}
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+    nodes = Nodes("node01")
+    monkeypatch.setattr(slurm_apply, "nodes_of", lambda *_: nodes)
+    cluster.now = Cluster(cluster.now.files, "d", (22, 5), answers=True, known=frozenset({"login01"}))
+    code, _, err = call("slurm", "diff", "--limit", "node01")
+    assert (code, err) == (1, "slurmctld 22.05: restart\nwithout the cluster's files, or with others: node01\n")
+    code, _, err = call("slurm", "apply", "--limit", "node01")
+    assert code == 0
+    assert nodes.files["node01"] == cluster.now.files
+    names = "gres.conf, rackready_gres.conf, rackready_nodes.conf, slurm.conf"
+    assert f"Copy {names} from /etc/slurm on the Slurm controller to login01 (handover.files.not_written)" in err
+    code, out, _ = call("slurm", "diff", "--limit", "node01", "--output", "json")
+    assert (code, json.loads(out)["behind"]) == (0, [])
+    nodes.files["node01"].pop("gres.conf")
+    code, out, _ = call("slurm", "diff", "--limit", "node01", "--output", "json")
+    assert (code, json.loads(out)["behind"]) == (1, ["node01"])
+    code, _, err = call("slurm", "apply", "--limit", "node01")
+    assert (code, err.endswith("changed: files of node01\n"), "Copy" in err) == (0, True, False)
 
 
 def test_a_site_whose_files_are_not_ours_is_refused(call: Call) -> None:

@@ -53,6 +53,7 @@ class Nodes:
         self.files: dict[str, dict[str, str]] = {node: dict(files or {}) for node in nodes}
         self.kill_mode = "process"
         self.mute: dict[str, str] = {}
+        self.ours: dict[str, frozenset[str]] = {}
         self.fails: dict[str, str] = {}
         self.written: list[tuple[str, ...]] = []
         self.restarts: list[bool] = []
@@ -61,9 +62,8 @@ class Nodes:
         def one(node: str) -> NodeLook | str:
             if node in self.mute:
                 return self.mute[node]
-            return NodeLook(
-                {k: v for k, v in digests(self.files[node]).items() if v}, active=True, kill_mode=self.kill_mode
-            )
+            found = {name: digest for name, digest in digests(self.files[node]).items() if digest}
+            return NodeLook(found, active=True, kill_mode=self.kill_mode, ours=self.ours.get(node, frozenset()))
 
         return {node: one(node) for node in nodes}
 
@@ -207,6 +207,18 @@ def test_every_node_that_cannot_get_the_files_is_named_at_once(tmp_path: Path) -
     ]
 
 
+def test_a_node_that_was_away_comes_back_with_old_files_of_ours(tmp_path: Path) -> None:
+    site = classic_site(tmp_path)
+    fake, nodes = Controller(cluster()), Nodes("node01")
+    run(fake, found_for(site, fake, nodes, "node01"), nodes)
+    nodes.files["node01"]["slurm.conf"] = "old\n"
+    nodes.ours["node01"] = frozenset({"slurm.conf"})
+    found = found_for(site, fake, nodes, "node01")
+    assert found.behind == ("node01",)
+    assert run(fake, found, nodes) == ["files of node01"]
+    assert nodes.files["node01"] == dict(fake.now.files)
+
+
 def test_a_unit_whose_restart_would_kill_jobs_is_refused(tmp_path: Path) -> None:
     site = classic_site(tmp_path)
     nodes = Nodes("node01")
@@ -293,7 +305,7 @@ def test_a_killed_change_is_ended_on_the_nodes_and_then_closed(tmp_path: Path) -
 
 def test_only_what_must_be_the_same_everywhere_is_shared() -> None:
     found = {
-        "slurm.conf": "Include a.conf\n#Include b.conf\nInclude /elsewhere/c.conf\n", "a.conf": "Include d.conf\n",
+        "slurm.conf": "Include a.conf #x\n#Include b.conf\nInclude /elsewhere/c.conf\n", "a.conf": "Include d.conf\n",
         "b.conf": "", "d.conf": "x", "gres.conf": "", "slurmdbd.conf": "StoragePass=secret\n", "cgroup.conf": "",
     }  # fmt: skip
     assert sorted(shared(found)) == ["a.conf", "d.conf", "gres.conf", "slurm.conf"]
@@ -348,9 +360,9 @@ def test_a_node_answers_why_it_was_not_written(result: str, words: list[str], wh
 
 
 def test_a_look_tells_a_mute_node_from_its_files() -> None:
-    good = Runner("looked", [], files={"slurm.conf": "1"}, active=True, kill_mode="process")
+    good = Runner("looked", [], files={"slurm.conf": "1"}, ours=["slurm.conf"], active=True, kill_mode="process")
     assert SlurmNodes(good, "/e").look(["n1"]) == {
-        "n1": NodeLook({"slurm.conf": "1"}, active=True, kill_mode="process")
+        "n1": NodeLook({"slurm.conf": "1"}, active=True, kill_mode="process", ours=frozenset({"slurm.conf"}))
     }
     bad = Runner("looked", [])
     bad.answer = Answer(None, "", "", 0.1, failure="n1: no route", reached=False)

@@ -66,7 +66,14 @@ def sha(text: str) -> str:
 
 def test_a_node_without_files_gets_them_and_starts_no_slurmd(slurmd: Slurmd, ask: Ask) -> None:
     slurmd.up = False
-    assert ask("look") == {"result": "looked", "words": [], "files": {}, "active": False, "kill_mode": "process"}
+    assert ask("look") == {
+        "result": "looked",
+        "words": [],
+        "files": {},
+        "ours": [],
+        "active": False,
+        "kill_mode": "process",
+    }
     found = ask("write", files={"slurm.conf": "# caf\xe9\n", "gres.conf": "b\n"})
     assert found == {"result": "written", "words": ["slurm.conf", "gres.conf"]}
     assert (slurmd.folder / "slurm.conf").read_bytes() == b"# caf\xe9\n"
@@ -89,9 +96,7 @@ def test_a_running_slurmd_restarts_and_the_old_files_are_kept(slurmd: Slurmd, as
     assert ask("write", **asked) == {"result": "unchanged", "words": []}
     assert slurmd.restarts == 2
     # Before a reconfigure slurmd keeps running: it reads the files then.
-    assert ask("write", files={"slurm.conf": "newer\n"}, instead=asked["files"], restart=False)["result"] == "differs"
-    instead = {"slurm.conf": sha("new\n")}
-    assert ask("write", files={"slurm.conf": "newer\n"}, instead=instead, restart=False)["result"] == "written"
+    assert ask("write", files={"slurm.conf": "newer\n"}, restart=False)["result"] == "written"
     assert slurmd.restarts == 2
 
 
@@ -105,6 +110,16 @@ def test_what_somebody_else_wrote_stays(slurmd: Slurmd, ask: Ask) -> None:
     assert slurmd.restarts == 0
     assert ask("write", **asked, anything=True)["result"] == "written"
     assert [path.read_text() for path in slurmd.folder.glob("rackready.kept/*/slurm.conf")] == ["by hand\n"]
+
+
+def test_a_file_of_ours_is_replaced_however_old_it_is(slurmd: Slurmd, ask: Ask) -> None:
+    ask("write", files={"slurm.conf": "first\n", "gres.conf": "g\n"})
+    (slurmd.folder / "gres.conf").write_text("by hand\n")
+    assert ask("look")["ours"] == ["slurm.conf"]
+    assert ask("write", files={"gres.conf": "h\n"}) == {"result": "differs", "words": ["gres.conf"]}
+    assert ask("write", files={"slurm.conf": "third\n"}) == {"result": "written", "words": ["slurm.conf"]}
+    (slurmd.folder / program.WRITTEN).write_text("{")
+    assert ask("look")["ours"] == []
 
 
 def test_a_file_that_was_not_there_goes_again(slurmd: Slurmd, ask: Ask) -> None:

@@ -34,11 +34,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class NodeLook:
-    """Slurm's files of a node, name -> SHA-256; whether slurmd runs, and how its unit is stopped."""
+    """Slurm's files of a node, name -> SHA-256; whether slurmd runs, and how its unit is stopped.
+
+    ``ours``: files that are still as rackready wrote them, perhaps long ago.
+    """
 
     files: Mapping[str, str]
     active: bool
     kill_mode: str
+    ours: frozenset[str] = frozenset()
 
     @property
     def restart_kills(self) -> bool:
@@ -85,7 +89,7 @@ class SlurmNodes:
             found = self._ask(node, {"op": "look"}, _LOOK_S, whole=False)
             if isinstance(found, str):
                 return found
-            return NodeLook(found["files"], found["active"], found["kill_mode"])
+            return NodeLook(found["files"], found["active"], found["kill_mode"], frozenset(found["ours"]))
 
         return _each(nodes, one)
 
