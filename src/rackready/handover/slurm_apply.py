@@ -166,7 +166,7 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
 
 def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
     """End what a killed run began, and return what was done; "" when there was nothing. Raises SchedulerError."""
-    return classic.recover(cluster, nodes_of(site, remote))
+    return classic.recover(cluster, nodes_of(site, remote), {node.name for node in site.nodes()})
 
 
 def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ of slurm.conf, comments included, when a node registers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from rackready.drivers.scheduler.base import SchedulerError
@@ -202,10 +203,10 @@ def _not_written(bad: Mapping[str, str], step: str) -> Iterator[Problem]:
         yield Problem.of(node, "Slurm's files", step, expected="written, and slurmd runs with them", actual=why)
 
 
-def recover(cluster: SlurmController, nodes: SlurmNodes | None) -> str:
+def recover(cluster: SlurmController, nodes: SlurmNodes | None, names: AbstractSet[str]) -> str:
     """End what a killed run began, on the controller and then on the nodes. Raises SchedulerError.
 
-    slurmctld runs first: a node whose files differ meanwhile is better than no scheduler.
+    slurmctld runs first: a node whose files differ meanwhile is better than no scheduler. ``names``: the site's nodes.
     """
     found: Recovered = cluster.recover()
     if not found.hosts:
@@ -218,11 +219,13 @@ def recover(cluster: SlurmController, nodes: SlurmNodes | None) -> str:
             actual="configless",
             next_step="Set it back, run `rackready slurm apply`, then change it.",
         )
-    bad = nodes.write(found.hosts, found.files, found.instead)
+    hosts, gone = [name for name in found.hosts if name in names], [name for name in found.hosts if name not in names]
+    bad = nodes.write(hosts, found.files, found.instead)
     if bad:
         raise SchedulerError.of(list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends it.")))
     cluster.close()
-    return f"{found.words}; on the nodes too: {host_list(found.hosts)}"
+    left = f"; not on {host_list(gone)}, no longer in the site" if gone else ""
+    return f"{found.words}; on the nodes too: {host_list(hosts)}{left}"
 
 
 def heal(nodes: SlurmNodes, spread: Spread, files: Mapping[str, str]) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ def finish(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 def back(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Take the files of the open change back. The journal stays until the hosts have the old ones, too."""
-    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    journal = {"hosts": [], "back": False, **json.loads((folder / JOURNAL).read_text(encoding="utf-8"))}
     words = take_back(folder, journal["old"], request)
     if journal["hosts"]:
         replace(folder / JOURNAL, json.dumps({**journal, "back": True}))
@@ -204,7 +204,7 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """
     if not (folder / JOURNAL).exists():
         return {"result": "recovered"}
-    journal = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    journal = {"hosts": [], "back": False, **json.loads((folder / JOURNAL).read_text(encoding="utf-8"))}
     found = texts(folder)
     whole = all(found.get(name) == text for name, text in journal["new"].items())
     if journal["back"]:

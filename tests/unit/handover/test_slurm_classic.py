@@ -280,23 +280,26 @@ def test_a_slurmctld_that_does_not_come_up_takes_it_back_on_the_nodes_too(tmp_pa
 def test_a_killed_change_is_ended_on_the_nodes_and_then_closed(tmp_path: Path) -> None:
     del tmp_path
     fake, nodes = Controller(cluster()), Nodes("node01", "node02", files={"slurm.conf": "new"})
-    fake.open = Recovered("an interrupted change was taken back", ("node01", "node02"), {"slurm.conf": PLAIN}, {})
+    fake.open = Recovered(
+        "an interrupted change was taken back", ("node01", "node02", "old1"), {"slurm.conf": PLAIN}, {}
+    )
+    names = {"node01", "node02", "node03"}
     nodes.fails["node02"] = "no answer"
     with pytest.raises(SchedulerError) as caught:
-        slurm_classic.recover(fake, nodes)  # type: ignore[arg-type]
+        slurm_classic.recover(fake, nodes, names)  # type: ignore[arg-type]
     assert str(caught.value) == (
         "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: no answer. Bring the node back, "
         "then `rackready slurm apply` ends it."
     )
     assert fake.calls == []
     nodes.fails.clear()
-    assert slurm_classic.recover(fake, nodes) == (  # type: ignore[arg-type]
-        "an interrupted change was taken back; on the nodes too: node[01-02]"
+    assert slurm_classic.recover(fake, nodes, names) == (  # type: ignore[arg-type]
+        "an interrupted change was taken back; on the nodes too: node[01-02]; not on old1, no longer in the site"
     )
     assert fake.calls == ["close"]
     assert nodes.files["node02"] == {"slurm.conf": PLAIN}
     with pytest.raises(SchedulerError) as caught:
-        slurm_classic.recover(fake, None)  # type: ignore[arg-type]
+        slurm_classic.recover(fake, None, names)  # type: ignore[arg-type]
     assert str(caught.value) == (
         f"{WHERE}: a change of Slurm's files on every node - Expected: handover.files.distribution classic, with which "
         "it began Actual: configless. Set it back, run `rackready slurm apply`, then change it."

@@ -183,6 +183,9 @@ def test_a_killed_change_is_ended_by_the_next_run(
         asking()
     assert (tmp_path / slurm_files.JOURNAL).exists()
     assert asking()["result"] == "journal"
+    journal = json.loads((tmp_path / slurm_files.JOURNAL).read_text())  # as a version before hosts left it
+    del journal["hosts"], journal["back"]
+    (tmp_path / slurm_files.JOURNAL).write_text(json.dumps(journal))
     assert asking(op="recover")["words"] == words
     assert slurm_files.texts(tmp_path) == files
     assert not (tmp_path / slurm_files.JOURNAL).exists()
