@@ -170,8 +170,8 @@ def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     try_out(folder, wanted)
     old = {name: before.get(name) for name in wanted}
     kept = keep(folder, old)
-    journal = {"old": old, "new": wanted, "nodes": request["nodes"], "hosts": hosts, "back": False}
-    replace(folder / JOURNAL, json.dumps(journal))
+    journal = {"old": old, "new": wanted, "nodes": request["nodes"], "reload": request["reload"], "hosts": hosts}
+    replace(folder / JOURNAL, json.dumps({**journal, "back": False}))
     if hosts and request["reload"] == "restart":
         run("systemctl", "stop", request["unit"], timeout_s=120)
     write(folder, wanted)
@@ -198,7 +198,7 @@ def back(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """End what a killed run began: keep its files when slurmctld knows their nodes, else take them back.
+    """End what a killed run began: make slurmctld use its files when they are whole, else take them back.
 
     The answer to a change with hosts says what is still to be written there, and instead of what.
     """
@@ -207,17 +207,18 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     journal = {"hosts": [], "back": False, **json.loads((folder / JOURNAL).read_text(encoding="utf-8"))}
     found = texts(folder)
     whole = all(found.get(name) == text for name, text in journal["new"].items())
+    refused = ended(journal, request) if whole and not journal["back"] else []
     if journal["back"]:
         words = ["an interrupted change was taken back, not yet on every node"]
-    elif whole and answers() and not set(journal["nodes"]) - set(known()):
-        words = ["an interrupted change had happened: slurmctld runs with it"]
+    elif whole and not refused:
+        words = ["an interrupted change was ended: slurmctld runs with it"]
         return pending(folder, journal, words, "new", "old")
     else:
         others = [name for name, new in journal["new"].items() if found.get(name) not in {new, journal["old"][name]}]
         if others:
             changed = f"{', '.join(sorted(others))} changed since; look at {folder / KEPT}, correct it, "
             raise StopError("journal", [f"{changed}remove {folder / JOURNAL}"])
-        words = ["an interrupted change was taken back", *back(folder, request)["words"]]
+        words = ["an interrupted change was taken back", *refused, *back(folder, request)["words"]]
     return pending(folder, journal, words, "old", "new")
 
 
@@ -234,6 +235,19 @@ def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """End a change whose hosts have its files; slurmctld and they read them once more."""
     (folder / JOURNAL).unlink(missing_ok=True)
     return {"result": "closed", "words": reload({**request, "reload": "reconfigure"})}
+
+
+def ended(journal: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """Do a killed run's reload, perhaps anew: that slurmctld answers does not say which files it read.
+
+    With hosts it was stopped before a restart, and it reads its files once more when the hosts have theirs (``close``).
+    Return why slurmctld does not run with the files; nothing when it does.
+    """
+    if journal["hosts"]:
+        runs = answers() and not set(journal["nodes"]) - set(known())
+        return [] if runs else ["slurmctld does not run with the new files"]
+    change = {**request, "nodes": journal["nodes"], "reload": journal.get("reload", "restart")}
+    return reload(change) or missing(change)
 
 
 def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:

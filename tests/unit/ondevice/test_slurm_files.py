@@ -28,6 +28,7 @@ class Daemon:
         self.folder = folder
         self.up = True
         self.nodes: set[str] = set()
+        self.loaded: dict[str, str] = {}
         self.dies_of = ""
         self.calls: list[str] = []
         self.at: dict[str, Callable[[], None]] = {}
@@ -56,7 +57,7 @@ class Daemon:
         raise AssertionError(line)
 
     def _load(self) -> None:
-        texts = slurm_files.texts(self.folder)
+        texts = self.loaded = slurm_files.texts(self.folder)
         self.up = not self.dies_of or self.dies_of not in "".join(texts.values())
         found = texts.get("rackready_nodes.conf", "") if self.up else ""
         self.nodes = {line.split()[0].removeprefix("NodeName=") for line in found.splitlines() if "NodeName" in line}
@@ -158,38 +159,97 @@ def killed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "words", "files"),
+    ("how", "at"),
     [
-        # Killed before slurmctld read the files: nobody runs with them, so they go.
-        (
-            "systemctl reset-failed slurmctld.service",
-            ["an interrupted change was taken back", "with the old files slurmctld runs again"],
-            {"slurm.conf": OLD},
-        ),
-        # Killed after it: it had happened.
-        ("scontrol reconfigure", ["an interrupted change had happened: slurmctld runs with it"], NEW),
+        ("restart", "systemctl reset-failed slurmctld.service"),
+        ("restart", "systemctl restart slurmctld.service"),
+        ("restart", "scontrol ping"),
+        ("restart", "scontrol reconfigure"),
+        ("reconfigure", "scontrol reconfigure"),
+        ("reconfigure", "scontrol ping"),
+        ("reconfigure", "scontrol show node --oneliner"),
     ],
 )
-def test_a_killed_change_is_ended_by_the_next_run(
-    tmp_path: Path,
-    daemon: Daemon,
-    asking: Ask,
-    at: str,
-    words: list[str],
-    files: dict[str, str],
+def test_a_change_killed_after_its_files_were_written_is_ended_by_the_next_run(
+    tmp_path: Path, daemon: Daemon, asking: Ask, how: str, at: str
 ) -> None:
     daemon.at[at] = killed
     with pytest.raises(KilledError):
-        asking()
+        asking(reload=how)
     assert (tmp_path / slurm_files.JOURNAL).exists()
     assert asking()["result"] == "journal"
     journal = json.loads((tmp_path / slurm_files.JOURNAL).read_text())  # as a version before hosts left it
     del journal["hosts"], journal["back"]
     (tmp_path / slurm_files.JOURNAL).write_text(json.dumps(journal))
-    assert asking(op="recover")["words"] == words
-    assert slurm_files.texts(tmp_path) == files
+    assert asking(op="recover")["words"] == ["an interrupted change was ended: slurmctld runs with it"]
+    assert daemon.loaded == slurm_files.texts(tmp_path) == NEW
+    assert daemon.nodes == {"n1"}
     assert not (tmp_path / slurm_files.JOURNAL).exists()
     assert asking(op="recover")["words"] == []
+
+
+def test_settings_that_a_killed_change_wrote_are_loaded_by_the_next_run(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    asking()
+    more = {"rackready_nodes.conf": "Prolog=/p\n" + NEW["rackready_nodes.conf"]}
+    daemon.at["scontrol reconfigure"] = killed
+    with pytest.raises(KilledError):
+        asking(files=more, reload="reconfigure")
+    # slurmctld answers and knows every node, and still it has the old files.
+    assert daemon.loaded == NEW
+    daemon.calls.clear()
+    assert asking(op="recover")["words"] == ["an interrupted change was ended: slurmctld runs with it"]
+    assert daemon.loaded == slurm_files.texts(tmp_path) == NEW | more
+    assert "systemctl restart slurmctld.service" not in daemon.calls
+
+
+def test_a_killed_change_that_slurmctld_dies_of_is_taken_back(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    daemon.dies_of = "NodeName=n1"
+    daemon.at["systemctl reset-failed slurmctld.service"] = killed
+    with pytest.raises(KilledError):
+        asking()
+    assert asking(op="recover")["words"] == [
+        "an interrupted change was taken back",
+        "after a restart slurmctld does not answer",
+        "error: x",
+        "fatal: Duplicated NodeHostName n1 in config file",
+        "with the old files slurmctld runs again",
+    ]
+    assert daemon.loaded == slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_change_killed_while_its_files_were_written_is_taken_back(
+    tmp_path: Path, daemon: Daemon, asking: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+
+        def one(folder: Path, found: dict[str, str | None]) -> None:
+            slurm_files.replace(folder / "rackready_nodes.conf", str(found["rackready_nodes.conf"]))
+            killed()
+
+        context.setattr(slurm_files, "write", one)
+        with pytest.raises(KilledError):
+            asking()
+    assert asking(op="recover")["words"] == [
+        "an interrupted change was taken back",
+        "with the old files slurmctld runs again",
+    ]
+    assert daemon.loaded == slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+
+
+def test_a_killed_change_without_reload_needs_none(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    asking()
+    settled = {"rackready_nodes.conf": NEW["rackready_nodes.conf"].replace(" State=DRAIN", "")}
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(slurm_files, "reload", lambda _request: killed())
+        with pytest.raises(KilledError):
+            asking(files=settled, reload="none", nodes=[])
+    daemon.calls.clear()
+    assert asking(op="recover")["words"] == ["an interrupted change was ended: slurmctld runs with it"]
+    assert daemon.calls == []
+    assert slurm_files.texts(tmp_path) == NEW | settled
 
 
 def test_a_killed_change_over_which_somebody_wrote_is_left_to_people(
@@ -315,7 +375,11 @@ def test_a_run_killed_while_slurmctld_stood_still_starts_it_with_the_old_files(
     asking(op="begin", hosts=["n1"])
     daemon.up = False
     found = asking(op="recover")
-    assert found["words"] == ["an interrupted change was taken back", "with the old files slurmctld runs again"]
+    assert found["words"] == [
+        "an interrupted change was taken back",
+        "slurmctld does not run with the new files",
+        "with the old files slurmctld runs again",
+    ]
     assert found["pending"]["files"] == {"rackready_nodes.conf": None, "slurm.conf": OLD}
     assert daemon.up
     # Killed again: what is left to do is the same.
@@ -329,7 +393,7 @@ def test_a_run_killed_after_slurmctld_came_up_goes_forward(tmp_path: Path, daemo
     with pytest.raises(KilledError):
         asking(op="finish", reload="restart", nodes=["n1"])
     found = asking(op="recover")
-    assert found["words"] == ["an interrupted change had happened: slurmctld runs with it"]
+    assert found["words"] == ["an interrupted change was ended: slurmctld runs with it"]
     assert found["pending"] == {
         "hosts": ["n1"], "files": NEW, "instead": {"rackready_nodes.conf": None, "slurm.conf": OLD},
     }  # fmt: skip
