@@ -29,6 +29,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .slurm_conf import settings, twice
+
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
 KEPT = "rackready.kept"
@@ -328,9 +330,12 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         Path(place).chmod(0o755)
         places = (str(candidate), str(folder), str(TRIAL_S), program)
         out = watched("unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", *places)
+        lost = twice(out, texts(candidate))
     if UP not in out:
         began = "slurmctld" in out and "unshare:" not in out
         raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])
+    if lost:
+        raise StopError("refused", lost)
 
 
 def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
@@ -343,19 +348,6 @@ def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
     }
     own.update(without[key] for key in without if key in found)
     return "".join(f"{key}={value}\n" for key, value in own.items())
-
-
-def settings(found: dict[str, str]) -> dict[str, str]:
-    """Return key (lower case) -> last value of slurm.conf and the files that it includes, for keys of whole lines."""
-    out: dict[str, str] = {}
-    for line in found.get(MAIN, "").splitlines():
-        words = line.split("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
-            out.update(settings({MAIN: found.get(words[1], "")}))
-        elif words:
-            key, mark, value = words[0].partition("=")
-            out.update({key.lower(): value} if mark else {})
-    return out
 
 
 def watched(*argv: str) -> str:

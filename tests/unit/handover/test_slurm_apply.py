@@ -111,6 +111,13 @@ CONFIGLESS = (
 )
 
 
+UNREAD = (
+    WHERE
+    + " slurm.conf: Include {} - Expected: a file NAME.conf beside slurm.conf Actual: no such file was read. Give "
+    "it such a name there, and include it by that name: rackready must see what others set."
+)
+
+
 @pytest.mark.parametrize(
     ("files", "options", "text"),
     [
@@ -133,6 +140,29 @@ CONFIGLESS = (
                 f"else. "
                 "Give ours another name in handover.files.partitions, or remove that line."
             ),
+        ),
+        (
+            {"slurm.conf": THEIRS + "NodeName \\\n = node01 CPUs=1\n"},
+            {},
+            (
+                f"{WHERE} slurm.conf: NodeName of node01 - Expected: only in rackready_nodes.conf Actual: defined by "
+                "somebody else. Remove their lines there: rackready writes them."
+            ),
+        ),
+        (
+            {"slurm.conf": THEIRS + "GresTypes = fpga\n"},
+            {},
+            f"{WHERE} slurm.conf: GresTypes - Expected: gpu among them Actual: fpga. Add gpu to it.",
+        ),
+        (
+            {"slurm.conf": THEIRS + "Include cpu_nodes.inc\n"},
+            {},
+            UNREAD.format("cpu_nodes.inc"),
+        ),
+        (
+            {"slurm.conf": THEIRS + "include theirs.conf\n", "theirs.conf": "INCLUDE /etc/slurm/cpu_nodes.conf\n"},
+            {},
+            UNREAD.format("/etc/slurm/cpu_nodes.conf"),
         ),
         (
             {"slurm.conf": THEIRS + "GresTypes=fpga\n"},
@@ -415,5 +445,6 @@ def test_an_include_is_added_once() -> None:
     once = driver.with_include("a=b", "x.conf")
     assert once == "a=b\nInclude x.conf\n"
     assert driver.with_include(once, "x.conf") == once
+    assert driver.with_include("INCLUDE \\\nx.conf\n", "x.conf") == "INCLUDE \\\nx.conf\n"
     assert driver.with_include("", "x.conf") == "Include x.conf\n"
     assert driver.with_include("#Include x.conf\n", "x.conf") == "#Include x.conf\nInclude x.conf\n"

@@ -91,6 +91,13 @@ def test_a_setting_of_others_stays(tmp_path: Path, theirs: str, gone: str) -> No
             ),
         ),
         (
+            'Epilog = "/etc/slurm/epi log.sh"',
+            (
+                f"{WHERE} slurm.conf: Epilog - Expected: {PROGRAM}, or not set Actual: /etc/slurm/epi log.sh. Let that "
+                f"program call {PROGRAM} and take epilog out of handover.files.checks.at, or remove the line."
+            ),
+        ),
+        (
             "HealthCheckProgram=/usr/sbin/nhc",
             (
                 f"{WHERE} slurm.conf: HealthCheckProgram - Expected: {PROGRAM}, or not set Actual: /usr/sbin/nhc. Let "

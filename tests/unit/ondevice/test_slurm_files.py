@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackready.ondevice import slurm_files
+from rackready.ondevice import slurm_conf, slurm_files
 
 Ask = Callable[..., dict[str, Any]]
 """Sends a request to the program and returns its answer."""
@@ -294,21 +294,37 @@ def test_bytes_of_others_come_back_as_they_were(tmp_path: Path, daemon: Daemon, 
     assert (tmp_path / "slurm.conf").read_bytes() == b"# caf\xe9 \xc3\xa9\nInclude x.conf\n"
 
 
-def test_settings_follow_includes_and_the_last_value_counts() -> None:
-    files = {
-        "slurm.conf": "GresTypes=a # b=c\nInclude more.conf\nStateSaveLocation=/x\n",
-        "more.conf": "grestypes=gpu\n",
-    }
-    assert slurm_files.settings(files) == {"grestypes": "gpu", "statesavelocation": "/x"}
-
-
 def test_a_trial_is_kept_away_from_accounting() -> None:
-    found = slurm_files.settings({"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"})
+    found = slurm_conf.settings({"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"})
     own = slurm_files.own_settings("/t", Path("/t/state"), found)
     assert own == (
         "SlurmctldPidFile=/t/pid\nSlurmctldLogFile=/t/log\nStateSaveLocation=/t/state\n"
         "AccountingStorageType=accounting_storage/none\n"
     )
+
+
+def try_out(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> list[str]:
+    """Try NEW with a slurmctld that says this; return why it was refused."""
+    monkeypatch.setattr(slurm_files.shutil, "which", lambda _: "/usr/sbin/slurmctld")
+    monkeypatch.setattr(slurm_files, "watched", lambda *_: said)
+    (folder / "slurm.conf").write_text(OLD)
+    try:
+        slurm_files.try_out(folder, {**NEW, "rackready_nodes.conf": "Prolog=/p\nNodeName=n1\n"})
+    except slurm_files.StopError as stop:
+        return [stop.args[0], *stop.args[1]]
+    return []
+
+
+def test_a_setting_of_ours_that_somebody_else_sets_too_is_refused_by_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of two lines Slurm takes the last, so a setting of somebody else would be lost in silence.
+    up = f"slurmctld: {slurm_files.UP}\n"
+    words = "error: {} 1 specified more than once, latest value used"
+    both = f"slurmctld: {words.format('Prolog')}\n{up}"
+    assert try_out(tmp_path, monkeypatch, both) == ["refused", words.format("Prolog")]
+    own = f"slurmctld: {words.format('StateSaveLocation')}\n{up}"
+    assert try_out(tmp_path, monkeypatch, own) == []
 
 
 def test_what_always_comes_is_no_complaint() -> None:

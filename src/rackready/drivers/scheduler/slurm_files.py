@@ -5,13 +5,13 @@ The work on the controller is one program, ``ondevice/slurm_files.py``, sent ove
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from rackready.drivers.one_file import one_file
 from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Answer, Runner
 from rackready.drivers.scheduler import slurm_checks
@@ -20,12 +20,15 @@ from rackready.drivers.scheduler.slurm_text import expand_hosts
 from rackready.model.host_list import host_list
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.slurm_files import SlurmFiles
+from rackready.ondevice import slurm_conf
 from rackready.ondevice import slurm_files as program
 from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
 
 CONTROLLER = "Slurm controller"
 """Its name among the targets of a Remote."""
 MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", "gres.conf", "topology.yaml"
+MODULES = ("rackready.ondevice.slurm_conf", "rackready.ondevice.slurm_files")
+"""Modules of the program on the controller, each after those that it imports."""
 Reload = Literal["restart", "reconfigure", "none"]
 _RELEASE = re.compile(r"^slurm(?:-wlm)? (\d+)\.(\d+)")
 _WAIT_S = 60.0
@@ -161,8 +164,9 @@ class SlurmController:
     def _ask(self, asked: dict[str, Any], limit_s: float, *, whole: bool = False) -> dict[str, Any]:
         request = json.dumps({"folder": self._folder, "unit": self._unit, "wait_s": _WAIT_S, **asked})
         argv = ["python3", "-", request]
-        source = inspect.getsource(program)
-        answer = self._runner.run(CONTROLLER, argv, stdin=source, timeout_s=limit_s, cleaning=whole)
+        answer = self._runner.run(
+            CONTROLLER, argv, stdin=one_file(MODULES), timeout_s=limit_s, cleaning=whole
+        )
         found = self._document(answer)
         if found["result"] in _FAILED:
             expected, step = _FAILED[found["result"]]
@@ -216,10 +220,7 @@ def own_gres(files: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def with_include(text: str, name: str) -> str:
     """Return a file that includes one of ours; the line is added at the end where it is missing."""
-    included = any(
-        line.split("#")[0].split()[:2] in (["Include", name], ["include", name]) for line in text.splitlines()
-    )
-    if included:
+    if name in slurm_conf.includes(text):
         return text
     begin = f"{text.rstrip(chr(10))}\n" if text.strip() else ""
     return f"{begin}Include {name}\n"
@@ -227,7 +228,7 @@ def with_include(text: str, name: str) -> str:
 
 def settings_of_others(files: Mapping[str, str]) -> dict[str, str]:
     """Return key (lower case) -> value of the settings in slurm.conf that are not ours."""
-    return program.settings({name: text for name, text in files.items() if name not in {NODES, GRES}})
+    return slurm_conf.settings({name: text for name, text in files.items() if name not in {NODES, GRES}})
 
 
 def extra_lines(files: Mapping[str, str], topology: str, more: Mapping[str, str]) -> list[str]:
@@ -244,7 +245,7 @@ def objections(
 ) -> Iterator[Problem]:
     """Yield why our part cannot stand beside what others wrote."""
     files = {name: text for name, text in cluster.files.items() if name not in {NODES, GRES}}
-    found, topology = program.settings(files), wanted.topology
+    found, topology = slurm_conf.settings(files), wanted.topology
     yield from _values(where, found, topology)
     if not wanted.classic:
         yield from _configless(where, found)
@@ -266,7 +267,20 @@ def objections(
             expected=f"only in {NODES}",
             actual="defined by somebody else",
         )
+    yield from _unread(where, files)
     yield from _topology(where, cluster, topology)
+
+
+def _unread(where: str, files: Mapping[str, str]) -> Iterator[Problem]:
+    for name in slurm_conf.unread(files):
+        if name not in {NODES, GRES}:
+            yield Problem.of(
+                f"{where} {MAIN}",
+                f"Include {name}",
+                "Give it such a name there, and include it by that name: rackready must see what others set.",
+                expected=f"a file NAME.conf beside {MAIN}",
+                actual="no such file was read",
+            )
 
 
 def _values(where: str, found: Mapping[str, str], topology: str) -> Iterator[Problem]:
@@ -333,13 +347,10 @@ def _topology(where: str, cluster: Cluster, topology: str) -> Iterator[Problem]:
 def defined(text: str, files: Mapping[str, str], key: str) -> set[str]:
     """Return the names that lines of a key define, in a file and those that it includes."""
     out: set[str] = set()
-    for line in text.splitlines():
-        words = line.split("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
-            out |= defined(files.get(words[1], ""), files, key)
-        elif words and words[0].lower().startswith(f"{key.lower()}="):
+    for found, value in slurm_conf.pairs({**files, MAIN: text}):
+        if found == key.lower():
             try:
-                out |= expand_hosts(words[0].partition("=")[2])
+                out |= expand_hosts(value)
             except RackreadyError:
                 continue  # slurmctld itself complains of it in the trial
     return out - {"DEFAULT"}
@@ -350,7 +361,7 @@ def reload_for(cluster: Cluster, files: Mapping[str, str]) -> Reload:
 
     Running jobs survive a restart (tried with 22.05.8).
     """
-    before, after = program.settings(dict(cluster.files)), program.settings({**cluster.files, **files})
+    before, after = slurm_conf.settings(dict(cluster.files)), slurm_conf.settings({**cluster.files, **files})
     settings_change = any(before.get(key) != after.get(key) for key in ("grestypes", "topologyplugin"))
     nodes_change = set(own_lines(cluster.files)) != set(own_lines(files))
     plugin_change = settings_change or (TOPOLOGY in files and TOPOLOGY not in cluster.files)
