@@ -17,6 +17,7 @@ from rackready.drivers.remote import Answer, Runner
 from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_text import expand_hosts
+from rackready.drivers.with_request import ARGV, with_request
 from rackready.model.host_list import host_list
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.slurm_files import SlurmFiles
@@ -163,10 +164,8 @@ class SlurmController:
 
     def _ask(self, asked: dict[str, Any], limit_s: float, *, whole: bool = False) -> dict[str, Any]:
         request = json.dumps({"folder": self._folder, "unit": self._unit, "wait_s": _WAIT_S, **asked})
-        argv = ["python3", "-", request]
-        answer = self._runner.run(
-            CONTROLLER, argv, stdin=one_file(MODULES), timeout_s=limit_s, cleaning=whole
-        )
+        source = with_request(one_file(MODULES), request)
+        answer = self._runner.run(CONTROLLER, ARGV, stdin=source, timeout_s=limit_s, cleaning=whole)
         found = self._document(answer)
         if found["result"] in _FAILED:
             expected, step = _FAILED[found["result"]]
