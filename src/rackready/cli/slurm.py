@@ -31,11 +31,12 @@ def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> N
     Exit codes: 0 nothing differs, 1 something differs, a node's parts are unknown or it lacks check or files, 2 refused.
     """
     from rackready.handover.slurm_apply import controller, wanted  # noqa: PLC0415
+    from rackready.handover.slurm_checks import out_of_service  # noqa: PLC0415
 
     site, paths = _site(env)
     nodes = _certified(site, paths, limit)
     with controller(site, paths, nodes) as (cluster, remote):
-        found = wanted(site, cluster, remote, nodes)
+        found = wanted(site, cluster, remote, nodes, out_of_service(paths))
     _show(found, nodes, output)
     raise typer.Exit(1 if found.files or found.failed or found.lacking or found.behind else 0)
 
@@ -55,6 +56,7 @@ def apply_files(
     Exit codes: 0 the files are as they must be, 1 a node's parts are unknown or it lacks the check, 2 refused.
     """
     from rackready.handover import slurm_apply as work  # noqa: PLC0415
+    from rackready.handover.slurm_checks import out_of_service  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
     site, paths = _site(env)
@@ -64,7 +66,7 @@ def apply_files(
         with work.controller(site, paths, nodes) as (cluster, remote):
             if ended := work.recover(site, cluster, remote):
                 progress.print(f"{cluster.where}: {ended}", style="yellow")
-            found = work.wanted(site, cluster, remote, nodes)
+            found = work.wanted(site, cluster, remote, nodes, out_of_service(paths))
             changed = work.apply(cluster, found, work.nodes_of(site, remote))
     _show(found, nodes, output)
     if told := work.to_copy(site, found, changed):

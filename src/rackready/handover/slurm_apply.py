@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -151,7 +152,7 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
     with controller(site, paths, nodes) as (cluster, remote):
         if not check:
             recover(site, cluster, remote)
-        found = wanted(site, cluster, remote, nodes)
+        found = wanted(site, cluster, remote, nodes, on_nodes.out_of_service(paths))
         changed = sorted(found.files) if check else apply(cluster, found, nodes_of(site, remote))
     words = f"Slurm's files: {'would change' if check else 'changed'}: {', '.join(changed)}" if changed else ""
     words = "; ".join(filter(None, [words, waits(found), "" if check else to_copy(site, found, changed)]))
@@ -180,15 +181,29 @@ def waits(found: Candidate) -> str:
     """Return why Slurm does not run the check yet; "" when nothing holds it back."""
     if not found.lacking:
         return ""
-    return (
-        "Slurm's checks - Expected: the program on every node in production "
-        f"Actual: not on {host_list(found.lacking)}. "
-        "Slurm runs it nowhere yet, since it would drain a node without it. Run `rackready handover` for those nodes."
+    gone = [node for node in found.lacking if node in found.left]
+    there = [node for node in found.lacking if node not in gone]
+    text = (
+        "Slurm's checks - Expected: `slurm-check --look` finds nothing on every node in production "
+        f"Actual: not so on {host_list(found.lacking)}. Slurm runs it nowhere yet, since it would drain such a node."
     )
+    if there:
+        text += f" Run `rackready handover` for {host_list(there)}, or `rackready retire` for one that is gone."
+    if gone:
+        text += (
+            f" The site does not name {host_list(gone)}: delete the line in Slurm's files, or set "
+            "handover.files.checks.others."
+        )
+    return text
 
 
-def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str]) -> Candidate:
-    """Return the candidate for these nodes. Raises SchedulerError, also for files as a killed run left them."""
+def wanted(
+    site: Site, cluster: SlurmController, remote: Remote, nodes: list[str], out: AbstractSet[str] = frozenset()
+) -> Candidate:
+    """Return the candidate for these nodes. Raises SchedulerError, also for files as a killed run left them.
+
+    ``out``: nodes on which no job may start.
+    """
     now = cluster.look()
     if now.journal:
         raise SchedulerError(
@@ -202,7 +217,7 @@ def wanted(site: Site, cluster: SlurmController, remote: Remote, nodes: list[str
     parts = read_parts(site, remote, nodes)
     if files is not None and hosts is not None:
         parts |= {node: _of_others(node) for node in nodes if node in files.of_others}
-    found = candidate(site, now, cluster.where, parts, _lacking(site, remote, now))
+    found = candidate(site, now, cluster.where, parts, _lacking(site, remote, now, out))
     if files is None or hosts is None:
         return found
     entering = [node for node in nodes if node not in found.failed]
@@ -217,13 +232,13 @@ def _of_others(node: str) -> NodeResult:
     return NodeResult(Outcome.ERROR, text)
 
 
-def _lacking(site: Site, remote: Remote, now: Cluster) -> tuple[str, ...]:
+def _lacking(site: Site, remote: Remote, now: Cluster, out: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
     """Return the nodes that run jobs and lack the check; () where Slurm runs it already, or is not to."""
     files = files_of(site.handover)
     if files is None or files.checks is None or slurm_checks.runs_it(now.files):
         return ()
-    in_production = sorted(set(driver.own_lines(now.files)) & driver.settled(now.files))
-    return on_nodes.lacking(remote, in_production, [node.name for node in site.nodes()])
+    in_production = sorted((set(driver.own_lines(now.files)) & driver.settled(now.files)) - out)
+    return on_nodes.lacking(remote, in_production, [node.name for node in site.nodes()], files.checks)
 
 
 def apply(cluster: SlurmController, found: Candidate, nodes: SlurmNodes | None = None) -> list[str]:

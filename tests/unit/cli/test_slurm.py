@@ -115,6 +115,30 @@ def test_apply_writes_it_once_and_names_the_node_that_is_mute(cluster: Controlle
     )
 
 
+def test_a_node_that_is_out_of_service_is_not_asked_for_the_check(
+    cluster: Controller, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def lacking(_remote: object, nodes: list[str], *_: object) -> tuple[str, ...]:
+        asked.append(nodes)
+        return tuple(nodes)
+
+    monkeypatch.setattr(slurm_apply.on_nodes, "lacking", lacking)
+    assert call("slurm", "apply", "--limit", "node01")[0] == 0
+    path = tmp_path / "inventories/sim/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    site["handover"]["files"]["checks"] = {}
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+    assert call("slurm", "diff", "--limit", "node01")[0] == 1
+    with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
+        ledger.set_state("node01", NodeState.QUARANTINED, "gpu3 is gone", phase="", campaign="c")
+    call("slurm", "diff", "--limit", "node01")
+    call("slurm", "apply", "--limit", "node01")
+    assert asked == [["node01"], [], []]
+    assert "Prolog=/usr/local/lib/rackready/slurm-check\n" in cluster.now.files["rackready_nodes.conf"]
+
+
 def test_a_line_of_a_node_that_left_the_site_stays_and_is_named(cluster: Controller, call: Call) -> None:
     cluster.now = Cluster(
         {**cluster.now.files, "rackready_nodes.conf": "NodeName=old01 Sockets=2\n"}, "d", (22, 5), answers=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pytest
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.handover import run, slurm_apply
+from rackready.handover import slurm_checks as on_nodes
 from rackready.handover.slurm_apply import candidate, waits
 from rackready.handover.slurm_checks import check_vars, lacking
+from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.slurm_files import SlurmChecks
+from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.render import slurm_files as render
-from tests.unit.handover.test_slurm_apply import PARTS, THEIRS, WHERE, cluster, site_with
+from tests.unit.handover.test_slurm_apply import PARTS, THEIRS, WHERE, FakeController, cluster, site_with
 
 PROGRAM = "/usr/local/lib/rackready/slurm-check"
 LINES = [
@@ -167,23 +171,41 @@ def test_a_wrong_check_is_refused(checks: dict[str, Any], text: str) -> None:
 
 
 class Nodes:
-    """Nodes, of which some have the program."""
+    """Nodes, on some of which the program finds nothing."""
 
-    def __init__(self, *having: str) -> None:
-        self.having = having
+    def __init__(self, *good: str) -> None:
+        self.good = good
         self.asked: list[str] = []
+        self.limits: set[float] = set()
 
     def run(self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float) -> Answer:
-        del stdin, timeout_s
-        assert argv == ["test", "-x", PROGRAM]
+        del stdin
+        # An executable file is not enough: the program may fail on every node.
+        if argv != [PROGRAM, "--look"]:
+            return Answer(0, "", "", 0.1)
         self.asked.append(node)
-        return Answer(0 if node in self.having else 1, "", "", 0.1)
+        self.limits.add(timeout_s)
+        return Answer(0 if node in self.good else 1, "", "", 0.1)
 
 
-def test_a_node_without_the_program_or_out_of_the_site_lacks_it() -> None:
+def test_a_node_on_which_the_program_does_not_pass_lacks_it() -> None:
     nodes = Nodes("node01")
-    assert lacking(nodes, ["node01", "node02", "old01"], ["node01", "node02"]) == ("node02", "old01")
+    assert lacking(nodes, ["node01", "node02"], ["node01", "node02"], SlurmChecks(limit_s=50)) == ("node02",)
     assert sorted(nodes.asked) == ["node01", "node02"]
+    assert nodes.limits == {80}
+
+
+def test_a_node_out_of_the_site_lacks_it_unless_its_owner_answers_for_it() -> None:
+    nodes = Nodes("node01")
+    assert lacking(nodes, ["node01", "old01"], ["node01"]) == ("old01",)
+    assert lacking(nodes, ["node01", "old01"], ["node01"], SlurmChecks(others=True)) == ()
+    assert set(nodes.asked) == {"node01"}
+
+
+WAITS = (
+    "Slurm's checks - Expected: `slurm-check --look` finds nothing on every node in production Actual: not so on {}. "
+    "Slurm runs it nowhere yet, since it would drain such a node."
+)
 
 
 def test_slurm_runs_the_check_nowhere_while_a_node_in_production_lacks_it(tmp_path: Path) -> None:
@@ -195,12 +217,56 @@ def test_slurm_runs_the_check_nowhere_while_a_node_in_production_lacks_it(tmp_pa
     held = candidate(site, now, WHERE, {"node01": PARTS}, ("node01",))
     assert held.files == {}
     assert waits(held) == (
-        "Slurm's checks - Expected: the program on every node in production Actual: not on node01. Slurm runs it "
-        "nowhere yet, since it would drain a node without it. Run `rackready handover` for those nodes."
+        WAITS.format("node01") + " Run `rackready handover` for node01, or `rackready retire` for one that is gone."
     )
     found = candidate(site, now, WHERE, {"node01": PARTS})
     assert set(LINES) <= set(settings(found.files))
     assert (found.reload, waits(found)) == ("reconfigure", "")
+
+
+def test_a_node_that_is_out_of_service_does_not_keep_the_check_off(tmp_path: Path) -> None:
+    # It is drained, and gets the program when it is handed over again.
+    before = candidate(site_with(tmp_path), cluster(), WHERE, {"node01": PARTS, "node02": PARTS, "node03": PARTS})
+    now = cluster(dict(before.settled), known=frozenset({"node01", "node02", "node03"}))
+    site, paths = site_with(tmp_path, CHECKS), EnvPaths(tmp_path, "one")
+    assert on_nodes.out_of_service(paths) == frozenset()
+    with Ledger.open(paths.database) as ledger:
+        ledger.set_state("node01", NodeState.READY)
+        ledger.set_state("node02", NodeState.QUARANTINED)
+        ledger.set_state("node03", NodeState.RETIRED)
+    nodes, out = Nodes("node01"), on_nodes.out_of_service(paths)
+    assert slurm_apply._lacking(site, nodes, now, out) == ()  # type: ignore[arg-type]
+    assert nodes.asked == ["node01"]
+
+
+def test_handover_asks_no_node_that_is_out_of_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = candidate(site_with(tmp_path), cluster(), WHERE, {"node01": PARTS, "node02": PARTS})
+    paths, nodes = EnvPaths(tmp_path, "one"), Nodes("node01")
+    with Ledger.open(paths.database) as ledger:
+        ledger.set_state("node02", NodeState.QUARANTINED)
+    made = FakeController(cluster(dict(before.settled), known=frozenset({"node01", "node02"})))
+    monkeypatch.setattr(slurm_apply, "controller", lambda *_: nullcontext((made, nodes)))
+    monkeypatch.setattr(slurm_apply, "read_parts", lambda *_: {"node01": PARTS})
+    found = slurm_apply.bring(site_with(tmp_path, CHECKS), paths, ["node01"], check=True)
+    assert found["node01"].data == {}
+    assert found["node01"].message == "Slurm's files: would change: rackready_nodes.conf"
+    assert nodes.asked == ["node01"]
+
+
+def test_of_a_node_that_left_the_site_it_says_what_to_do(tmp_path: Path) -> None:
+    line = "NodeName=old01 NodeAddr=192.0.2.9 Sockets=2\n"
+    files = {"rackready_nodes.conf": f"{render.HEAD}\n{line}"}
+    now = cluster(files, known=frozenset({"old01"}))
+    site = site_with(tmp_path, CHECKS)
+    assert slurm_apply._lacking(site, Nodes("old01"), now) == ("old01",)  # type: ignore[arg-type]
+    held = candidate(site, now, WHERE, {}, ("node01", "old01"))
+    assert waits(held) == (
+        WAITS.format("node01,old01")
+        + " Run `rackready handover` for node01, or `rackready retire` for one that is gone. The site does not name "
+        "old01: delete the line in Slurm's files, or set handover.files.checks.others."
+    )
+    others = site_with(tmp_path, {"checks": {"others": True}})
+    assert slurm_apply._lacking(others, Nodes(), now) == ()  # type: ignore[arg-type]
 
 
 def test_once_slurm_runs_it_no_node_is_asked_again(tmp_path: Path) -> None:
