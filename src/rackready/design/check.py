@@ -19,6 +19,7 @@ from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
 from rackready.design.check_provisioning import check_provisioning
 from rackready.design.check_racks import check_places, check_units
+from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
 from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
@@ -216,6 +217,7 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_software,
     check_gates,
     check_kubernetes,
+    check_slurm,
     check_units,
     check_places,
     check_outlets,

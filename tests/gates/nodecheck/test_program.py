@@ -99,6 +99,17 @@ def test_a_fault_drains_with_its_words_before_the_program_fails(host: Host) -> N
     assert host.calls() == [SHOW, UPDATE]
 
 
+def test_a_job_of_root_starts_on_a_faulty_node_and_ends_there(host: Host) -> None:
+    # rackready measures a node with a new GPU before it is handed over anew; an operator looks for a fault.
+    break_gpu(host)
+    done = host.run(SLURM_JOB_UID="0")
+    assert (done.returncode, done.stdout) == (0, "gpu0: row remapping failed (Xid 64)\n")
+    assert host.calls() == []
+    assert host.run("--look", SLURM_JOB_UID="0").returncode == 1
+    assert host.run(SLURM_JOB_UID="1000").returncode == 1
+    assert host.calls() == [SHOW, UPDATE]
+
+
 def test_several_faults_are_counted(host: Host) -> None:
     break_gpu(host)
     (host.folder / "units").write_text("failed\nactive\n")
