@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from .slurm_conf import settings, twice
+from .slurm_copy import copy_folder
 
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
@@ -316,7 +317,7 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         raise StopError("not-tried", [f"slurmctld is in none of {PLACES}"])
     with tempfile.TemporaryDirectory(prefix="rackready-slurm-") as place:
         candidate, state = Path(place) / "conf", Path(place) / "state"
-        shutil.copytree(folder, candidate, ignore=shutil.ignore_patterns(KEPT))
+        copy_folder(folder, candidate, KEPT)
         state.mkdir()
         for name, text in wanted.items():
             replace(candidate / name, text)
@@ -341,10 +342,13 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
 def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
     """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
     own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
-    without = {  # no daemon of the cluster can be reached from the namespace
+    # No daemon of the cluster can be reached from the namespace, and no program may act for the trial.
+    without = {
         "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
         "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
         "jobcomptype": ("JobCompType", "jobcomp/none"),
+        "slurmctldprimaryonprog": ("SlurmctldPrimaryOnProg", "/bin/true"),
+        "slurmctldprimaryoffprog": ("SlurmctldPrimaryOffProg", "/bin/true"),
     }
     own.update(without[key] for key in without if key in found)
     return "".join(f"{key}={value}\n" for key, value in own.items())

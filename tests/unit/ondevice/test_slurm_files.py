@@ -327,6 +327,27 @@ def test_a_setting_of_ours_that_somebody_else_sets_too_is_refused_by_the_trial(
     assert try_out(tmp_path, monkeypatch, own) == []
 
 
+def test_a_trial_runs_no_program_of_the_site() -> None:
+    text = "SlurmctldPrimaryOnProg = /site/move-address\nslurmctldprimaryoffprog=/site/drop-address\n"
+    own = slurm_files.own_settings("/t", Path("/t/state"), slurm_conf.settings({"slurm.conf": text}))
+    assert own.splitlines()[3:] == ["SlurmctldPrimaryOnProg=/bin/true", "SlurmctldPrimaryOffProg=/bin/true"]
+
+
+def test_a_trial_copies_what_lies_beside_the_files_but_not_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[tuple[Path, str]] = []
+
+    def copy(folder: Path, place: Path, without: str) -> None:
+        copies.append((folder, without))
+        place.mkdir()
+        (place / "slurm.conf").write_text(OLD)
+
+    monkeypatch.setattr(slurm_files, "copy_folder", copy)
+    assert try_out(tmp_path, monkeypatch, slurm_files.UP) == []
+    assert copies == [(tmp_path, slurm_files.KEPT)]
+
+
 def test_what_always_comes_is_no_complaint() -> None:
     # Printed by slurmctld 22.05.8 in a trial of ours.
     out = (

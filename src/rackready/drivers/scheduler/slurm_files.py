@@ -28,7 +28,7 @@ from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
 CONTROLLER = "Slurm controller"
 """Its name among the targets of a Remote."""
 MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", "gres.conf", "topology.yaml"
-MODULES = ("rackready.ondevice.slurm_conf", "rackready.ondevice.slurm_files")
+MODULES = tuple(f"rackready.ondevice.{name}" for name in ("slurm_conf", "slurm_copy", "slurm_files"))
 """Modules of the program on the controller, each after those that it imports."""
 Reload = Literal["restart", "reconfigure", "none"]
 _RELEASE = re.compile(r"^slurm(?:-wlm)? (\d+)\.(\d+)")

@@ -1,0 +1,50 @@
+"""The folder of Slurm's files is copied for a trial with the owner and mode of everything in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice import slurm_copy
+
+
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "etc"
+    (made / "certs/deep").mkdir(parents=True)
+    (made / "slurm.conf").write_text("ClusterName=x\n")
+    (made / "slurm.key").write_text("k")
+    (made / "certs/deep/ca.pem").write_text("c")
+    (made / "gone").symlink_to(tmp_path / "nothing")
+    (made / "rackready.kept/1").mkdir(parents=True)
+    (made / "slurm.key").chmod(0o600)
+    (made / "certs").chmod(0o750)
+    return made
+
+
+def test_each_file_and_folder_gets_the_owner_of_its_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, tuple[int, int]] = {}
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        given[str(path.relative_to(tmp_path / "copy"))] = (uid, gid)
+
+    monkeypatch.setattr(slurm_copy.os, "chown", chown)
+    slurm_copy.copy_folder(folder(tmp_path), tmp_path / "copy", "rackready.kept")
+    names = {".", "certs", "certs/deep", "certs/deep/ca.pem", "slurm.conf", "slurm.key"}
+    assert given == dict.fromkeys(names, (os.getuid(), os.getgid()))
+    found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
+    assert found == names - {"."}
+    assert oct((tmp_path / "copy/slurm.key").stat().st_mode & 0o7777) == "0o600"
+    assert oct((tmp_path / "copy/certs").stat().st_mode & 0o7777) == "0o750"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives files away")
+def test_a_key_stays_slurms(tmp_path: Path) -> None:
+    made = folder(tmp_path)
+    for name in ("slurm.key", "certs", "."):
+        os.chown(made / name, 64030, 64031)
+    slurm_copy.copy_folder(made, tmp_path / "copy", "rackready.kept")
+    for name, owner in {"slurm.key": 64030, "certs": 64030, ".": 64030, "slurm.conf": 0}.items():
+        assert (tmp_path / "copy" / name).stat().st_uid == owner
+    assert (tmp_path / "copy/slurm.key").stat().st_gid == 64031
