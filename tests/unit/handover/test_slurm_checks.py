@@ -84,6 +84,13 @@ def test_a_setting_of_others_stays(tmp_path: Path, theirs: str, gone: str) -> No
     assert len(set(LINES) & set(found)) == len(LINES) - 1
 
 
+CUT = (
+    WHERE
+    + " slurm.conf: {} - Expected: at least 30 s (handover.files.checks.limit_s) Actual: {} s. Raise it, or lower "
+    "handover.files.checks.limit_s: Slurm drains a node whose prolog or epilog it cut off."
+)
+
+
 @pytest.mark.parametrize(
     ("theirs", "text"),
     [
@@ -125,6 +132,23 @@ def test_a_setting_of_others_stays(tmp_path: Path, theirs: str, gone: str) -> No
             ),
         ),
         (
+            "PrologFlags=contain,RunInJob",
+            (
+                f"{WHERE} slurm.conf: PrologFlags - Expected: without RunInJob Actual: contain,RunInJob. Remove it, or "
+                "take prolog and epilog out of handover.files.checks.at: with it they run inside the job, where "
+                "ConstrainDevices hides GPUs that are not the job's."
+            ),
+        ),
+        (
+            "PrologFlags=Serial,DeferBatch",
+            (
+                f"{WHERE} slurm.conf: PrologFlags - Expected: Alloc among them Actual: Serial,DeferBatch. Add it: else "
+                "Slurm checks a node only when the job's first step starts there."
+            ),
+        ),
+        ("PrologEpilogTimeout = 29", CUT.format("PrologEpilogTimeout", 29)),
+        ("PrologEpilogTimeout=300\nEpilogTimeout=5\nPrologTimeout=30", CUT.format("EpilogTimeout", 5)),
+        (
             "NodeName=cpu[1-3] CPUs=4",
             (
                 f"{WHERE} slurm.conf: NodeName of cpu[1-3] - Expected: only nodes that rackready hands over: Slurm "
@@ -143,6 +167,26 @@ def test_what_cannot_run_beside_others_is_refused(tmp_path: Path, theirs: str, t
         candidate(site_with(tmp_path, CHECKS), now, WHERE, {"node01": PARTS})
     assert str(caught.value) == text
     assert candidate(site_with(tmp_path), now, WHERE, {"node01": PARTS}).files
+
+
+@pytest.mark.parametrize(
+    ("theirs", "checks"),
+    [
+        ("PrologFlags=RunInJob", {"at": ["health"]}),
+        ("PrologFlags=Serial", {"at": ["epilog"]}),
+        *[(f"PrologFlags=Serial,{flag}", {}) for flag in ("ALLOC", "Contain", "X11", "NoHold", "ForceRequeueOnFail")],
+        ("PrologEpilogTimeout=30", {}),
+        ("PrologEpilogTimeout=INFINITE", {}),
+        ("PrologEpilogTimeout=5", {"at": ["health"]}),
+        ("PrologEpilogTimeout=5\nPrologTimeout=60", {"at": ["prolog"]}),
+        ("EpilogTimeout=5", {"at": ["prolog"]}),
+    ],
+)
+def test_flags_and_times_of_others_that_do_not_hinder_are_fine(
+    tmp_path: Path, theirs: str, checks: dict[str, Any]
+) -> None:
+    now = cluster({"slurm.conf": f"{THEIRS}{theirs}\n"})
+    assert candidate(site_with(tmp_path, {"checks": checks}), now, WHERE, {"node01": PARTS}).files
 
 
 @pytest.mark.parametrize("checks", [{"others": True}, {"at": ["health"]}])

@@ -11,6 +11,8 @@ from rackready.model.slurm_files import SlurmChecks
 from rackready.render.slurm_checks import KEYS, NO_HOLD, PROGRAM, settings_of
 from rackready.render.slurm_files import NODES
 
+_ALLOC = frozenset({"alloc", "contain", "x11", "nohold", "runinjob", "forcerequeueonfail"})
+"""Flags that set Alloc (Slurm, src/common/read_config.c, prolog_str2flags); DeferBatch does not in every release."""
 _SLURMCTLD_HOOKS = ("prologslurmctld", "epilogslurmctld")
 
 
@@ -48,6 +50,8 @@ def objections(
                 actual=value,
             )
     yield from _values(place, checks, theirs)
+    yield from _flags(place, checks, theirs.get("prologflags", ""))
+    yield from _times(place, checks, theirs)
     if nodes_of_others and not checks.others and {"prolog", "epilog"} & set(checks.at):
         yield Problem.of(
             place,
@@ -77,3 +81,40 @@ def _values(place: str, checks: SlurmChecks, theirs: Mapping[str, str]) -> Itera
             expected="not 0, which turns the health check off",
             actual="0",
         )
+
+
+def _flags(place: str, checks: SlurmChecks, value: str) -> Iterator[Problem]:
+    flags = frozenset(value.lower().split(","))
+    if "runinjob" in flags and {"prolog", "epilog"} & set(checks.at):
+        yield Problem.of(
+            place,
+            "PrologFlags",
+            "Remove it, or take prolog and epilog out of handover.files.checks.at: with it they run inside the job, "
+            "where ConstrainDevices hides GPUs that are not the job's.",
+            expected="without RunInJob",
+            actual=value,
+        )
+    if value and "prolog" in checks.at and not flags & _ALLOC:
+        yield Problem.of(
+            place,
+            "PrologFlags",
+            "Add it: else Slurm checks a node only when the job's first step starts there.",
+            expected="Alloc among them",
+            actual=value,
+        )
+
+
+def _times(place: str, checks: SlurmChecks, theirs: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield time limits that would cut the check off. From Slurm 25.05 prolog and epilog may have their own."""
+    keys = [f"{at.capitalize()}Timeout" for at in ("prolog", "epilog") if at in checks.at]
+    for key in dict.fromkeys(key if key.lower() in theirs else "PrologEpilogTimeout" for key in keys):
+        value = theirs.get(key.lower(), "")
+        if value.isdigit() and int(value) < checks.limit_s:
+            yield Problem.of(
+                place,
+                key,
+                "Raise it, or lower handover.files.checks.limit_s: Slurm drains a node whose prolog or epilog it cut "
+                "off.",
+                expected=f"at least {checks.limit_s} s (handover.files.checks.limit_s)",
+                actual=f"{value} s",
+            )
