@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rackready.ondevice import slurm_files
+from rackready.drivers.one_file import one_file
+from rackready.drivers.scheduler.slurm_files import MODULES
+from rackready.drivers.with_request import ARGV, with_request
 
 NAME = "rackready_nodes.conf"
 
@@ -27,13 +28,13 @@ class SlurmHost:
     def ask(self, op: str, kill_at: str = "", **more: Any) -> dict[str, Any]:
         """Send a request. With ``kill_at`` the program is killed where it calls that; the answer is empty then."""
         request = {"op": op, "folder": "/etc/slurm", "unit": "slurmctld.service", "wait_s": 20, **more}
-        source = Path(slurm_files.__file__).read_text(encoding="utf-8")
+        source = one_file(MODULES)
         if kill_at:
             dies = f"def {kill_at}(*_):\n    os.kill(os.getpid(), 9)\n\n\nif __name__"
             source = source.replace("if __name__", dies, 1)
         done = subprocess.run(
-            ["podman", "exec", "-i", self.container, "python3", "-", json.dumps(request)],
-            input=source, capture_output=True, text=True, check=False, timeout=120,
+            ["podman", "exec", "-i", self.container, *ARGV],
+            input=with_request(source, json.dumps(request)), capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         if kill_at:
             assert done.returncode != 0, done.stdout

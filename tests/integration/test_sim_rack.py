@@ -287,14 +287,26 @@ def test_files_of_slurm_are_tried_written_and_taken_back(project: Project) -> No
         ["slurmctld does not know extra02", "with the old files slurmctld runs again"],
     )
     assert host.ask("read")["files"][NAME] == settled
-    # Killed before slurmctld read the new files, and after it.
-    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="reload")
+    # Killed before a file was written, before slurmctld read the new files, and after it.
+    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="write")
     assert host.ask("recover")["words"] == [
         "an interrupted change was taken back",
         "with the old files slurmctld runs again",
     ]
-    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="missing")
-    assert host.ask("recover")["words"] == ["an interrupted change had happened: slurmctld runs with it"]
+    host.apply(settled + EXTRA.replace("extra", "other"), ["other01"], kill_at="reload")
+    assert "other01" not in host.ask("read")["known"]
+    assert host.ask("recover")["words"] == ["an interrupted change was ended: slurmctld runs with it"]
+    assert {"extra01", "other01"} <= set(host.ask("read")["known"])
+    host.apply(settled + EXTRA.replace("extra", "other") + "# more\n", ["other01"], kill_at="missing")
+    assert host.ask("recover")["words"] == ["an interrupted change was ended: slurmctld runs with it"]
+    # A setting that somebody else has, too: Slurm would take the last one in silence.
+    host.sh("echo 'HealthCheckInterval = 600' >> /etc/slurm/slurm.conf")
+    twice = host.apply(settled + "HealthCheckInterval=300\n", ["extra01"])
+    assert (twice["result"], twice["words"]) == (
+        "refused",
+        ["error: HealthCheckInterval 1 specified more than once, latest value used"],
+    )
+    host.sh("sed -i '/^HealthCheckInterval/d' /etc/slurm/slurm.conf")
     assert {"extra01", "other01"} <= set(host.ask("read")["known"])
     host.sh(f"rm /etc/slurm/{NAME}; sed -i '/^Include/d' /etc/slurm/slurm.conf; systemctl restart slurmctld")
     assert host.ask("read")["files"] == before["files"]

@@ -25,7 +25,7 @@ class Machine:
     def __init__(self) -> None:
         self.argv: Sequence[str] = ()
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float) -> Answer:
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float, **_: object) -> Answer:
         del node
         self.argv = argv
         words = [sys.executable, "-I", "-S", *argv[1:]]
