@@ -28,7 +28,7 @@ def register(parent: typer.Typer) -> None:
 def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
     """Show what `handover` would change in Slurm's files for certified nodes. Nothing is changed.
 
-    Exit codes: 0 nothing differs, 1 something differs, a node's parts are unknown or it lacks check or files, 2 refused.
+    Exit codes: 0 no difference, 1 a difference, parts of a node are unknown or it lacks check or files, 2 refused.
     """
     from rackready.handover.slurm_apply import controller, wanted  # noqa: PLC0415
     from rackready.handover.slurm_checks import out_of_service  # noqa: PLC0415

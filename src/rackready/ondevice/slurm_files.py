@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .slurm_conf import settings, twice
+from .slurm_conf import own_settings, settings, twice
 from .slurm_copy import copy_folder
 
 FORMAT = "rackready/slurm-files/v1"
@@ -322,7 +322,7 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         for name, text in wanted.items():
             replace(candidate / name, text)
         found = settings(texts(candidate))
-        replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
+        replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, str(state), found))
         owner = found.get("slurmuser", "root")
         try:
             shutil.chown(state, user=owner)
@@ -337,21 +337,6 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])
     if lost:
         raise StopError("refused", lost)
-
-
-def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
-    """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
-    own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
-    # No daemon of the cluster can be reached from the namespace, and no program may act for the trial.
-    without = {
-        "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
-        "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
-        "jobcomptype": ("JobCompType", "jobcomp/none"),
-        "slurmctldprimaryonprog": ("SlurmctldPrimaryOnProg", "/bin/true"),
-        "slurmctldprimaryoffprog": ("SlurmctldPrimaryOffProg", "/bin/true"),
-    }
-    own.update(without[key] for key in without if key in found)
-    return "".join(f"{key}={value}\n" for key, value in own.items())
 
 
 def watched(*argv: str) -> str:

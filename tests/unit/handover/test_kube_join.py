@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -412,46 +409,3 @@ def test_a_kubelet_that_cannot_be_compared_is_not_told_to_be_reset(site: Make) -
         "https://10.0.0.9:6443; the kubeconfig names no CA to compare. Nothing was changed. Name the cluster's own CA "
         "in the kubeconfig, then run again."
     )
-
-
-PART = """
-import json, signal, sys, threading, time, os
-from pathlib import Path
-from rackready.ondevice import kube_join as part
-folder = Path(sys.argv[1])
-part.FOLDER, part.LOCK, part.MARK, part.KUBELET = (folder / name for name in ("run", "lock", "mark", "kubelet.conf"))
-part.main()
-"""
-
-
-def test_a_join_goes_on_when_its_program_is_ended(tmp_path: Path) -> None:
-    script = tmp_path / "join"
-    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n"
-                      f"touch {tmp_path}/joined\n")  # fmt: skip
-    script.chmod(0o755)
-    request = json.dumps({"files": {}, "argv": [str(script)], "mark": "", "timeout_s": 60})
-    program = subprocess.Popen(
-        [sys.executable, "-c", PART, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert program.stdin is not None
-    program.stdin.write(request)
-    program.stdin.close()
-    wait_for(tmp_path / "begun")
-    program.terminate()
-    assert program.wait(30) == 143
-    assert part_is_busy(tmp_path), "the next join waits for it"
-    (tmp_path / "go").touch()
-    wait_for(tmp_path / "joined")
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.02)
-
-
-def part_is_busy(folder: Path) -> bool:
-    with (folder / "lock").open("w") as lock:
-        return not part.locked(lock.fileno(), 0)
