@@ -84,18 +84,3 @@ def twice(out: str, files: Mapping[str, str]) -> list[str]:
     matches = [_TWICE.search(line) for line in out.splitlines()]
     # slurmctld reads its files several times
     return list(dict.fromkeys(match[0] for match in matches if match and match[1].lower() in own))
-
-
-def own_settings(place: str, state: str, found: dict[str, str]) -> str:
-    """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
-    own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": state}
-    # No daemon of the cluster can be reached from the namespace, and no program may act for the trial.
-    without = {
-        "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
-        "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
-        "jobcomptype": ("JobCompType", "jobcomp/none"),
-        "slurmctldprimaryonprog": ("SlurmctldPrimaryOnProg", "/bin/true"),
-        "slurmctldprimaryoffprog": ("SlurmctldPrimaryOffProg", "/bin/true"),
-    }
-    own.update(without[key] for key in without if key in found)
-    return "".join(f"{key}={value}\n" for key, value in own.items())

@@ -1,10 +1,19 @@
-"""A copy of the folder of Slurm's files, for a trial: with owners, which shutil leaves out."""
+"""Slurm's files on their disk: copied with their owners for a trial, kept, and replaced as a whole."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
+
+from .slurm_conf import MAIN
+
+KEPT = "rackready.kept"
+BYTES = "latin-1"
+"""Every byte is a character, so that whatever others wrote comes back as it was. Our own lines are ASCII."""
+OLDEST_KEPT = 20
+"""Sets of old files that stay. Our judgement: the last weeks of a cluster that grows daily."""
 
 
 def copy_folder(folder: Path, place: Path, without: str) -> None:
@@ -27,3 +36,39 @@ def _own(source: Path, target: Path) -> None:
     of = source.stat()
     os.chown(target, of.st_uid, of.st_gid)
     target.chmod(of.st_mode & 0o7777)
+
+
+def keep(folder: Path, old: dict[str, str | None]) -> Path:
+    """Copy the files that are about to change into a folder named by the time, UTC; remove the oldest ones."""
+    place = folder / KEPT / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    place.mkdir(parents=True, exist_ok=True)
+    for name in old:
+        if (folder / name).exists():
+            shutil.copy2(folder / name, place / name)
+    for gone in sorted((folder / KEPT).iterdir())[:-OLDEST_KEPT]:
+        shutil.rmtree(gone)
+    return place
+
+
+def write(folder: Path, found: dict[str, str | None]) -> None:
+    """Write files; those that were not there go. slurm.conf is last: until then nothing includes the new ones."""
+    for name in sorted(found, key=lambda item: item == MAIN):
+        text = found[name]
+        if text is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            replace(folder / name, text)
+
+
+def replace(path: Path, text: str) -> None:
+    """Replace a file as a whole, with mode and owner of the old one; a new one is readable by all."""
+    there = path.stat() if path.exists() else None
+    part = path.with_name(f".{path.name}.rackready")
+    with part.open("w", encoding=BYTES) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.chmod(0o644 if there is None else there.st_mode & 0o7777)
+    if there is not None:
+        os.chown(part, there.st_uid, there.st_gid)
+    part.replace(path)

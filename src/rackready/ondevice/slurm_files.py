@@ -29,17 +29,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .slurm_conf import own_settings, settings, twice
-from .slurm_copy import copy_folder
+from .slurm_conf import settings, twice
+from .slurm_copy import BYTES, KEPT, copy_folder, keep, replace, write
 
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
-KEPT = "rackready.kept"
 JOURNAL = "rackready.journal"
-BYTES = "latin-1"
-"""Every byte is a character, so that whatever others wrote comes back as it was. Our own lines are ASCII."""
-OLDEST_KEPT = 20
-"""Sets of old files that stay. Our judgement: the last weeks of a cluster that grows daily."""
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/sbin:/opt/slurm/bin"
 UP = "Running as primary controller"
 """slurmctld's line once it has read its files (Slurm, src/slurmctld/controller.c; seen with 22.05.8 and 24.11.5)."""
@@ -173,8 +168,9 @@ def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     try_out(folder, wanted)
     old = {name: before.get(name) for name in wanted}
     kept = keep(folder, old)
-    journal = {"old": old, "new": wanted, "nodes": request["nodes"], "reload": request["reload"], "hosts": hosts}
-    replace(folder / JOURNAL, json.dumps({**journal, "back": False}))
+    journal = {"old": old, "new": wanted, "nodes": request["nodes"], "hosts": hosts, "back": False}
+    journal["reload"] = request["reload"]
+    replace(folder / JOURNAL, json.dumps(journal))
     if hosts and request["reload"] == "restart":
         run("systemctl", "stop", request["unit"], timeout_s=120)
     write(folder, wanted)
@@ -225,6 +221,17 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return pending(folder, journal, words, "old", "new")
 
 
+def ended(journal: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """Do a killed run's reload, perhaps anew: that slurmctld answers does not say which files it read.
+
+    With hosts "close" does it, once they have the files. Return why slurmctld does not run with them.
+    """
+    change = {**request, "nodes": journal["nodes"], "reload": journal.get("reload", "restart")}
+    if not journal["hosts"]:
+        return reload(change) or missing(change)
+    return missing(change) if answers() else ["slurmctld does not answer"]
+
+
 def pending(folder: Path, journal: dict[str, Any], words: list[str], which: str, instead: str) -> dict[str, Any]:
     """Return what the hosts of a change are still to get; without hosts the change ends here."""
     if not journal["hosts"]:
@@ -236,21 +243,9 @@ def pending(folder: Path, journal: dict[str, Any], words: list[str], which: str,
 
 def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """End a change whose hosts have its files; slurmctld and they read them once more."""
+    words = reload({**request, "reload": "reconfigure"})
     (folder / JOURNAL).unlink(missing_ok=True)
-    return {"result": "closed", "words": reload({**request, "reload": "reconfigure"})}
-
-
-def ended(journal: dict[str, Any], request: dict[str, Any]) -> list[str]:
-    """Do a killed run's reload, perhaps anew: that slurmctld answers does not say which files it read.
-
-    With hosts it was stopped before a restart, and it reads its files once more when the hosts have theirs (``close``).
-    Return why slurmctld does not run with the files; nothing when it does.
-    """
-    if journal["hosts"]:
-        runs = answers() and not set(journal["nodes"]) - set(known())
-        return [] if runs else ["slurmctld does not run with the new files"]
-    change = {**request, "nodes": journal["nodes"], "reload": journal.get("reload", "restart")}
-    return reload(change) or missing(change)
+    return {"result": "closed", "words": words}
 
 
 def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:
@@ -322,7 +317,7 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         for name, text in wanted.items():
             replace(candidate / name, text)
         found = settings(texts(candidate))
-        replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, str(state), found))
+        replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
         owner = found.get("slurmuser", "root")
         try:
             shutil.chown(state, user=owner)
@@ -339,6 +334,20 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         raise StopError("refused", lost)
 
 
+def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
+    """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
+    own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
+    without = {  # no daemon can be reached from the namespace, and no program may act for the trial
+        "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
+        "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
+        "jobcomptype": ("JobCompType", "jobcomp/none"),
+        "slurmctldprimaryonprog": ("SlurmctldPrimaryOnProg", "/bin/true"),
+        "slurmctldprimaryoffprog": ("SlurmctldPrimaryOffProg", "/bin/true"),
+    }
+    own.update(without[key] for key in without if key in found)
+    return "".join(f"{key}={value}\n" for key, value in own.items())
+
+
 def watched(*argv: str) -> str:
     """Return a program's output up to the line that says that it runs; then end it."""
     with subprocess.Popen(argv, stdin=_NULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -350,45 +359,6 @@ def watched(*argv: str) -> str:
                 break
         process.wait(TRIAL_S + 10)
     return out
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def keep(folder: Path, old: dict[str, str | None]) -> Path:
-    """Copy the files that are about to change into a folder named by the time, UTC; remove the oldest ones."""
-    place = folder / KEPT / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    place.mkdir(parents=True, exist_ok=True)
-    for name in old:
-        if (folder / name).exists():
-            shutil.copy2(folder / name, place / name)
-    for gone in sorted((folder / KEPT).iterdir())[:-OLDEST_KEPT]:
-        shutil.rmtree(gone)
-    return place
-
-
-def write(folder: Path, found: dict[str, str | None]) -> None:
-    """Write files; those that were not there go. slurm.conf is last: until then nothing includes the new ones."""
-    for name in sorted(found, key=lambda item: item == MAIN):
-        text = found[name]
-        if text is None:
-            (folder / name).unlink(missing_ok=True)
-        else:
-            replace(folder / name, text)
-
-
-def replace(path: Path, text: str) -> None:
-    """Replace a file as a whole, with mode and owner of the old one; a new one is readable by all."""
-    there = path.stat() if path.exists() else None
-    part = path.with_name(f".{path.name}.rackready")
-    with part.open("w", encoding=BYTES) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.chmod(0o644 if there is None else there.st_mode & 0o7777)
-    if there is not None:
-        os.chown(part, there.st_uid, there.st_gid)
-    part.replace(path)
 
 
 if __name__ == "__main__":

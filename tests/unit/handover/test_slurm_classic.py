@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Recovered
 from rackready.drivers.scheduler.slurm_nodes import NodeLook, SlurmNodes, digests, shared
+from rackready.drivers.with_request import ARGV
 from rackready.handover import slurm_apply, slurm_classic
 from rackready.handover.slurm_apply import Candidate, apply, candidate
 from rackready.handover.slurm_classic import Spread, spread_over
@@ -332,8 +334,10 @@ class Runner:
     def run(
         self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float, cleaning: bool = False
     ) -> Answer:
-        del stdin, timeout_s
-        self.asked.append((node, json.loads(argv[-1]), cleaning))
+        del timeout_s
+        assert argv == ARGV, "no request in `ps`"
+        (request,) = ast.literal_eval(stdin.splitlines()[1].partition(" = ")[2])
+        self.asked.append((node, json.loads(request), cleaning))
         return self.answer
 
 

@@ -296,7 +296,7 @@ def test_bytes_of_others_come_back_as_they_were(tmp_path: Path, daemon: Daemon, 
 
 def test_a_trial_is_kept_away_from_accounting() -> None:
     found = slurm_conf.settings({"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"})
-    own = slurm_conf.own_settings("/t", "/t/state", found)
+    own = slurm_files.own_settings("/t", Path("/t/state"), found)
     assert own == (
         "SlurmctldPidFile=/t/pid\nSlurmctldLogFile=/t/log\nStateSaveLocation=/t/state\n"
         "AccountingStorageType=accounting_storage/none\n"
@@ -329,7 +329,7 @@ def test_a_setting_of_ours_that_somebody_else_sets_too_is_refused_by_the_trial(
 
 def test_a_trial_runs_no_program_of_the_site() -> None:
     text = "SlurmctldPrimaryOnProg = /site/move-address\nslurmctldprimaryoffprog=/site/drop-address\n"
-    own = slurm_conf.own_settings("/t", "/t/state", slurm_conf.settings({"slurm.conf": text}))
+    own = slurm_files.own_settings("/t", Path("/t/state"), slurm_conf.settings({"slurm.conf": text}))
     assert own.splitlines()[3:] == ["SlurmctldPrimaryOnProg=/bin/true", "SlurmctldPrimaryOffProg=/bin/true"]
 
 
@@ -414,7 +414,7 @@ def test_a_run_killed_while_slurmctld_stood_still_starts_it_with_the_old_files(
     found = asking(op="recover")
     assert found["words"] == [
         "an interrupted change was taken back",
-        "slurmctld does not run with the new files",
+        "slurmctld does not answer",
         "with the old files slurmctld runs again",
     ]
     assert found["pending"]["files"] == {"rackready_nodes.conf": None, "slurm.conf": OLD}

@@ -6,15 +6,17 @@ The work on a node is one program, ``ondevice/slurm_node_files.py``. Which nodes
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from rackready.drivers.one_file import one_file
 from rackready.drivers.program_answer import document
 from rackready.drivers.scheduler.slurm_files import GRES_MAIN, MAIN, Finishing
+from rackready.drivers.with_request import ARGV, with_request
+from rackready.ondevice import slurm_conf
 from rackready.ondevice import slurm_node_files as program
 from rackready.render.slurm_files import TOPOLOGY
 
@@ -57,10 +59,8 @@ def shared(files: Mapping[str, str]) -> dict[str, str]:
     def add(name: str) -> None:
         if name in files and name not in out:
             out[name] = files[name]
-            for line in files[name].splitlines():
-                words = line.split("#")[0].split()
-                if len(words) == 2 and words[0].lower() == "include":  # noqa: PLR2004 - word and name
-                    add(words[1])
+            for included in slurm_conf.includes(files[name]):
+                add(included)
 
     for name in (MAIN, GRES_MAIN, TOPOLOGY):
         add(name)
@@ -128,8 +128,8 @@ class SlurmNodes:
 
     def _ask(self, node: str, asked: dict[str, Any], limit_s: float, *, whole: bool) -> dict[str, Any] | str:
         request = json.dumps({"folder": self._folder, "unit": UNIT, **asked})
-        source = inspect.getsource(program)
-        answer = self._runner.run(node, ["python3", "-", request], stdin=source, timeout_s=limit_s, cleaning=whole)
+        source = with_request(one_file([program.__name__]), request)
+        answer = self._runner.run(node, ARGV, stdin=source, timeout_s=limit_s, cleaning=whole)
         found, why = document(answer, program.FORMAT)
         if why:
             return why.removeprefix(f"{node}: ")
