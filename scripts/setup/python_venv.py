@@ -74,6 +74,9 @@ def _usable(stamp: dict[str, str]) -> bool:
 
 
 def _create() -> None:
+    if VENV.is_symlink():
+        say(f".venv was a link to {VENV.readlink()}, which stays as it is")
+        VENV.unlink()  # or --clear would empty what it leads to
     say(f"making the Python environment .venv with Python {sys.version.split()[0]}")
     if importlib.util.find_spec("ensurepip") is None:
         apt.install([f"python{sys.version_info.major}.{sys.version_info.minor}-venv"], "Python's venv module")

@@ -43,6 +43,7 @@ def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Modu
     for program in ("python", "rackready"):
         (tmp_path / ".venv/bin" / program).touch()
     monkeypatch.setattr(module, "run", lambda argv, **_words: ran.append(argv))
+    module.create = module._create  # noqa: SLF001 - as it is, for the test of a link
     monkeypatch.setattr(module, "_create", lambda: None)
     yield module, ran
     for name in NAMES:
@@ -74,3 +75,14 @@ def test_a_second_run_does_nothing_until_something_changes(
     module.ensure("runtime")
     assert len(ran) == 4
     assert json.loads((tmp_path / ".venv/.rackready.json").read_text(encoding="utf-8"))["kind"] == "runtime"
+
+
+def test_an_environment_behind_a_link_is_not_emptied(venv: tuple[Any, list[list[str]]], tmp_path: Path) -> None:
+    module, ran = venv
+    shared = tmp_path / "shared"
+    (tmp_path / ".venv").rename(shared)
+    (tmp_path / ".venv").symlink_to(shared)
+    module.create()
+    assert not (tmp_path / ".venv").is_symlink()
+    assert (shared / "bin/python").exists()
+    assert ran[-1][-2:] == ["--clear", str(tmp_path / ".venv")]
