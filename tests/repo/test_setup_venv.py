@@ -43,7 +43,7 @@ def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Modu
     for program in ("python", "rackready"):
         (tmp_path / ".venv/bin" / program).touch()
     monkeypatch.setattr(module, "run", lambda argv, **_words: ran.append(argv))
-    module.create = module._create  # noqa: SLF001 - as it is, for the test of a link
+    module.create = module._create  # as it is, for the test of a link
     monkeypatch.setattr(module, "_create", lambda: None)
     yield module, ran
     for name in NAMES:
