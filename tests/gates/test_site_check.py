@@ -172,6 +172,13 @@ CLUSTER = {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"}
                 "others join the nodes, with the taint."
             ),
         ),
+        (
+            {**CLUSTER, "devices": "dra"},
+            (
+                "gates.launcher: mpijob - Expected: handover.devices device-plugin, since its workers ask for "
+                "nvidia.com/gpu Actual: dra. Choose the launcher openmpi, or device-plugin."
+            ),
+        ),
     ],
 )
 def test_jobs_of_a_cluster_need_one_that_has_the_nodes(handover: dict[str, Any] | None, text: str) -> None:

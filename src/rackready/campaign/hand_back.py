@@ -181,6 +181,9 @@ class Return:
     def _clean(self, ledger: Ledger) -> None:
         with self._on_node() as tenant:
             left = tenant.traces(scrub=True)
+            if left.refused:
+                step = "Look at the node's disks and its log, then run again. Scratch was not erased."
+                raise HandBackRefusedError.of([self._message("scrub", "ended", left.refused, step)])
             self._tell(ledger, f"scrubbed: {left.gone} traces removed")
             self._require_ended(left)
             check_stop()

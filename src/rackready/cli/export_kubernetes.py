@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
-from rackready.model.problems import Message, RackreadyError
+from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
     from rackready.model.exported import Export, ExportedFile
@@ -25,26 +25,25 @@ def register(app: typer.Typer) -> None:
 def kubernetes(out: Out, env: Env = "sim", output: Output = Format.TEXT) -> None:
     """Write values for GPU Operator, Network Operator and DRA driver, and objects for Kueue, each with its origin.
 
-    The cluster is not asked and nothing is installed. Files of an earlier export are replaced.
+    The cluster is not asked and nothing is installed. Files of an earlier export are replaced; edited ones, and those
+    of another environment, are refused.
 
     Exit codes: 0 written, 2 refused and nothing written.
     """
-    from rackready.render.exported import MARK, text_of  # noqa: PLC0415 - only this command pays for it
+    from rackready.render.exported import text_of  # noqa: PLC0415 - only this command pays for it
+    from rackready.render.owned_folder import write_owned  # noqa: PLC0415
 
     made = _export(env_paths(env))
     command = f"kubernetes --env {env}"
-    texts = {file.name: text_of(file, command) for file in made.files}
-    old = _ours(out, f"{MARK} kubernetes", set(texts))
-    _write(out, texts)
-    for path in old:
-        path.unlink()
+    texts = {file.name: text_of(file, command).encode() for file in made.files}
+    done = write_owned(out, texts, f"rackready export {command}")
     if output is Format.JSON:
-        print_json(_document(out, made, old))
+        print_json(_document(out, made, done.removed))
         return
     for file in made.files:
         console.print(str(out / file.name))
-    for path in old:
-        progress.print(f"removed, no longer needed: {path}")
+    for name in done.removed:
+        progress.print(f"removed, no longer needed: {out / name}")
     for note in made.notes:
         progress.print(note, style="yellow")
 
@@ -66,47 +65,11 @@ def _export(paths: EnvPaths) -> Export:
     return kube_export(site, site.handover, mig_layouts(paths.inventory))
 
 
-def _ours(out: Path, mark: str, names: set[str]) -> list[Path]:
-    """Return files of an earlier export that this one lacks. Raises RackreadyError for names that others took."""
-    foreign = [out / name for name in sorted(names) if (out / name).exists() and not _has(out / name, mark)]
-    if foreign:
-        raise RackreadyError.of(
-            Message(
-                str(path),
-                expected="absent, or written by `rackready export kubernetes`",
-                actual="a file of others",
-                next_step="Name another folder, or move it away. Nothing was written.",
-            )
-            for path in foreign
-        )
-    return [path for path in sorted(out.glob("*.yaml")) if path.name not in names and _has(path, mark)]
-
-
-def _has(path: Path, mark: str) -> bool:
-    return path.is_file() and path.read_bytes().startswith(mark.encode())
-
-
-def _write(out: Path, texts: dict[str, str]) -> None:
-    from rackready import files  # noqa: PLC0415
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            files.replace(out / name, text.encode(), mode=0o644)
-    except OSError as error:
-        raise RackreadyError(
-            f"--out {out}",
-            expected="a folder that can be written",
-            actual=error.strerror or str(error),
-            next_step="Correct the path or its rights.",
-        ) from error
-
-
-def _document(out: Path, made: Export, old: list[Path]) -> dict[str, object]:
+def _document(out: Path, made: Export, old: list[str]) -> dict[str, object]:
     return {
         "folder": str(out),
         "files": [file.name for file in made.files],
-        "removed": [path.name for path in old],
+        "removed": old,
         "notes": list(made.notes),
         "values": [value for file in made.files for value in _values(file)],
     }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.render.owned_folder import Written
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the files. Files of others in it stay.")]
 
@@ -38,7 +41,7 @@ def export_prometheus(out: Folder, env: Env = "sim", output: Output = Format.TEX
 
     site = load_site(env, root=env_paths(env).root)
     made = monitoring_files(site)
-    _show(out, list(made), write_owned(out, made), missing(site), output)
+    _show(out, list(made), write_owned(out, made, f"rackready export prometheus --env {env}"), missing(site), output)
 
 
 def export_grafana(out: Folder, env: Env = "sim", output: Output = Format.TEXT) -> None:
@@ -54,15 +57,18 @@ def export_grafana(out: Folder, env: Env = "sim", output: Output = Format.TEXT) 
 
     load_site(env, root=env_paths(env).root)  # a site file with problems is refused here as everywhere
     made = grafana_files()
-    _show(out, list(made), write_owned(out, made), [], output)
+    _show(out, list(made), write_owned(out, made, "rackready export grafana"), [], output)
 
 
-def _show(folder: Path, made: list[str], changed: list[str], notes: list[str], output: Format) -> None:
+def _show(folder: Path, made: list[str], done: Written, notes: list[str], output: Format) -> None:
     if output is Format.JSON:
-        print_json({"folder": str(folder), "files": made, "changed": changed, "notes": notes})
+        changes = {"changed": done.changed, "removed": done.removed}
+        print_json({"folder": str(folder), "files": made, **changes, "notes": notes})
         return
     for name in made:
-        console.print(f"{folder / name}{'' if name in changed else ' (unchanged)'}")
+        console.print(f"{folder / name}{'' if name in done.changed else ' (unchanged)'}")
+    for name in done.removed:
+        progress.print(f"removed, no longer needed: {folder / name}")
     for note in notes:
         progress.print(note, style="yellow")
 

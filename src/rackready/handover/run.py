@@ -24,9 +24,10 @@ from rackready.model.evidence import Fingerprint
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.operations import absent_is_free, files_of
 from rackready.model.outcome import CONTINUES, Finding, Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Handover, Site, SlurmHandover
+from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
@@ -128,7 +129,15 @@ def _entered(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeR
     try:
         return bring(site, EnvPaths(ctx.root, ctx.env), nodes, check=ctx.check)
     except RackreadyError as error:
-        return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
+        return _not_entered(ctx, nodes, str(error))
+
+
+def _not_entered(ctx: PhaseContext, nodes: list[str], text: str) -> dict[str, NodeResult]:
+    """Return an error of the cluster's files for each node. Nodes in production stay: nothing speaks against them."""
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
+        ready = {row.name for row in ledger.states() if row.state is NodeState.READY}
+    bad, stays = NodeResult(Outcome.ERROR, text), NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
+    return {node: stays if node in ready else bad for node in nodes}
 
 
 def _after(entered: NodeResult | None, played: NodeResult) -> NodeResult:

@@ -15,7 +15,10 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Webhooks(Model):
-    """Addresses that Alertmanager posts alerts to. Without one, alerts of that severity stay in Alertmanager."""
+    """Addresses that Alertmanager posts alerts to. Without one, alerts of that severity stay in Alertmanager.
+
+    They land in a file that everybody may read: no address with a secret in it.
+    """
 
     critical: WebhookUrl | None = Field(None, description="for alerts that need somebody now")
     warning: WebhookUrl | None = Field(None, description="for alerts that need somebody today")
@@ -33,7 +36,8 @@ class Monitoring(Model):
     metrics_target: HostPort | None = Field(
         None,
         description="host:port of the node_exporter that serves the file of `rackready export metrics`, on the machine "
-        "that runs rackready; null: alerts about missing GPUs, planned rails and rackready itself cannot fire",
+        "that runs rackready; null: alerts about missing GPUs, planned rails and node "
+        "states cannot fire, and nodes that are not there yet count as unreachable",
     )
     alertmanagers: list[HostPort] = Field(default_factory=list, description="host:port of each Alertmanager")
     webhooks: Webhooks = Field(default_factory=Webhooks, description="receivers of alerts, by severity")

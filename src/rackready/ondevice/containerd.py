@@ -9,7 +9,7 @@ out of date, and a config.toml that relies on the built-in runtime runc loses it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,24 +117,35 @@ def copy_is_old(run: Run, root: Path, argv: Sequence[str]) -> bool:
 
 @contextmanager
 def no_runtime_lost(run: Run, root: Path) -> Iterator[None]:
-    """Put containerd's files back if it knows a runtime less than before, and raise NodeProblem."""
+    """Put containerd's files back if the change fails, or if it knows a runtime less than before; raise NodeProblem."""
     before, kept = merged(run), {path: _text(root / path) for path in (CONFIG, DROP_IN)}
-    yield
-    after = merged(run)
+    try:
+        yield
+        after = merged(run)
+    except NodeProblem as problem:
+        _put_back(root, kept)
+        step = problem.check["next_step"].replace(" Nothing was changed.", "")
+        raise NodeProblem(
+            problem.check["expected"], problem.check["actual"], f"{step} Both files are as before."
+        ) from problem
     lost = sorted({*before.runtimes, *([before.default] if before.default else [])} - {*after.runtimes})
     if not lost:
         return
-    for path, text in kept.items():
-        if text is None:
-            (root / path).unlink(missing_ok=True)
-        else:
-            replace_file(root / path, text)
+    _put_back(root, kept)
     raise NodeProblem(
         f"runtime {', '.join(lost)} beside the NVIDIA runtime",
         f"containerd would lose it, because /{CONFIG} does not name it",
         f"Name it there: `containerd config default > /{CONFIG}`, then SystemdCgroup and what else the cluster needs "
         "(kubernetes.io, Container Runtimes). Then run again. Both files are as before.",
     )
+
+
+def _put_back(root: Path, kept: Mapping[str, str | None]) -> None:
+    for path, text in kept.items():
+        if text is None:
+            (root / path).unlink(missing_ok=True)
+        else:
+            replace_file(root / path, text)
 
 
 def _text(path: Path) -> str | None:

@@ -72,12 +72,16 @@ def files(node: Machine, network: frozenset[str]) -> list[tuple[User, str]]:
 
 @contextmanager
 def spot_of(node: Machine, tenants: Tenants, path: str) -> Iterator[Any]:
-    """Yield the place of a file of keys, None where there is none. A tenant's link is the place itself."""
+    """Yield the place of a file of keys, None where there is none, or none of this node's own.
+
+    A tenant's link is the place itself.
+    """
     with ExitStack() as stack:
         try:
             found = stack.enter_context(safe_files.place(str(node.root), path, tenants.trusts))
-            there = safe_files.status_of(found.folder, found.name) is not None
-        except (FileNotFoundError, NotADirectoryError):
+            # Judged when it is open: opening a home may have mounted it (autofs(5)).
+            there = safe_files.status_of(found.folder, found.name) is not None and node.owns(found.folder)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # root is refused by network file systems only
             there = False
         yield found if there else None
 

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from . import safe_files, tenant_keys
-from .tenants import Machine, Tenants
+from .tenants import DISKS, Machine, Tenants
 
 FORMAT = "rackready/tenant-traces/v1"
 SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue", "run/lock", "var/mail", "var/spool/mail")
@@ -41,8 +41,6 @@ NOLOGIN = "run/nologin"
 """While it exists, pam_nologin(8) lets only root in. A boot removes it."""
 NETWORK = frozenset({"nfs", "nfs4", "lustre", "ceph", "cifs", "beegfs", "gpfs", "9p", "fuse.sshfs", "wekafs", "afs"})
 """File systems that lie elsewhere: what is on them stays, for it belongs to the site's storage."""
-DISKS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"})
-"""File systems of the node's own disks: all of each is searched for files of tenants."""
 UNSCRUBBED = "RMDisableScrubOnFree"
 """The driver clears memory of a GPU when it is freed, unless this registry key says otherwise
 (NVIDIA/open-gpu-kernel-modules, nvrm_registry.h; mem_mgr.c: default since GK110)."""

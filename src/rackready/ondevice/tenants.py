@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from . import safe_files
+
 _MOUNT_FIELDS = 3
 SERVICES = range(61184, 65536)
 """Numbers of services: systemd's dynamic ones and nobody (systemd.io/UIDS-GIDS), and Debian's fixed ones such as
@@ -21,6 +23,12 @@ slurm's 64030 (Debian Policy 9.2.2)."""
 def unescaped(text: str) -> str:
     """Return a path of /proc/self/mounts with its blanks (proc_pid_mounts(5))."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+DISKS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"})
+"""File systems of the node's own disks: all of each is searched for files of tenants."""
+OWN = DISKS | {"overlay", "tmpfs", "ramfs"}
+"""File systems on which nothing of the site's storage is."""
 
 
 class Machine:
@@ -37,6 +45,12 @@ class Machine:
         """Return a path of the node without links."""
         found = Path(os.path.realpath(self.at(path)))
         return f"/{found.relative_to(self.root)}" if found != self.root else "/"
+
+    def owns(self, folder: int) -> bool:
+        """Return whether a descriptor is on a disk or in the memory of this node."""
+        rows = [line.split(" - ", 1) for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()]
+        kinds = {int(row[0].split()[0]): row[1].split()[0] for row in rows if len(row) > 1}
+        return kinds.get(safe_files.mount_of(folder), "") in OWN
 
     def text(self, path: str) -> str:
         """Return the text of a file, empty where it does not exist."""

@@ -1,7 +1,4 @@
-"""YAML of exported documents: above each value a comment with its origin. No timestamp: the same site, the same text.
-
-The first line marks a file as ours, so that an export replaces no file of others.
-"""
+"""YAML of exported documents: above each value a comment with its origin. No time: the same site, the same text."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import json
 from rackready.design.monitoring.conditions import counters
 from rackready.design.monitoring.counters import counters_csv
 from rackready.design.monitoring.dashboards import expressions
+from rackready.design.monitoring.own_conditions import METRICS_MISSING
 from rackready.design.monitoring.routes import alertmanager
 from rackready.design.monitoring.rules import rules
 from rackready.design.monitoring.targets import RULES, prometheus, targets
@@ -24,7 +25,7 @@ def monitoring_files(site: Site) -> dict[str, bytes]:
     """Return every file by its path: configuration, rules, targets, routes and counters."""
     found = {
         "prometheus.yml": _HEAD + dump_yaml(prometheus(site)),
-        RULES: _HEAD + dump_yaml(rules()),
+        RULES: _HEAD + dump_yaml(rules(() if site.monitoring.metrics_target else (METRICS_MISSING,))),
         "alertmanager.yml": _HEAD + dump_yaml(alertmanager(site)),
         COUNTERS: counters_csv(counters(expressions())),
     }
@@ -38,7 +39,8 @@ def missing(site: Site) -> list[str]:
     at, out = site.monitoring, []
     if at.metrics_target is None:
         out.append(
-            "monitoring.metrics_target is not set: alerts about missing GPUs, planned rails and node states cannot fire"
+            "monitoring.metrics_target is not set: alerts about missing GPUs, planned rails and node states cannot "
+            "fire, and nodes that are not there yet, out for repair or retired count as unreachable"
         )
     if not at.alertmanagers:
         out.append("monitoring.alertmanagers is empty: Prometheus sends its alerts nowhere")

@@ -424,3 +424,12 @@ def test_a_partner_is_a_node_in_service_without_jobs_if_there_is_one(
             ledger.set_state(name, NodeState.READY, "x")
     monkeypatch.setattr(hand_back, "reader_for", lambda *_: Cluster(*busy))
     assert partners(world.ctx, "node01") == found
+
+
+def test_a_scrub_that_broke_off_stops_it_before_the_drives_are_erased(world: World) -> None:
+    world.after = Left({}, {}, refused="its files cannot be looked at: x was moved")
+    assert refused(world) == (
+        "node01: scrub - Expected: ended Actual: its files cannot be looked at: x was moved. Look at the node's disks "
+        "and its log, then run again. Scratch was not erased."
+    )
+    assert not {"erase", "close sessions", "reboot"} & set(world.did)

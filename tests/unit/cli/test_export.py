@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.render.owned_folder import MARK
+
 Call = Callable[..., tuple[int, str, str]]
 FILES = ["gpu-operator-values.yaml", "network-operator-values.yaml", "nic-cluster-policy.yaml", "kueue.yaml"]
 COMMAND = ("export", "kubernetes", "--env", "sim", "--out")
@@ -36,7 +38,7 @@ def site(tmp_path: Path, call: Call) -> Callable[..., None]:
 def test_files_are_written_and_named(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "new/folder"
     assert call(*COMMAND, str(out)) == (0, "".join(f"{out}/{name}\n" for name in FILES), "")
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in out.iterdir()) == sorted([MARK, *FILES])
     first = (out / "kueue.yaml").read_text(encoding="utf-8").splitlines()[0]
     assert first == "# Written by `rackready export kubernetes --env sim`. Do not edit: run it again."
     before = {path: path.read_bytes() for path in out.iterdir()}
@@ -72,7 +74,7 @@ def test_a_file_that_is_no_longer_needed_goes_and_others_stay(
     site()
     code, _, said = call(*COMMAND, str(out))
     assert (code, said) == (0, f"removed, no longer needed: {out}/dra-driver-values.yaml\n")
-    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "mine.yaml"])
+    assert sorted(path.name for path in out.iterdir()) == sorted([MARK, *FILES, "mine.yaml"])
 
 
 @pytest.mark.usefixtures("site")
@@ -84,8 +86,9 @@ def test_a_file_of_others_is_not_replaced(call: Call, tmp_path: Path) -> None:
     assert (code, said) == (
         2,
         (
-            f"{out}/kueue.yaml - Expected: absent, or written by `rackready export kubernetes` Actual: a file of "
-            "others. Name another folder, or move it away. Nothing was written.\n"
+            f"{out}: nothing was written.\n  {out}/kueue.yaml - Expected: no file, or what this command wrote Actual: "
+            "a file of somebody else. Move it away or name another folder; put changes of your own into files of your "
+            "own.\n"
         ),
     )
     assert [path.name for path in out.iterdir()] == ["kueue.yaml"]
@@ -98,8 +101,8 @@ def test_a_folder_that_cannot_be_is_refused(call: Call, tmp_path: Path) -> None:
     assert (code, said) == (
         2,
         (
-            f"--out {tmp_path}/file - Expected: a folder that can be written Actual: File exists. "
-            "Correct the path or its rights.\n"
+            f"{tmp_path}/file/{MARK} - Expected: a folder that can be written Actual: Not a directory. "
+            "Correct the folder's rights, or name another with --out.\n"
         ),
     )
 

@@ -70,7 +70,8 @@ def test_an_edited_rules_file_is_refused(call: Call, tmp_path: Path) -> None:
     code, _, told = call("export", "prometheus", "--env", "sim", "--out", str(out))
     assert code == 2
     assert (
-        f"{rules} - Expected: no file, or what rackready wrote Actual: it was changed since rackready wrote it" in told
+        f"{rules} - Expected: no file, or what this command wrote Actual: it was changed since rackready wrote it"
+        in told
     )
     assert rules.read_text(encoding="utf-8") == "groups: []\n"
 

@@ -156,6 +156,28 @@ def test_a_job_of_another_run_is_not_taken_for_ours(cluster: Cluster, monkeypatc
 
     monkeypatch.setattr(cluster, "create_mpijob", other)
     assert "Actual: made by another run meanwhile. Run again when that run has ended." in run(cluster).failure
+    assert cluster.job is not None, "it is theirs"
+    assert cluster.did == ["close"]
+
+
+def test_workers_that_end_before_a_launcher_came_are_named(cluster: Cluster) -> None:
+    """The operator waits until all are ready, and makes a failed one no more (restartPolicy: Never)."""
+    ended = [{"state": {"terminated": {"exitCode": 255}}}]
+    cluster.conditions, cluster.pods = [[]], [pod("w-0"), pod("w-1", phase="Failed", containerStatuses=ended)]
+    assert run(cluster).stderr.endswith(
+        "its pods do not start: w-1: ended with exit code 255; its image needs sshd, and port 2222 must be free\n"
+    )
+
+
+def test_a_job_that_cannot_be_deleted_is_named_and_its_log_kept(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = Answer(403, {"message": "mpijobs is forbidden"})
+    monkeypatch.setattr(cluster, "delete_mpijob", lambda *_, **__: refuses)
+    found = run(cluster)
+    assert (found.exit_code, found.stdout, found.failure) == (0, "log of launcher\n", "")
+    assert "It may still run, with the GPUs of its nodes: " in found.stderr
+    assert found.stderr.endswith(f"Or by hand: `kubectl delete mpijob --namespace rackready {NAME}`.\n")
 
 
 def test_a_cluster_without_the_operator_is_told(cluster: Cluster) -> None:

@@ -138,7 +138,10 @@ def test_a_site_that_leaves_monitoring_open_is_told_what_stays_silent() -> None:
     bare = load_site("sim", root=ROOT)
     assert targets(bare)["switch"] == targets(bare)["rackready"] == []
     assert missing(bare) == [
-        "monitoring.metrics_target is not set: alerts about missing GPUs, planned rails and node states cannot fire",
+        (
+            "monitoring.metrics_target is not set: alerts about missing GPUs, planned rails and node states cannot "
+            "fire, and nodes that are not there yet, out for repair or retired count as unreachable"
+        ),
         "monitoring.alertmanagers is empty: Prometheus sends its alerts nowhere",
         "monitoring.webhooks has no critical and no warning: Alertmanager only shows those alerts",
         "monitoring.switch_port is not set: switches are not scraped",

@@ -40,6 +40,7 @@ class Node:
         self.root, self.kind, self.ran = root, kind, list[list[str]]()
         self.version = "containerd github.com/containerd/containerd 1.7.28 b98a3aace656320842a23f4a392a33f46af97866\n"
         self.users, self.dump, self.written, self.broken, self.idle = "", "", printed(), "", False
+        self.breaks = ""
         self.put("usr/lib/systemd/system/containerd.service", "")
         self.put("usr/lib/systemd/system/docker.service", "")
         self.put("etc/docker/daemon.json", '{"runtimes": {"nvidia": {}}}')
@@ -71,6 +72,7 @@ class Node:
         if words == CONFIGURE and not self.idle:
             self.put(DROP_IN, self.written)
             self.put(CONFIG, 'imports = ["/etc/containerd/conf.d/*.toml"]\nversion = 2\n')
+            self.broken = self.breaks
         return Done(0, "")
 
     def ensure(self, *, kubelet: bool = True, check: bool = False) -> dict[str, tuple[str, str]]:
@@ -150,6 +152,20 @@ def test_a_config_that_lost_runc_earlier_is_refused_too(tmp_path: Path) -> None:
     node.put(DROP_IN, printed())
     assert node.refusal().startswith("Expected: runtime runc beside the NVIDIA runtime")
     assert node.text(DROP_IN) == printed()
+    assert RESTART not in node.ran
+
+
+def test_files_are_put_back_when_containerd_refuses_them_after_the_change(tmp_path: Path) -> None:
+    """nvidia-ctk makes config.toml import a folder in which an old broken file lay unread."""
+    node = Node(tmp_path)
+    before = node.text(CONFIG)
+    node.breaks = "containerd: failed to load TOML: /etc/containerd/conf.d/old.toml: (1, 1): unexpected token\n"
+    assert node.refusal() == (
+        "Expected: `containerd config dump` succeeds Actual: exit 1: containerd: failed to load TOML: "
+        "/etc/containerd/conf.d/old.toml: (1, 1): unexpected token. Correct /etc/containerd/config.toml and the files "
+        "that it imports; then run again. Both files are as before."
+    )
+    assert (node.text(CONFIG), node.text(DROP_IN)) == (before, None)
     assert RESTART not in node.ran
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rackready.ondevice import tenant_keys
+from rackready.ondevice import safe_files, tenant_keys
 from rackready.ondevice.tenant_keys import key_of
+from rackready.ondevice.tenants import Machine
 from tests.unit.ondevice.test_tenant_traces import OURS, TENANT, THEIRS, Made, ask, what
 
 KEY, OTHER = "ssh-ed25519 AAAAone", "ssh-rsa AAAAtwo"
@@ -92,3 +94,35 @@ def test_a_pipe_and_an_endless_file_in_place_of_keys_go(node: Made, monkeypatch:
         "key": [f"{named} (eve): no plain file", f"{named}2 (eve): longer than 100 bytes"]
     }
     assert ask(node, "scrub", spare=["/homes"])["found"] == []
+
+
+def test_keys_that_lie_elsewhere_once_they_are_open_stay(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autofs mounts a home when it is opened: then it is on the site's storage, which other nodes use, too."""
+    node.write("homes/eve/.ssh/authorized_keys", f"{THEIRS}\n", TENANT)
+    node.write("root/.ssh/authorized_keys", f"{OURS}\n{THEIRS}\n")
+    away = node.at("homes/eve/.ssh").stat().st_ino
+    monkeypatch.setattr(node, "owns", lambda folder: os.fstat(folder).st_ino != away)
+    assert what(ask(node, spare=["/homes"])) == {"key": ["/root/.ssh/authorized_keys (root): eve@laptop"]}
+    assert ask(node, "scrub", spare=["/homes"])["found"] == []
+    assert node.at("homes/eve/.ssh/authorized_keys").read_text() == f"{THEIRS}\n"
+
+
+def test_a_home_that_root_may_not_enter_is_none_of_this_node(node: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS with root_squash, a home of mode 0700."""
+    real = safe_files.place
+
+    def squashed(root: str, path: str, trusted: Any) -> Any:  # noqa: ANN401 - as it is
+        if path.startswith("/homes/eve"):
+            raise PermissionError(13, "Permission denied")
+        return real(root, path, trusted)
+
+    monkeypatch.setattr(safe_files, "place", squashed)
+    assert ask(node, spare=["/homes"])["refused"] == ""
+
+
+def test_the_kernel_tells_what_a_folder_is_on(tmp_path: Path) -> None:
+    here, away = os.open(tmp_path, os.O_RDONLY), os.open("/proc", os.O_RDONLY)
+    node = Machine("/")
+    assert (node.owns(here), node.owns(away)) == (True, False)
+    os.close(here)
+    os.close(away)

@@ -13,7 +13,20 @@ NODE = "site, rack, unit, node"
 keeps them."""
 AWAY_STATES = (*LIFE[: LIFE.index(NodeState.CONNECTED)], NodeState.REPAIR, NodeState.RETIRED)
 """States of nodes that nobody expects to answer, to have all GPUs, or links on all rails."""
-AWAY = f'rackready_node_state{{state=~"{"|".join(state.value for state in AWAY_STATES)}"}} == 1'
+_STATE, _AWAY = (
+    "rackready_node_state",
+    f'rackready_node_state{{state=~"{"|".join(state.value for state in AWAY_STATES)}"}}',
+)
+"""One series for each node, with its state as a label."""
+
+
+def _kept(series: str) -> str:
+    """Return a series, for an hour also as it was last seen: the machine of rackready may be restarting."""
+    return f"({series} or (last_over_time({series}[1h]) unless on ({NODE}) {_STATE}))"
+
+
+AWAY, KNOWN = _kept(_AWAY), _kept(_STATE)
+"""The nodes that nobody expects, and all nodes whose state is known."""
 _METRIC = re.compile(r"\b(?:DCGM_(?:FI|EXP)|node|rackready)_\w+|\bup\b")
 _RECORD = re.compile(r"\b[a-z]+:\w+:\w+")
 

@@ -51,7 +51,8 @@ GPU_CONDITIONS = (
         expr="DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION > 0",
         unit="action",
         expected="0 (none)",
-        actual="{{ $value }} (1: GPU reset, 2: node reboot, 3: drain peers, 4: drain and reset)",
+        actual="{{ $value }} (1: GPU reset, 2: node reboot, 3: drain peers, 4: drain and reset; "
+        "else: `nvidia-smi -q`, GPU Recovery Action)",
         next_step="Drain the node, then do what the number asks for. See docs/runbooks/gpu.md.",
         source=f"{FIELDS_SOURCE}: 1523; nvmlDeviceGpuRecoveryAction_t",
     ),

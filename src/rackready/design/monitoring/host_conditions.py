@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.monitoring.condition import AWAY, NODE, Condition, Record, Scope, Severity
+from rackready.design.monitoring.condition import AWAY, KNOWN, NODE, Condition, Record, Scope, Severity
 from rackready.design.monitoring.counters import NODE_SOURCE
 
 _UFM = "Mellanox/ufm_sdk_3.0 @3e96418e, plugins/pdr_deterministic_plugin"
@@ -50,7 +50,8 @@ HOST_CONDITIONS = (
         scope=Scope.RACK,
         meaning="Nothing in the rack answers: it has no power, or its management switch is down.",
         expr='rack:targets_up:ratio{rack!=""} == 0 '
-        f"unless on ({_RACK}) (count by ({_RACK}) ({AWAY}) == count by ({_RACK}) (rackready_node_state))",
+        f"unless on ({_RACK}) (count by ({_RACK}) (count by ({NODE}) ({AWAY})) "
+        f"== count by ({_RACK}) (count by ({NODE}) ({KNOWN})))",
         unit="ratio",
         expected="1",
         actual="{{ $value }}: no node and no switch of the rack answers",

@@ -9,6 +9,9 @@ _STATE = "See docs/runbooks/quarantined-node.md."
 _DAYS = 30
 """Age of a node's newest evidence that is too old. Our judgement: the gate set decides what still counts."""
 
+METRICS_MISSING = "RackreadyMetricsMissing"
+"""The alert about our own metrics: without a place where they are scraped it would fire for ever."""
+
 OWN_RECORDS = (
     Record("state:nodes:count", "sum by (site, state) (rackready_node_state)", "nodes", "nodes in each state"),
     Record(
@@ -98,7 +101,7 @@ OWN_CONDITIONS = (
         for_s=300,
     ),
     Condition(
-        id="RackreadyMetricsMissing",
+        id=METRICS_MISSING,
         severity=Severity.WARNING,
         scope=Scope.MONITORING,
         meaning="No metrics of rackready arrive: alerts about rails, missing GPUs and states cannot fire.",

@@ -52,14 +52,12 @@ def _receiver(site: Site, severity: Severity) -> Document:
 _INHIBITIONS: tuple[tuple[list[str], list[str], list[str]], ...] = (
     # A rack without power is one alert.
     (['alertname="RackUnreachable"'], ['alertname!="RackUnreachable"'], ["site", "rack"]),
-    # A node that does not answer is one alert, whatever its exporters last said.
+    # Only node_exporter is known not to answer: what dcgm-exporter says, or said before the node hung, stays.
     (
         ['alertname="NodeUnreachable"'],
-        ['alertname!="NodeUnreachable"', 'scope=~"node|gpu|rail"'],
+        ['alertname=~"GpuExporterDown|NodeQuarantined|NodeStuck"'],
         ["site", "rack", "node"],
     ),
-    # A leaf without power takes its rails down: one alert, and not one for each cable.
-    (['alertname="SwitchUnreachable"'], ['alertname="RailDown"'], ["site", "switch"]),
     # A GPU that needs a reset or a power cycle shows further faults.
     (
         ['scope="gpu"', 'severity="critical"', 'action=~"RESET_GPU|RESTART_BM"'],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rackready.design.monitoring.condition import PLACES, Condition, Record
@@ -10,13 +11,19 @@ from rackready.design.monitoring.conditions import topics
 Document = dict[str, Any]
 
 
-def rules() -> Document:
-    """Return the rules file: a group for each topic, recording rules before the alerts that read them."""
+def rules(without: Collection[str] = ()) -> Document:
+    """Return the rules file: a group for each topic, recording rules before the alerts that read them.
+
+    ``without``: alerts that are left out.
+    """
     return {
         "groups": [
             {
                 "name": topic.name,
-                "rules": [*map(_record, topic.records), *map(_alert, topic.conditions)],
+                "rules": [
+                    *map(_record, topic.records),
+                    *(_alert(item) for item in topic.conditions if item.id not in without),
+                ],
             }
             for topic in topics()
         ]

@@ -51,7 +51,12 @@ class KubeJobs:
         begun = time.monotonic()
         try:
             with closing(connect(self._handover, writes=True)) as api:
-                code, log, told = _MpiJob(api, self._handover.namespace, stdin).run(begun + timeout_s)
+                job = _MpiJob(api, self._handover.namespace, stdin)
+                try:
+                    code, log, told = job.run(begun + timeout_s)
+                except SchedulerError as error:
+                    failure = f"{node}: {argv[0]}: {error}{job.left}"
+                    return Output(None, "", "", time.monotonic() - begun, failure=failure)
         except SchedulerError as error:
             return Output(None, "", "", time.monotonic() - begun, failure=f"{node}: {argv[0]}: {error}")
         return Output(code, log, told, time.monotonic() - begun, timed_out=code is None)
@@ -63,33 +68,40 @@ class _MpiJob:
     def __init__(self, api: KubeApi, namespace: str, manifest: str) -> None:
         self._api, self._namespace, self._manifest = api, namespace, yaml.safe_load(manifest)
         self._name = str(self._manifest["metadata"]["name"])
+        self._run = ""
+        self.left = ""
+        """Why the job may still be there, in words."""
 
     def run(self, deadline: float) -> tuple[int | None, str, str]:
         """Return the exit code (None: no end by the deadline), the log, and why it did not succeed."""
         with self._created():
             ended, why = self._end(deadline)
             log = self._log()
-            if ended == "Succeeded":
-                return 0, log, ""
-            return (1 if ended else None), log, f"MPIJob {self._namespace}/{self._name}: {why}\n"
+            good = ended == "Succeeded"
+            told = "" if good else f"MPIJob {self._namespace}/{self._name}: {why}\n"
+        return (0 if good else 1 if ended else None), log, told + self.left
 
     @contextmanager
     def _created(self) -> Iterator[None]:
         """Keep the job while the context lasts. Raises SchedulerError."""
         self._away()
-        run = secrets.token_hex(8)
-        self._manifest["metadata"]["annotations"] = {RUN: run}
+        self._run = secrets.token_hex(8)
+        self._manifest["metadata"]["annotations"] = {RUN: self._run}
         try:
             answer = self._api.create_mpijob(self._namespace, self._manifest)
             if answer.status == _CONFLICT:  # of a request that was sent twice
                 answer = self._api.mpijob(self._namespace, self._name)
-                if answer.ok and answer.body["metadata"].get("annotations", {}).get(RUN) != run:
+                if answer.ok and answer.body["metadata"].get("annotations", {}).get(RUN) != self._run:
                     raise self._refused("made by another run meanwhile", "Run again when that run has ended.")
             if not answer.ok:
                 raise self._refused(answer.told, _NEXT)
             yield
         finally:
-            self._away(cleaning=True)
+            try:
+                self._away(cleaning=True)
+            except SchedulerError as error:  # what was measured stays
+                command = f"kubectl delete mpijob --namespace {self._namespace} {self._name}"
+                self.left = f" It may still run, with the GPUs of its nodes: {error} Or by hand: `{command}`.\n"
 
     def _away(self, *, cleaning: bool = False) -> None:
         """Delete a job of ours of this name, and wait until its pods are gone. Raises SchedulerError."""
@@ -103,6 +115,8 @@ class _MpiJob:
                 raise self._refused(found.told, _NEXT)
             if found.body["metadata"].get("labels", {}).get(MANAGED) != US:
                 raise self._refused("one that rackready did not make", "Rename or remove it, then run again.")
+            if cleaning and found.body["metadata"].get("annotations", {}).get(RUN) != self._run:
+                return  # another run's
             if not told:
                 answer = self._api.delete_mpijob(self._namespace, self._name, cleaning=cleaning)
                 if not answer.ok and answer.status != _NOT_FOUND:
@@ -129,6 +143,7 @@ class _MpiJob:
             stuck = [text for pod in pods for text in _hopeless(pod)]
             waiting = [text for pod in pods for text in _unplaced(pod)] if pods else self._warnings()
             unplaced_since = (unplaced_since or time.monotonic()) if waiting else None
+            stuck += _dead(pods)
             if unplaced_since is not None and time.monotonic() - unplaced_since > _UNPLACED_S:
                 stuck += waiting
             if stuck:
@@ -195,6 +210,20 @@ def _hopeless(pod: Mapping[str, Any]) -> Iterator[str]:
         waiting = item.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in _HOPELESS:
             yield f"{pod['metadata']['name']}: {waiting['reason']}: {' '.join(str(waiting.get('message', '')).split())}"
+
+
+def _dead(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why workers ended before there was a launcher: the operator waits for them, and starts none again."""
+    if any(pod["metadata"].get("labels", {}).get(_ROLE) == "launcher" for pod in pods):
+        return
+    for pod in pods:
+        if _phase(pod) == "Failed":
+            states = [
+                item.get("state", {}).get("terminated") or {} for item in pod["status"].get("containerStatuses") or []
+            ]
+            code = next((str(state["exitCode"]) for state in states if "exitCode" in state), "unknown")
+            name = pod["metadata"]["name"]
+            yield f"{name}: ended with exit code {code}; its image needs sshd, and port 2222 must be free"
 
 
 def _unplaced(pod: Mapping[str, Any]) -> Iterator[str]:

@@ -82,6 +82,10 @@ def _jobs_without_cluster(site: Site) -> Iterator[Problem]:
             expected="nodes that are in the cluster while they are measured",
             actual="handover.join, which joins nodes that are certified already",
         )
+    elif site.handover.devices == "dra":
+        step = "Choose the launcher openmpi, or device-plugin."
+        expected, actual = "handover.devices device-plugin, since its workers ask for nvidia.com/gpu", "dra"
+        yield Problem.of(where, what, step, expected=expected, actual=actual)
 
 
 def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:

@@ -160,7 +160,7 @@ class MpiJob(_Part):
 
 
 def name_of(nodes: Sequence[str]) -> str:
-    """Return the job's name, made from its nodes.
+    """Return the job's name, made from the cluster's names of its nodes: two sites may hand over to one cluster.
 
     Groups of nodes run side by side, and one group does one thing at a time.
     """
@@ -209,7 +209,7 @@ def job(
     tolerations = [{"key": key, "operator": "Exists"} for key in (held, CORDON_TAINT, _GPU_TAINT)]
     workers = PodSpec(
         containers=[worker],
-        affinity=_on(places) | _apart(name_of(nodes)),
+        affinity=_on(places) | _apart(name_of(places)),
         tolerations=tolerations,
         hostNetwork=True,
         dnsPolicy="ClusterFirstWithHostNet",
@@ -223,7 +223,7 @@ def job(
         Worker=Replicas(replicas=len(nodes), template=Template(spec=workers)),
     )
     return MpiJob(
-        metadata=Metadata(name=name_of(nodes), labels={"app.kubernetes.io/managed-by": "rackready"}),
+        metadata=Metadata(name=name_of(places), labels={"app.kubernetes.io/managed-by": "rackready"}),
         spec=Spec(slotsPerWorker=per_node, runPolicy=RunPolicy(), mpiReplicaSpecs=specs),
     )
 
