@@ -127,7 +127,7 @@ def test_what_a_killed_run_left_goes_before_the_next(operator: Cluster, job: Mak
     (left,) = until(lambda: jobs(operator), "the job is there")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert left["metadata"]["name"] == name_of(["node01", "node02"])
+    assert left["metadata"]["name"] == name_of([handover.node_name(node) for node in ("node01", "node02")])
     place = handover.node_name("node02")
     operator.join(place)
     operator.says(LOG)

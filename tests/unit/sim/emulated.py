@@ -82,6 +82,8 @@ class Rack:
         return self.clients[node].open(path, method=method, json=body, headers=headers)
 
     def system(self, node: str) -> str:
-        members = [item["@odata.id"] for item in self.ask(node, "/redfish/v1/Systems").json["Members"]]
+        answer = self.ask(node, "/redfish/v1/Systems")
+        assert answer.status_code == 200, answer.text
+        members = [item["@odata.id"] for item in answer.json["Members"]]
         (host,) = (item for item in members if "/HGX_" not in item)
         return str(host)
