@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import (
     MAIN,
     Cluster,
+    NoAnswerError,
     Recovered,
     Reload,
     SlurmController,
+    TakenBackError,
     defined,
     own_lines,
 )
 from rackready.drivers.scheduler.slurm_nodes import BESIDE, NodeLook, SlurmNodes, digests, shared
 from rackready.model.host_list import host_list
-from rackready.model.problems import Problem
+from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
 from rackready.model.slurm_files import SlurmFiles
 
@@ -156,12 +159,14 @@ class Everywhere:
 def change(places: Everywhere, found: Cluster, files: Mapping[str, str], reload: Reload, known: Sequence[str]) -> None:
     """Write files on the controller and on every node, and make all use them. Raises SchedulerError.
 
-    When a node cannot be written, or slurmctld does not come up, the old files return everywhere.
+    When a node cannot be written, or slurmctld does not come up, the old files return everywhere. Nodes are written
+    only while it is known which files the controller has: after a lost answer it is asked first.
     """
     cluster, nodes, spread = places.cluster, places.nodes, places.spread
     old = {name: found.files.get(name) for name in files}
-    if not cluster.begin(files, found.seen, reload, known, spread.nodes):
-        return
+    with _asked_again(places):
+        if not cluster.begin(files, found.seen, reload, known, spread.nodes):
+            return
     all_files = {**found.files, **files}
     # A reconfigure makes slurmd read its files; one that restarts before it registers with another checksum.
     bad = nodes.write(
@@ -174,14 +179,45 @@ def change(places: Everywhere, found: Cluster, files: Mapping[str, str], reload:
     )
     if not bad:
         try:
-            cluster.finish(reload, known)
-        except SchedulerError as error:
+            with _asked_again(places):
+                cluster.finish(reload, known)
+        except TakenBackError as error:
             undone = _undo(cluster, nodes, spread.nodes, old, files)
             raise SchedulerError.of([*error.messages, *undone]) from error
         return
-    words = cluster.back()
+    try:
+        words = cluster.back()
+    except SchedulerError as error:
+        raise SchedulerError.of([*_not_written(bad, _TO_END), *_may_stand(error)]) from error
     undone = _undo(cluster, nodes, spread.nodes, old, files)
     raise SchedulerError.of([*_not_written(bad, f"The old files are back: {words}."), *undone])
+
+
+_TO_END = "`rackready slurm apply` ends the change."
+
+
+@contextmanager
+def _asked_again(places: Everywhere) -> Iterator[None]:
+    """When an answer of the controller is lost, end the change as the next run would, and say how that went.
+
+    The controller's lock refuses that while the first program is still at work.
+    """
+    try:
+        yield
+    except NoAnswerError as error:
+        try:
+            words = recover(places.cluster, places.nodes, set(places.spread.nodes))
+        except SchedulerError as again:
+            first = [one for one in error.messages if one not in again.messages]
+            raise SchedulerError.of([*first, *_may_stand(again)]) from error
+        said = f"Asked again, it said: {words or 'no change is open'}. Run again."
+        raise SchedulerError.of([error.messages[0].then(said), *error.messages[1:]]) from error
+
+
+def _may_stand(error: SchedulerError) -> list[Message | Problem]:
+    """Return the messages of an error with what to do where slurmctld may stand still."""
+    step = "slurmctld may be stopped: run `rackready slurm apply`, or `systemctl start slurmctld` on the controller."
+    return [*error.messages[:-1], error.messages[-1].then(step)]
 
 
 def _undo(

@@ -13,7 +13,7 @@ import pytest
 
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
-from rackready.drivers.scheduler.slurm_files import Cluster, Recovered
+from rackready.drivers.scheduler.slurm_files import Cluster, Recovered, TakenBackError
 from rackready.drivers.scheduler.slurm_nodes import NodeLook, SlurmNodes, digests, shared
 from rackready.drivers.with_request import ARGV
 from rackready.handover import slurm_apply, slurm_classic
@@ -114,7 +114,7 @@ class Controller:
         self.calls.append(f"finish {reload}")
         if self.dies:
             self.now = self.old
-            raise SchedulerError.of(
+            raise TakenBackError.of(
                 [Problem.of(WHERE, "/etc/slurm", "The old files are back.", expected="x", actual="y")]
             )
 

@@ -61,6 +61,18 @@ _FAILED = {
 }
 
 
+class NoAnswerError(SchedulerError):
+    """The controller's answer is missing. The program there may still be at work, or have done all of it."""
+
+    code = SchedulerError.code
+
+
+class TakenBackError(SchedulerError):
+    """slurmctld did not come up with the new files. The controller said that the old ones are back."""
+
+    code = SchedulerError.code
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster's files and daemon as they are. ``known``: nodes that slurmctld knows; ``seen``: digest of the files.
@@ -145,7 +157,7 @@ class SlurmController:
         return bool(self._ask({**asked, "hosts": list(hosts)}, _CHANGE_S, whole=True)["result"] == "begun")
 
     def finish(self, reload: Reload, nodes: Sequence[str]) -> None:
-        """Make slurmctld use what ``begin`` wrote. When this raises, the old files are back on the controller."""
+        """Make slurmctld use what ``begin`` wrote. The old files are back only when this raises TakenBackError."""
         self._ask({"op": "finish", "reload": reload, "nodes": list(nodes)}, _CHANGE_S, whole=True)
 
     def back(self) -> str:
@@ -158,7 +170,7 @@ class SlurmController:
 
     def recover(self) -> Recovered:
         """End what a killed run began on the controller."""
-        found = self._ask({"op": "recover"}, _CHANGE_S)
+        found = self._ask({"op": "recover"}, _CHANGE_S, whole=True)
         rest = found.get("pending") or {"hosts": [], "files": {}, "instead": {}}
         return Recovered("; ".join(found["words"]), tuple(rest["hosts"]), rest["files"], rest["instead"])
 
@@ -169,7 +181,8 @@ class SlurmController:
         found = self._document(answer)
         if found["result"] in _FAILED:
             expected, step = _FAILED[found["result"]]
-            raise SchedulerError(
+            kind = TakenBackError if found["result"] == "taken-back" else SchedulerError
+            raise kind(
                 self.where,
                 self._folder,
                 expected=expected,
@@ -182,7 +195,7 @@ class SlurmController:
         found, actual = document(answer, program.FORMAT)
         if not actual:
             return found
-        raise SchedulerError(
+        raise NoAnswerError(
             self.where,
             "Slurm's files",
             expected="an answer from the controller",

@@ -1,0 +1,147 @@
+"""A change of Slurm's files on every node whose answer is lost: nodes are written only once it is known what is so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from rackready.drivers.remote import Answer
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.drivers.scheduler.slurm_files import Cluster, NoAnswerError, Recovered, SlurmController, TakenBackError
+from rackready.handover import slurm_classic
+from rackready.handover.slurm_classic import Everywhere, Spread
+from rackready.ondevice import slurm_files
+from tests.unit.handover.test_slurm_classic import PLAIN, WHERE, Controller, Nodes, cluster
+
+NEW = {"slurm.conf": PLAIN + "Include rackready_nodes.conf\n", "rackready_nodes.conf": "NodeName=node01\n"}
+STAND = "slurmctld may be stopped: run `rackready slurm apply`, or `systemctl start slurmctld` on the controller."
+LOST = f"{WHERE}: Slurm's files - Expected: an answer from the controller Actual: no answer within 600 s. Check it."
+
+
+def lost() -> NoAnswerError:
+    return NoAnswerError(
+        WHERE,
+        "Slurm's files",
+        expected="an answer from the controller",
+        actual="no answer within 600 s",
+        next_step="Check it.",
+    )
+
+
+@dataclass
+class Losing(Controller):
+    """A controller whose answers to some steps do not arrive, although it did them."""
+
+    now: Cluster
+    loses: frozenset[str] = frozenset()
+    calls: list[str] = field(default_factory=list)
+    dies: bool = False
+    open: Recovered | None = None
+    left: Recovered | SchedulerError | None = None
+
+    def begin(self, files: dict[str, str], seen: str, reload: str, nodes: Sequence[str], hosts: Sequence[str]) -> bool:
+        begun = super().begin(files, seen, reload, nodes, hosts)
+        self._lose("begin")
+        return begun
+
+    def finish(self, reload: str, nodes: object) -> None:
+        super().finish(reload, nodes)
+        self._lose("finish")
+
+    def back(self) -> str:
+        words = super().back()
+        self._lose("back")
+        return words
+
+    def recover(self) -> Recovered:
+        self.calls.append("recover")
+        if isinstance(self.left, SchedulerError):
+            raise self.left
+        return self.left or Recovered()
+
+    def _lose(self, step: str) -> None:
+        if step in self.loses:
+            raise lost()
+
+
+def change(fake: Losing, nodes: Nodes) -> str:
+    """Change the files of node01 and node02; return the refusal."""
+    spread = Spread(
+        {node: look for node, look in nodes.look(["node01", "node02"]).items() if not isinstance(look, str)}
+    )
+    places = Everywhere(fake, nodes, spread)  # type: ignore[arg-type]
+    with pytest.raises(SchedulerError) as caught:
+        slurm_classic.change(places, fake.now, NEW, "restart", ["node01"])
+    return str(caught.value)
+
+
+def two() -> Nodes:
+    return Nodes("node01", "node02", files={"slurm.conf": PLAIN})
+
+
+def test_a_finish_that_was_done_and_whose_answer_is_lost_leaves_the_new_files_on_the_nodes() -> None:
+    fake, nodes = Losing(cluster(), frozenset({"finish"})), two()
+    assert change(fake, nodes) == f"{LOST} Asked again, it said: no change is open. Run again."
+    assert fake.calls == ["begin restart for node01,node02", "finish restart", "recover"]
+    assert nodes.files["node01"] == nodes.files["node02"] == NEW
+
+
+@pytest.mark.parametrize("step", ["begin", "finish"])
+def test_what_the_controller_took_back_meanwhile_goes_to_the_nodes(step: str) -> None:
+    old = {"slurm.conf": PLAIN, "rackready_nodes.conf": None}
+    fake, nodes = Losing(cluster(), frozenset({step})), two()
+    fake.left = Recovered("an interrupted change was taken back", ("node01", "node02"), old, NEW)
+    assert change(fake, nodes) == (
+        f"{LOST} Asked again, it said: an interrupted change was taken back; on the nodes too: node[01-02]. Run again."
+    )
+    assert fake.calls[-2:] == ["recover", "close"]
+    assert nodes.files["node01"] == nodes.files["node02"] == {"slurm.conf": PLAIN}
+
+
+@pytest.mark.parametrize(("step", "written"), [("begin", 0), ("finish", 1)])
+def test_while_the_controller_is_still_at_work_no_node_is_touched(step: str, written: int) -> None:
+    fake, nodes = Losing(cluster(), frozenset({step})), two()
+    fake.left = SchedulerError(WHERE, "/etc/slurm", expected="no other run", actual="busy", next_step="Wait for it.")
+    assert change(fake, nodes).splitlines() == [
+        LOST,
+        f"{WHERE}: /etc/slurm - Expected: no other run Actual: busy. Wait for it. {STAND}",
+    ]
+    assert len(nodes.written) == written
+    assert "close" not in fake.calls
+
+
+def test_a_controller_that_is_gone_is_said_once() -> None:
+    fake, nodes = Losing(cluster(), frozenset({"finish"})), two()
+    fake.left = lost()
+    assert change(fake, nodes) == (f"{LOST} {STAND}")
+
+
+def test_a_lost_answer_while_a_node_is_down_names_both() -> None:
+    fake, nodes = Losing(cluster(), frozenset({"back"})), two()
+    nodes.fails["node02"] = "no route"
+    assert change(fake, nodes).splitlines() == [
+        (
+            "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: no route. `rackready slurm "
+            "apply` ends the change."
+        ),
+        f"{LOST} {STAND}",
+    ]
+    assert "close" not in fake.calls
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"), [("taken-back", TakenBackError), ("os-error", SchedulerError), ("", NoAnswerError)]
+)
+def test_the_driver_tells_an_answer_from_none(result: str, kind: type[SchedulerError]) -> None:
+    class Machine:
+        def run(self, *_: Any, **__: Any) -> Answer:
+            head = {"format": slurm_files.FORMAT, "complete": True, "result": result, "words": ["x"]}
+            return Answer(0, json.dumps(head), "", 0.1) if result else Answer(None, "", "", 600, timed_out=True)
+
+    with pytest.raises(SchedulerError) as caught:
+        SlurmController(Machine(), WHERE, "/etc/slurm", "slurmctld.service").finish("restart", [])
+    assert type(caught.value) is kind
