@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from .slurm_conf import settings, twice
-from .slurm_copy import BYTES, KEPT, copy_folder, keep, replace, write
+from .slurm_copy import BYTES, KEPT, copy_folder, keep, prepare, replace, write
 
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
@@ -167,13 +167,19 @@ def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         return {"result": "unchanged"}
     try_out(folder, wanted)
     old = {name: before.get(name) for name in wanted}
+    prepare(folder, wanted)  # before slurmctld stops
     kept = keep(folder, old)
     journal = {"old": old, "new": wanted, "nodes": request["nodes"], "hosts": hosts, "back": False}
     journal["reload"] = request["reload"]
     replace(folder / JOURNAL, json.dumps(journal))
     if hosts and request["reload"] == "restart":
         run("systemctl", "stop", request["unit"], timeout_s=120)
-    write(folder, wanted)
+    try:
+        write(folder, wanted)
+    except OSError as error:  # no host has the files yet
+        words = [str(error), *take_back(folder, old, request)]
+        (folder / JOURNAL).unlink()
+        raise StopError("os-error", words) from error
     return {"result": "begun", "kept": str(kept)}
 
 
@@ -249,12 +255,24 @@ def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:
-    """Write the old files, restart slurmctld, and return a word on how that ended."""
-    write(folder, old)
+    """Write the old files, restart slurmctld, and return a word on how that ended.
+
+    slurmctld starts also when they cannot be written. Raises StopError then, and the journal stays.
+    """
+    try:
+        write(folder, old)
+    except OSError as error:
+        said = started(request, "the files as they are")
+        raise StopError("os-error", [str(error), *said, f"the change is still open in {folder / JOURNAL}"]) from error
+    return started(request, "the old files")
+
+
+def started(request: dict[str, Any], which: str) -> list[str]:
+    """Restart slurmctld, and return a word on how that ended with these files."""
     run("systemctl", "reset-failed", request["unit"])
     code, out = run("systemctl", "restart", request["unit"], timeout_s=120)
     up = code == 0 and within(request["wait_s"], answers)
-    return [f"with the old files slurmctld {'runs again' if up else f'does not answer: {out.strip()}'}"]
+    return [f"with {which} slurmctld {'runs again' if up else f'does not answer: {out.strip()}'}"]
 
 
 def reload(request: dict[str, Any]) -> list[str]:

@@ -48,3 +48,45 @@ def test_a_key_stays_slurms(tmp_path: Path) -> None:
     for name, owner in {"slurm.key": 64030, "certs": 64030, ".": 64030, "slurm.conf": 0}.items():
         assert (tmp_path / "copy" / name).stat().st_uid == owner
     assert (tmp_path / "copy/slurm.key").stat().st_gid == 64031
+
+
+def test_a_file_that_cannot_be_replaced_is_found_before_any_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("slurm.conf", "gres.conf"):
+        (tmp_path / name).write_text("old\n")
+    new = {"gres.conf": "new\n", "x.conf": "new\n", "slurm.conf": "new\n"}
+    (tmp_path / "table").write_text(
+        f"36 35 98:0 / / rw shared:1 - ext4 /dev/sda1 rw\n40 36 98:0 /s {tmp_path}/slurm.conf rw - ext4 /dev/sda1 rw\n"
+    )
+    found = slurm_copy.mounts(tmp_path / "table")
+    assert found == {"/": "ext4", f"{tmp_path}/slurm.conf": "ext4"}
+    with monkeypatch.context() as context:
+        context.setattr(slurm_copy, "mounts", lambda: found)
+        with pytest.raises(OSError, match=r"is a mount of one file, which cannot be replaced: '.*/slurm.conf'"):
+            slurm_copy.write(tmp_path, new)
+    (tmp_path / "slurm.conf").rename(tmp_path / "real")
+    (tmp_path / "slurm.conf").symlink_to("real")
+    with pytest.raises(OSError, match="is a link, which rackready would replace by a file"):
+        slurm_copy.write(tmp_path, new)
+    (tmp_path / "slurm.conf").unlink()
+
+    chmod = Path.chmod
+
+    def immutable(path: Path, mode: int) -> None:
+        if path.name == "gres.conf":
+            raise PermissionError(1, "Operation not permitted", str(path))
+        chmod(path, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Path, "chmod", immutable)
+        with pytest.raises(PermissionError, match="gres"):
+            slurm_copy.write(tmp_path, {"x.conf": "new\n", "gres.conf": None})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gres.conf", "real", "table"]
+    assert (tmp_path / "gres.conf").read_text() == "old\n"
+
+
+def test_a_blank_in_a_mount_point_is_read(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("36 35 0:31 / /mnt/a\\040b rw master:1 - nfs4 srv:/x rw\n")
+    assert slurm_copy.mounts(tmp_path / "table") == {"/mnt/a b": "nfs4"}
+    assert slurm_copy.mounts(tmp_path / "gone") == {}

@@ -57,7 +57,7 @@ _FAILED = {
         "slurmctld runs with the new files",
         "The old files are back. Read its log on the controller, correct the cause, run again.",
     ),
-    "os-error": ("the folder of slurm.conf can be read and written", "Correct its permissions, then run again."),
+    "os-error": ("the folder and files of slurm.conf can be read and replaced", "Correct that, then run again."),
 }
 
 

@@ -1,0 +1,82 @@
+"""Slurm's files on their controller when its disk refuses them, and the end of a change: slurmctld never stays down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice import slurm_copy, slurm_files
+from tests.unit.ondevice.test_slurm_files import NEW, OLD, Ask, Daemon, asking, daemon
+
+__all__ = ["asking", "daemon"]
+"""Fixtures."""
+NO_SPACE = OSError(28, "No space left on device")
+STOP, RESTART = "systemctl stop slurmctld.service", "systemctl restart slurmctld.service"
+Fails = Callable[..., None]
+
+
+def failing(*times: int) -> Fails:
+    """Return a writer of files that fails at some of its calls, counted from 1."""
+    calls: list[int] = []
+
+    def write(folder: Path, found: dict[str, str | None]) -> None:
+        calls.append(1)
+        if len(calls) in times:
+            raise NO_SPACE
+        slurm_copy.write(folder, found)
+
+    return write
+
+
+def test_a_file_that_cannot_be_replaced_is_refused_while_slurmctld_runs(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    (tmp_path / "slurm.conf").rename(tmp_path / "elsewhere")
+    (tmp_path / "slurm.conf").symlink_to("elsewhere")
+    found = asking(op="begin", hosts=["n1"])
+    assert (found["result"], found["words"]) == (
+        "os-error",
+        [
+            (
+                "[Errno 40] is a link, which rackready would replace by a file; put the file itself here: "
+                f"'{tmp_path}/slurm.conf'"
+            )
+        ],
+    )
+    assert daemon.calls == []
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_disk_that_fails_after_slurmctld_stopped_starts_it_with_the_old_files(
+    tmp_path: Path, daemon: Daemon, asking: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_files, "write", failing(1))
+    found = asking(op="begin", hosts=["n1"])
+    assert (found["result"], found["words"]) == (
+        "os-error", ["[Errno 28] No space left on device", "with the old files slurmctld runs again"],
+    )  # fmt: skip
+    assert [call for call in daemon.calls if call in {STOP, RESTART}] == [STOP, RESTART]
+    assert daemon.loaded == slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_old_files_that_cannot_be_written_do_not_keep_slurmctld_down(
+    tmp_path: Path, daemon: Daemon, asking: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking(op="begin", hosts=["n1"])
+    daemon.up = False
+    monkeypatch.setattr(slurm_files, "write", failing(1))
+    found = asking(op="back")
+    assert (found["result"], found["words"]) == (
+        "os-error",
+        [
+            "[Errno 28] No space left on device",
+            "with the files as they are slurmctld runs again",
+            f"the change is still open in {tmp_path / slurm_files.JOURNAL}",
+        ],
+    )
+    assert daemon.up
+    assert json.loads((tmp_path / slurm_files.JOURNAL).read_text())["new"] == NEW
