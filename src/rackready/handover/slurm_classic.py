@@ -226,11 +226,14 @@ def _undo(
     hosts: Sequence[str],
     files: Mapping[str, str | None],
     instead: Mapping[str, str | None],
-) -> list[Problem]:
+) -> list[Message | Problem]:
     """Write files back on nodes and end the change; return a problem for each node where that failed."""
     bad = nodes.write(hosts, files, instead)
     if not bad:
-        cluster.close()
+        try:
+            cluster.close()
+        except SchedulerError as error:
+            return list(error.messages)
     return list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends the change."))
 
 
@@ -261,7 +264,7 @@ def recover(cluster: SlurmController, nodes: SlurmNodes | None, names: AbstractS
         raise SchedulerError.of(list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends it.")))
     cluster.close()
     left = f"; not on {host_list(gone)}, no longer in the site" if gone else ""
-    return f"{found.words}; on the nodes too: {host_list(hosts)}{left}"
+    return f"{found.words}; on the nodes too: {host_list(hosts)}{left}; slurmctld runs with these files"
 
 
 def heal(nodes: SlurmNodes, spread: Spread, files: Mapping[str, str]) -> tuple[str, ...]:

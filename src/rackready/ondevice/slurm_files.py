@@ -191,9 +191,15 @@ def finish(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return {"result": "applied"}
 
 
+def opened(folder: Path) -> dict[str, Any]:
+    """Return the journal of the open change, also one of an older version."""
+    found: dict[str, Any] = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    return {"hosts": [], "back": False, "reload": "restart", **found}
+
+
 def back(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Take the files of the open change back. The journal stays until the hosts have the old ones, too."""
-    journal = {"hosts": [], "back": False, **json.loads((folder / JOURNAL).read_text(encoding="utf-8"))}
+    journal = opened(folder)
     words = take_back(folder, journal["old"], request)
     if journal["hosts"]:
         replace(folder / JOURNAL, json.dumps({**journal, "back": True}))
@@ -209,14 +215,14 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """
     if not (folder / JOURNAL).exists():
         return {"result": "recovered"}
-    journal = {"hosts": [], "back": False, **json.loads((folder / JOURNAL).read_text(encoding="utf-8"))}
+    journal = opened(folder)
     found = texts(folder)
     whole = all(found.get(name) == text for name, text in journal["new"].items())
     refused = ended(journal, request) if whole and not journal["back"] else []
     if journal["back"]:
         words = ["an interrupted change was taken back, not yet on every node"]
     elif whole and not refused:
-        words = ["an interrupted change was ended: slurmctld runs with it"]
+        words = ["an interrupted change " + ("goes on" if journal["hosts"] else "was ended: slurmctld runs with it")]
         return pending(folder, journal, words, "new", "old")
     else:
         others = [name for name, new in journal["new"].items() if found.get(name) not in {new, journal["old"][name]}]
@@ -232,7 +238,7 @@ def ended(journal: dict[str, Any], request: dict[str, Any]) -> list[str]:
 
     With hosts "close" does it, once they have the files. Return why slurmctld does not run with them.
     """
-    change = {**request, "nodes": journal["nodes"], "reload": journal.get("reload", "restart")}
+    change = {**request, "nodes": journal["nodes"], "reload": journal["reload"]}
     if not journal["hosts"]:
         return reload(change) or missing(change)
     return missing(change) if answers() else ["slurmctld does not answer"]
@@ -248,10 +254,15 @@ def pending(folder: Path, journal: dict[str, Any], words: list[str], which: str,
 
 
 def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """End a change whose hosts have its files; slurmctld and they read them once more."""
-    words = reload({**request, "reload": "reconfigure"})
-    (folder / JOURNAL).unlink(missing_ok=True)
-    return {"result": "closed", "words": words}
+    """End a change whose hosts have its files: slurmctld, and they, read them now. Else the journal stays."""
+    journal = opened(folder)
+    change = {**request, "nodes": [] if journal["back"] else journal["nodes"], "reload": "reconfigure"}
+    if journal["reload"] == "restart" and not (journal["back"] and answers()):  # "back" restarted it with the old ones
+        change["reload"] = "restart"
+    if words := reload(change) or missing(change):
+        raise StopError("not-closed", words)
+    (folder / JOURNAL).unlink()
+    return {"result": "closed"}
 
 
 def take_back(folder: Path, old: dict[str, str | None], request: dict[str, Any]) -> list[str]:

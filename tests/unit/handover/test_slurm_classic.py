@@ -296,7 +296,8 @@ def test_a_killed_change_is_ended_on_the_nodes_and_then_closed(tmp_path: Path) -
     assert fake.calls == []
     nodes.fails.clear()
     assert slurm_classic.recover(fake, nodes, names) == (  # type: ignore[arg-type]
-        "an interrupted change was taken back; on the nodes too: node[01-02]; not on old1, no longer in the site"
+        "an interrupted change was taken back; on the nodes too: node[01-02]; not on old1, no longer in the site; "
+        "slurmctld runs with these files"
     )
     assert fake.calls == ["close"]
     assert nodes.files["node02"] == {"slurm.conf": PLAIN}

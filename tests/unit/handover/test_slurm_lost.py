@@ -42,6 +42,7 @@ class Losing(Controller):
     dies: bool = False
     open: Recovered | None = None
     left: Recovered | SchedulerError | None = None
+    opens: SchedulerError | None = None
 
     def begin(self, files: dict[str, str], seen: str, reload: str, nodes: Sequence[str], hosts: Sequence[str]) -> bool:
         begun = super().begin(files, seen, reload, nodes, hosts)
@@ -62,6 +63,11 @@ class Losing(Controller):
         if isinstance(self.left, SchedulerError):
             raise self.left
         return self.left or Recovered()
+
+    def close(self) -> None:
+        super().close()
+        if self.opens is not None:
+            raise self.opens
 
     def _lose(self, step: str) -> None:
         if step in self.loses:
@@ -96,7 +102,8 @@ def test_what_the_controller_took_back_meanwhile_goes_to_the_nodes(step: str) ->
     fake, nodes = Losing(cluster(), frozenset({step})), two()
     fake.left = Recovered("an interrupted change was taken back", ("node01", "node02"), old, NEW)
     assert change(fake, nodes) == (
-        f"{LOST} Asked again, it said: an interrupted change was taken back; on the nodes too: node[01-02]. Run again."
+        f"{LOST} Asked again, it said: an interrupted change was taken back; on the nodes too: node[01-02]; slurmctld "
+        "runs with these files. Run again."
     )
     assert fake.calls[-2:] == ["recover", "close"]
     assert nodes.files["node01"] == nodes.files["node02"] == {"slurm.conf": PLAIN}
@@ -131,6 +138,19 @@ def test_a_lost_answer_while_a_node_is_down_names_both() -> None:
         f"{LOST} {STAND}",
     ]
     assert "close" not in fake.calls
+
+
+def test_a_change_that_slurmctld_does_not_read_is_not_said_to_be_ended() -> None:
+    fake, nodes = Losing(cluster()), two()
+    fake.opens = SchedulerError(WHERE, "/etc/slurm", expected="runs", actual="dies", next_step="It is open.")
+    fake.left = Recovered("an interrupted change goes on", ("node01",), dict(NEW), {"slurm.conf": PLAIN})
+    with pytest.raises(SchedulerError, match="Actual: dies"):
+        slurm_classic.recover(fake, nodes, {"node01"})  # type: ignore[arg-type]
+    fake.dies = True
+    assert change(fake, nodes).splitlines() == [
+        f"{WHERE}: /etc/slurm - Expected: x Actual: y. The old files are back.",
+        f"{WHERE}: /etc/slurm - Expected: runs Actual: dies. It is open.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,47 @@ def test_old_files_that_cannot_be_written_do_not_keep_slurmctld_down(
     )
     assert daemon.up
     assert json.loads((tmp_path / slurm_files.JOURNAL).read_text())["new"] == NEW
+
+
+def test_the_end_of_a_change_restarts_a_slurmctld_that_must_be_restarted(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    asking(op="begin", hosts=["n1"])
+    daemon.nodes = {"n1"}  # somebody started slurmctld by hand
+    assert asking(op="recover")["words"] == ["an interrupted change goes on"]
+    daemon.calls.clear()
+    assert asking(op="close")["result"] == "closed"
+    assert daemon.calls[1:3] == [RESTART, "scontrol ping"]
+    assert daemon.loaded == NEW
+    assert not (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_change_whose_files_slurmctld_does_not_take_stays_open(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    asking(op="begin", hosts=["n1"], reload="reconfigure", nodes=["n1", "n2"])
+    daemon.dies_of = "NodeName=n1"
+    found = asking(op="close")
+    assert (found["result"], found["words"]) == (
+        "not-closed",
+        [
+            "scontrol reconfigure: slurm_reconfigure error: Unable to contact slurm controller",
+            "error: x",
+            "fatal: Duplicated NodeHostName n1 in config file",
+        ],
+    )
+    daemon.dies_of = ""
+    assert asking(op="close")["words"] == ["slurmctld does not know n2"]
+    assert (tmp_path / slurm_files.JOURNAL).exists()
+
+
+def test_a_slurmctld_that_is_down_with_the_old_files_is_started_by_the_end_of_the_change(
+    tmp_path: Path, daemon: Daemon, asking: Ask
+) -> None:
+    asking(op="begin", hosts=["n1"])
+    daemon.dies_of = "ClusterName"
+    found = asking(op="back")
+    assert found["words"] == ["with the old files slurmctld does not answer: "]
+    assert asking(op="close")["result"] == "not-closed"
+    daemon.dies_of = ""
+    assert asking(op="close")["result"] == "closed"
+    assert daemon.loaded == slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+    assert RESTART in daemon.calls[-5:]

@@ -57,6 +57,10 @@ _FAILED = {
         "slurmctld runs with the new files",
         "The old files are back. Read its log on the controller, correct the cause, run again.",
     ),
+    "not-closed": (
+        "slurmctld runs with the files that the nodes have",
+        "The change is still open. Correct what it says; `rackready slurm apply` ends it then.",
+    ),
     "os-error": ("the folder and files of slurm.conf can be read and replaced", "Correct that, then run again."),
 }
 
@@ -165,7 +169,7 @@ class SlurmController:
         return "; ".join(self._ask({"op": "back"}, _CHANGE_S, whole=True)["words"])
 
     def close(self) -> None:
-        """End a change once the nodes have its files; slurmctld and slurmd read them."""
+        """End a change once the nodes have its files: slurmctld and slurmd read them. When this raises, it is open."""
         self._ask({"op": "close"}, _CHANGE_S, whole=True)
 
     def recover(self) -> Recovered:
