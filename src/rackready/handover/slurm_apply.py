@@ -167,7 +167,9 @@ def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict
 
 def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
     """End what a killed run began, and return what was done; "" when there was nothing. Raises SchedulerError."""
-    return classic.recover(cluster, nodes_of(site, remote), {node.name for node in site.nodes()})
+    files = files_of(site.handover)
+    of_others = files.of_others if files is not None else frozenset[str]()
+    return classic.recover(cluster, nodes_of(site, remote), {node.name for node in site.nodes()}, of_others)
 
 
 def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:

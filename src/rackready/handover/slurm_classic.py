@@ -24,7 +24,7 @@ from rackready.drivers.scheduler.slurm_files import (
     defined,
     own_lines,
 )
-from rackready.drivers.scheduler.slurm_nodes import BESIDE, NodeLook, SlurmNodes, digests, shared
+from rackready.drivers.scheduler.slurm_nodes import BESIDE, CHANGED, NodeLook, SlurmNodes, digests, shared
 from rackready.model.host_list import host_list
 from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
@@ -234,18 +234,37 @@ def _undo(
             cluster.close()
         except SchedulerError as error:
             return list(error.messages)
-    return list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends the change."))
+    return list(_not_written(bad, _BRING))
+
+
+_BRING = (
+    "Bring the node back, or name it in handover.files.not_written while it is away; then `rackready slurm apply` ends "
+    "the change."
+)
 
 
 def _not_written(bad: Mapping[str, str], step: str) -> Iterator[Problem]:
+    """Yield a problem for each node that was not written. One with a file of somebody else needs another step."""
     for node, why in sorted(bad.items()):
-        yield Problem.of(node, "Slurm's files", step, expected="written, and slurmd runs with them", actual=why)
+        names = why.removesuffix(CHANGED)
+        compare = (
+            f"Compare {names} there with the Slurm controller's, make it the same or remove it there, then run "
+            "`rackready slurm apply`."
+        )
+        hint = step if names == why else compare
+        yield Problem.of(node, "Slurm's files", hint, expected="written, and slurmd runs with them", actual=why)
 
 
-def recover(cluster: SlurmController, nodes: SlurmNodes | None, names: AbstractSet[str]) -> str:
+def recover(
+    cluster: SlurmController,
+    nodes: SlurmNodes | None,
+    names: AbstractSet[str],
+    of_others: AbstractSet[str] = frozenset(),
+) -> str:
     """End what a killed run began, on the controller and then on the nodes. Raises SchedulerError.
 
-    slurmctld runs first: a node whose files differ meanwhile is better than no scheduler. ``names``: the site's nodes.
+    slurmctld runs first: a node whose files differ meanwhile is better than no scheduler. ``names``: the site's nodes;
+    ``of_others``: those that rackready does not write, e.g. because they are away.
     """
     found: Recovered = cluster.recover()
     if not found.hosts:
@@ -258,13 +277,25 @@ def recover(cluster: SlurmController, nodes: SlurmNodes | None, names: AbstractS
             actual="configless",
             next_step="Set it back, run `rackready slurm apply`, then change it.",
         )
-    hosts, gone = [name for name in found.hosts if name in names], [name for name in found.hosts if name not in names]
+    hosts = [name for name in found.hosts if name in names and name not in of_others]
+    gone, away = (
+        [name for name in found.hosts if name not in names],
+        [name for name in found.hosts if name in of_others],
+    )
     bad = nodes.write(hosts, found.files, found.instead)
     if bad:
-        raise SchedulerError.of(list(_not_written(bad, "Bring the node back, then `rackready slurm apply` ends it.")))
+        raise SchedulerError.of(list(_not_written(bad, _BRING)))
     cluster.close()
-    left = f"; not on {host_list(gone)}, no longer in the site" if gone else ""
-    return f"{found.words}; on the nodes too: {host_list(hosts)}{left}; slurmctld runs with these files"
+    done = [f"on the nodes too: {host_list(hosts)}"] if hosts else []
+    left = [f"not on {host_list(gone)}, no longer in the site"] if gone else []
+    if away:
+        left.append(f"not on {host_list(away)} (handover.files.not_written): {_later(found.files)}")
+    return "; ".join([found.words, *done, *left, "slurmctld runs with these files"])
+
+
+def _later(files: Mapping[str, str | None]) -> str:
+    """Return what a node that was away during a change needs when it returns."""
+    return f"when it returns, compare {', '.join(sorted(files))} there with the controller's before slurmd starts"
 
 
 def heal(nodes: SlurmNodes, spread: Spread, files: Mapping[str, str]) -> tuple[str, ...]:

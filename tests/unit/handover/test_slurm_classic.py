@@ -261,7 +261,8 @@ def test_a_node_that_cannot_be_written_takes_the_change_back_everywhere(tmp_path
         ),
         (
             "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: slurmd does not start: "
-            "fatal: Unable to bind. Bring the node back, then `rackready slurm apply` ends the change."
+            "fatal: Unable to bind. Bring the node back, or name it in handover.files.not_written while it is away; "
+            "then `rackready slurm apply` ends the change."
         ),
     ]
     # The change stays open, since node02 could not be brought back.
@@ -291,7 +292,7 @@ def test_a_killed_change_is_ended_on_the_nodes_and_then_closed(tmp_path: Path) -
         slurm_classic.recover(fake, nodes, names)  # type: ignore[arg-type]
     assert str(caught.value) == (
         "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: no answer. Bring the node back, "
-        "then `rackready slurm apply` ends it."
+        "or name it in handover.files.not_written while it is away; then `rackready slurm apply` ends the change."
     )
     assert fake.calls == []
     nodes.fails.clear()

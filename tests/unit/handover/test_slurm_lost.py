@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, NoAnswerError, Recovered, SlurmController, TakenBackError
-from rackready.handover import slurm_classic
+from rackready.handover import slurm_apply, slurm_classic
 from rackready.handover.slurm_classic import Everywhere, Spread
 from rackready.ondevice import slurm_files
-from tests.unit.handover.test_slurm_classic import PLAIN, WHERE, Controller, Nodes, cluster
+from tests.unit.handover.test_slurm_classic import PLAIN, WHERE, Controller, Nodes, classic_site, cluster
 
 NEW = {"slurm.conf": PLAIN + "Include rackready_nodes.conf\n", "rackready_nodes.conf": "NodeName=node01\n"}
 STAND = "slurmctld may be stopped: run `rackready slurm apply`, or `systemctl start slurmctld` on the controller."
@@ -151,6 +152,49 @@ def test_a_change_that_slurmctld_does_not_read_is_not_said_to_be_ended() -> None
         f"{WHERE}: /etc/slurm - Expected: x Actual: y. The old files are back.",
         f"{WHERE}: /etc/slurm - Expected: runs Actual: dies. It is open.",
     ]
+
+
+def test_a_node_that_died_in_a_change_and_is_named_does_not_hold_up_its_end() -> None:
+    fake, nodes = Losing(cluster()), two()
+    nodes.fails["node02"] = "no route"
+    old = {"slurm.conf": PLAIN, "rackready_nodes.conf": None}
+    fake.left = Recovered("an interrupted change was taken back", ("node01", "node02"), old, NEW)
+    assert slurm_classic.recover(fake, nodes, {"node01", "node02"}, {"node02"}) == (  # type: ignore[arg-type]
+        "an interrupted change was taken back; on the nodes too: node01; not on node02 (handover.files.not_written): "
+        "when it returns, compare rackready_nodes.conf, slurm.conf there with the controller's before slurmd starts; "
+        "slurmctld runs with these files"
+    )
+    assert nodes.written == [("node01",)]
+    assert fake.calls == ["recover", "close"]
+
+
+def test_a_file_of_somebody_else_is_named_with_what_to_compare() -> None:
+    fake, nodes = Losing(cluster()), two()
+    nodes.fails |= {"node01": "gres.conf, slurm.conf changed meanwhile", "node02": "no route"}
+    fake.left = Recovered("x", ("node01", "node02"), dict(NEW), {})
+    with pytest.raises(SchedulerError) as caught:
+        slurm_classic.recover(fake, nodes, {"node01", "node02"})  # type: ignore[arg-type]
+    assert str(caught.value).splitlines() == [
+        (
+            "node01: Slurm's files - Expected: written, and slurmd runs with them Actual: gres.conf, slurm.conf "
+            "changed meanwhile. Compare gres.conf, slurm.conf there with the Slurm controller's, make it the same or "
+            "remove it there, then run `rackready slurm apply`."
+        ),
+        (
+            "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: no route. Bring the node "
+            "back, or name it in handover.files.not_written while it is away; then `rackready slurm apply` ends the "
+            "change."
+        ),
+    ]
+
+
+def test_a_recovery_leaves_out_the_nodes_that_the_site_names(tmp_path: Path) -> None:
+    site = classic_site(tmp_path, not_written=["node02"])
+    fake, nodes = Losing(cluster()), two()
+    fake.left = Recovered("x", ("node02",), dict(NEW), {})
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(slurm_apply, "nodes_of", lambda *_: nodes)
+        assert slurm_apply.recover(site, fake, None).startswith("x; not on node02 (")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ BESIDE = (
 )  # fmt: skip
 """Further files that slurmd reads, beside slurm.conf, gres.conf and topology.conf: what slurmctld sends to configless
 nodes (Slurm, src/common/fetch_config.c). rackready copies them to a node that has none, and never over one."""
+CHANGED = " changed meanwhile"
+"""Ends why a node was not written: after the names of files that are neither the old nor the new ones."""
 _KEEPS_JOBS = frozenset({"process", "none"})
 """KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
 _AT_ONCE = 32
@@ -120,7 +122,8 @@ class SlurmNodes:
             if isinstance(found, str):
                 return found
             said = "; ".join(found["words"])
-            return {"differs": f"{said} changed meanwhile", "not-restarted": f"slurmd does not start: {said}"}.get(
+            names = ", ".join(found["words"])
+            return {"differs": f"{names}{CHANGED}", "not-restarted": f"slurmd does not start: {said}"}.get(
                 found["result"], ""
             )
 
