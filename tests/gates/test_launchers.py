@@ -170,6 +170,7 @@ class Cluster:
     def __init__(self, **drained: str) -> None:
         self.drained = drained
         self.said: list[str] = []
+        self.reservations = "No reservations in the system"
 
     def run(self, command: str) -> tuple[int, str, str]:
         if command.startswith("scontrol show node "):
@@ -178,9 +179,9 @@ class Cluster:
             state = "IDLE+DRAIN" if reason else "IDLE+MAINT"
             end = f" Reason={reason} [root@2026-11-01T10:00:00]" if reason else ""
             return 0, f"NodeName={node} Arch=x86_64 State={state} Partitions=gpu{end}\n", ""
+        if command == "scontrol show reservation --oneliner":
+            return 0, f"{self.reservations}\n", ""
         self.said.append(command)
-        if command.startswith("scontrol delete") and len(self.said) == 1:
-            return 1, "", "Requested reservation is invalid"
         if "State=RESUME" in command:
             self.drained.pop(re.search(r"NodeName=(\S+)", command)[1])  # type: ignore[index]
         if "State=DRAIN" in command:
@@ -194,7 +195,6 @@ def test_held_nodes_are_usable_inside_the_reservation_only_and_held_again_after_
         assert name == "rackready-node01"
         assert cluster.drained == {}
     assert [command.split(" ", 1)[1] for command in cluster.said] == [
-        "delete ReservationName=rackready-node01",
         (
             "create reservation ReservationName=rackready-node01 Users=root StartTime=now Duration=UNLIMITED "
             "Flags=MAINT,IGNORE_JOBS Nodes=node01,node02"
@@ -249,6 +249,57 @@ def test_a_reservation_that_slurm_refuses_starts_nothing() -> None:
     ):
         pass
     assert cluster.drained == {"node01": "rackready: held"}
+
+
+HELD = (
+    "ReservationName={} StartTime=2026-11-28T01:00:00 EndTime=2027-11-28T01:00:00 Duration=365-00:00:00 "
+    "Nodes={} NodeCnt=2 CoreCnt=448 Features=(null) PartitionName=(null) Flags={} TRES=cpu=896 Users={} "
+    "Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a MaxStartDelay=(null)"
+)
+FLAGS = "MAINT,IGNORE_JOBS,SPEC_NODES"
+
+
+def test_what_a_killed_run_reserved_is_reserved_anew() -> None:
+    cluster = Cluster()
+    cluster.reservations = "\n".join(
+        HELD.format(name, "node[01-02]", FLAGS, "root") for name in ("rackready-node011", "rackready-node01")
+    )
+    with reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]):
+        pass
+    assert [command.split()[1] for command in cluster.said] == ["delete", "create", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "flags", "user", "shown"),
+    [
+        ("node[01-02]", FLAGS, "ann", "Users=ann Nodes=node[01-02] Flags=IGNORE_JOBS,MAINT,SPEC_NODES"),
+        ("node[01-08]", FLAGS, "root", "Users=root Nodes=node[01-08] Flags=IGNORE_JOBS,MAINT,SPEC_NODES"),
+        ("node[01-02]", "SPEC_NODES", "root", "Users=root Nodes=node[01-02] Flags=SPEC_NODES"),
+        (
+            "node[01-02]",
+            f"{FLAGS},DAILY",
+            "root",
+            "Users=root Nodes=node[01-02] Flags=DAILY,IGNORE_JOBS,MAINT,SPEC_NODES",
+        ),
+    ],
+)
+def test_a_reservation_of_somebody_else_is_never_deleted(nodes: str, flags: str, user: str, shown: str) -> None:
+    cluster = Cluster()
+    cluster.reservations = HELD.format("rackready-node01", nodes, flags, user)
+    with pytest.raises(SchedulerError) as caught:
+        reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]).__enter__()
+    assert str(caught.value) == (
+        "rackready-node01: a reservation on here - Expected: none, or the one that a killed run left: Users=root "
+        f"Nodes=node[01-02] Flags=IGNORE_JOBS,MAINT Actual: {shown}. Nothing was started. Give ours another name "
+        "(handover.validation_reservation), or delete that one when nobody needs it: "
+        "`scontrol delete ReservationName=rackready-node01`."
+    )
+    assert cluster.said == []
+
+
+def test_reservations_that_cannot_be_seen_start_nothing() -> None:
+    with pytest.raises(SchedulerError, match="Expected: the reservations Actual: Unable to contact slurm controller"):
+        SlurmAdapter(lambda _: (1, "", "Unable to contact slurm controller"), "here").reserve("r", ["node01"], "root")
 
 
 # Slurm's QOS ----------------------------------------------------------------------------------------------------------

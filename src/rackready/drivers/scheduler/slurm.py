@@ -21,10 +21,12 @@ from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
     PLACED_FORMAT,
     SLURMDBD,
+    Reservation,
     accounting_of,
     parse_jobs,
     parse_node,
     parse_placed,
+    parse_reservation,
     state_words,
 )
 
@@ -37,6 +39,9 @@ _ASKED_AT_ONCE = 500
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """Words of a node's state while jobs run or end on it (scontrol(1), NODE STATE CODES)."""
 
+
+_RESERVED, _ADDED = frozenset({"MAINT", "IGNORE_JOBS"}), frozenset({"SPEC_NODES", "ALL_NODES"})
+"""Flags of a reservation of ours, and those that Slurm adds for the nodes that it names (scontrol(1), Flags)."""
 
 _INVALID_STATE = "Invalid node state"
 """Begins what `scontrol update` prints for ESLURM_INVALID_NODE_STATE (Slurm's slurm_errno.c)."""
@@ -192,8 +197,32 @@ class SlurmAdapter(SchedulerAdapter):
             )
 
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
-        """Reserve nodes for ``user`` until the reservation is deleted; replace a leftover one of the same name."""
-        self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
+        """Reserve nodes for ``user`` until the reservation is deleted; replace the one that a killed run left.
+
+        Raises SchedulerError for one of the same name that is not exactly as this method makes it.
+        """
+        code, out, err = self._run("scontrol show reservation --oneliner")
+        if code != 0:
+            raise SchedulerError(
+                name,
+                f"`scontrol show reservation` on {self._where}",
+                expected="the reservations",
+                actual=" ".join((err or out).split()),
+                next_step="Check that slurmctld runs there.",
+            )
+        found = parse_reservation(out, name)
+        if found is not None:
+            ours = Reservation(user, frozenset(nodes), _RESERVED)
+            if (found.users, found.nodes) != (user, ours.nodes) or found.flags - _ADDED != _RESERVED:
+                raise SchedulerError(
+                    name,
+                    f"a reservation on {self._where}",
+                    expected=f"none, or the one that a killed run left: {ours}",
+                    actual=found,
+                    next_step="Nothing was started. Give ours another name (handover.validation_reservation), or "
+                    f"delete that one when nobody needs it: `scontrol delete ReservationName={name}`.",
+                )
+            self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
         what = (
             f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS "
             f"Nodes={shlex.quote(','.join(nodes))}"

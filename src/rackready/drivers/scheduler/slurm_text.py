@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode
+from rackready.model.host_list import host_list
 
 _AUTHOR = re.compile(r"\[(?P<by>[^\[\]@\s]+)@\d{4}-\d\d-\d\dT[\d:]+\]")
 """Author and time of a reason, which Slurm appends to the text."""
@@ -111,6 +113,27 @@ def accounting_of(config: str) -> str:
     """Return AccountingStorageType of `scontrol show config`, e.g. accounting_storage/none."""
     match = re.search(r"^AccountingStorageType\s*=\s*(\S+)", config, re.MULTILINE)
     return match[1] if match else "not shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Who may use a reservation, on which nodes, and how, as `scontrol show reservation` says it."""
+
+    users: str
+    nodes: frozenset[str]
+    flags: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"Users={self.users} Nodes={host_list(sorted(self.nodes))} Flags={','.join(sorted(self.flags))}"
+
+
+def parse_reservation(text: str, name: str) -> Reservation | None:
+    """Return one reservation of `scontrol show reservation --oneliner`; None when it is not there."""
+    lines = [line for line in text.splitlines() if _field(line, "ReservationName") == name]
+    if not lines:
+        return None
+    flags = frozenset(filter(None, _field(lines[0], "Flags").split(",")))
+    return Reservation(_field(lines[0], "Users"), expand_hosts(_field(lines[0], "Nodes")), flags)
 
 
 def state_words(state: str) -> set[str]:
