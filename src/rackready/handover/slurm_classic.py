@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import (
+    GRES_MAIN,
     MAIN,
     Cluster,
     NoAnswerError,
@@ -29,6 +30,7 @@ from rackready.model.host_list import host_list
 from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
 from rackready.model.slurm_files import SlurmFiles
+from rackready.render.slurm_files import GRES, NODES, TOPOLOGY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def spread_over(
         *_foreign(where, others - files.of_others),
         *_mute(mute),
         *_different(files, cluster, {node: look for node, look in looks.items() if node not in joining}),
+        *_not_its_own(files, cluster, looks),
         *_killing(looks),
     ]
     if problems:
@@ -132,6 +135,31 @@ def _different(files: SlurmFiles, cluster: Cluster, looks: Mapping[str, NodeLook
                 "written.",
                 expected="the same as on the Slurm controller",
                 actual="different",
+            )
+
+
+_FETCH = "or let nodes fetch them (enable_configless, and handover.files.distribution configless)."
+
+
+def _not_its_own(files: SlurmFiles, cluster: Cluster, looks: Mapping[str, NodeLook]) -> Iterator[Problem]:
+    """Yield nodes whose folder is shared, or whose files are links: what is written there is not the node's own."""
+    names = {*shared(cluster.files), MAIN, GRES_MAIN, NODES, GRES, TOPOLOGY}
+    for node, look in sorted(looks.items()):
+        if look.on_a_network:
+            yield Problem.of(
+                node,
+                f"{files.folder}",
+                f"Nothing was changed. Give each node a folder of its own, {_FETCH}",
+                expected="on a file system of the node alone",
+                actual=look.filesystem,
+            )
+        elif links := sorted(names & look.links):
+            yield Problem.of(
+                node,
+                f"{', '.join(links)} in {files.folder}",
+                f"Nothing was changed. Put the files themselves there, {_FETCH}",
+                expected="files, which rackready replaces as a whole",
+                actual="links",
             )
 
 

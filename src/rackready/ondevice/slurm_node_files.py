@@ -3,7 +3,8 @@
 The request is a JSON document: {"op": "look" | "write", "folder", "unit"}, and to write also {"files": {name: text, or
 null to remove it}, "instead": {name: SHA-256 of what may be there, or null}, "anything": whether it may be anything}.
 The answer is one, too: {"format", "result", "words", "complete"}, and of a look {"files": {name: SHA-256}, "ours":
-[names], "active", "kill_mode"}. A file that is still as this program wrote it is ours, however old.
+[names], "links": [names], "filesystem", "active", "kill_mode"}. A file that is still as this program wrote it is ours, however
+old.
 
 With {"restart": true} slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld starts with new
 nodes. Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own unit).
@@ -11,9 +12,11 @@ nodes. Jobs survive it, because their processes are not slurmd's to end (KillMod
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +31,7 @@ WRITTEN = "rackready.written"
 BYTES = "latin-1"
 """As in slurm_files.py: every byte is a character."""
 OLDEST_KEPT = 20
+SUFFIXES = (".conf", ".yaml")
 
 
 def main() -> int:
@@ -58,16 +62,34 @@ def run(*argv: str) -> tuple[int, str]:
 def look(request: dict[str, Any]) -> dict[str, Any]:
     """Return the digests of the configuration files, whether slurmd runs, and what a restart of it would kill."""
     folder = Path(request["folder"])
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    files = {path.name: sha(path) for path in paths if path.is_file() and path.suffix in {".conf", ".yaml"}}
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES] if folder.is_dir() else []
+    files = {path.name: sha(path) for path in paths if path.is_file()}
     ours = written(folder)
     return {
         "result": "looked",
         "files": files,
+        "links": [path.name for path in paths if path.is_symlink()],
+        "filesystem": filesystem(folder),
         "ours": [name for name, digest in files.items() if ours.get(name) == digest],
         "active": active(request["unit"]),
         "kill_mode": run("systemctl", "show", request["unit"], "--property=KillMode", "--value")[1],
     }
+
+
+def filesystem(folder: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
+    """Return the type of the file system on which a folder lies, or will lie (proc_pid_mountinfo(5)); "" if unknown."""
+    try:
+        lines = table.read_text(encoding=BYTES).splitlines()
+    except OSError:
+        return ""
+    place, longest, found = folder.resolve(), -1, ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4]))
+        # the later one of two at one place hides the other
+        if (mount == place or mount in place.parents) and len(mount.parts) >= longest:
+            longest, found = len(mount.parts), right.split()[0]
+    return found
 
 
 def written(folder: Path) -> dict[str, str]:
@@ -92,6 +114,8 @@ def active(unit: str) -> bool:
 def write(request: dict[str, Any]) -> dict[str, Any]:
     """Keep the old files, write the new ones, and restart slurmd where it runs."""
     folder, files = Path(request["folder"]), request["files"]
+    if links := sorted(name for name in files if (folder / name).is_symlink()):
+        raise OSError(errno.ELOOP, "is a link, which would be replaced by a file", str(folder / links[0]))
     found = {name: sha(folder / name) for name in files}
     new = {name: None if text is None else digest(text) for name, text in files.items()}
     instead, ours = request["instead"], written(folder)

@@ -369,9 +369,11 @@ def test_a_node_answers_why_it_was_not_written(result: str, words: list[str], wh
 
 
 def test_a_look_tells_a_mute_node_from_its_files() -> None:
-    good = Runner("looked", [], files={"slurm.conf": "1"}, ours=["slurm.conf"], active=True, kill_mode="process")
+    found = {"files": {"slurm.conf": "1"}, "ours": ["slurm.conf"], "links": ["gres.conf"], "filesystem": "nfs4"}
+    good = Runner("looked", [], **found, active=True, kill_mode="process")
+    own, links = frozenset({"slurm.conf"}), frozenset({"gres.conf"})
     assert SlurmNodes(good, "/e").look(["n1"]) == {
-        "n1": NodeLook({"slurm.conf": "1"}, active=True, kill_mode="process", ours=frozenset({"slurm.conf"}))
+        "n1": NodeLook({"slurm.conf": "1"}, True, "process", ours=own, links=links, filesystem="nfs4")  # noqa: FBT003
     }
     bad = Runner("looked", [])
     bad.answer = Answer(None, "", "", 0.1, failure="n1: no route", reached=False)

@@ -64,13 +64,18 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode("latin-1")).hexdigest()
 
 
-def test_a_node_without_files_gets_them_and_starts_no_slurmd(slurmd: Slurmd, ask: Ask) -> None:
+def test_a_node_without_files_gets_them_and_starts_no_slurmd(
+    slurmd: Slurmd, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "filesystem", lambda _: "ext4")
     slurmd.up = False
     assert ask("look") == {
         "result": "looked",
         "words": [],
         "files": {},
         "ours": [],
+        "links": [],
+        "filesystem": "ext4",
         "active": False,
         "kill_mode": "process",
     }
@@ -143,3 +148,34 @@ def test_a_folder_that_cannot_be_written_is_said(slurmd: Slurmd, ask: Ask) -> No
     assert (found["result"], found["words"]) == (
         "os-error", [f"[Errno 17] File exists: '{slurmd.folder}'"],
     )  # fmt: skip
+
+
+def test_links_are_named_and_never_replaced(slurmd: Slurmd, ask: Ask) -> None:
+    slurmd.folder.mkdir()
+    (slurmd.folder / "real").write_text("a\n")
+    (slurmd.folder / "slurm.conf").symlink_to("real")
+    (slurmd.folder / "gres.conf").symlink_to("nothing")
+    found = ask("look")
+    assert (found["links"], sorted(found["files"])) == (["gres.conf", "slurm.conf"], ["slurm.conf"])
+    found = ask("write", files={"a.conf": "a\n", "slurm.conf": "b\n"}, anything=True)
+    assert (found["result"], found["words"]) == (
+        "os-error", [f"[Errno 40] is a link, which would be replaced by a file: '{slurmd.folder}/slurm.conf'"],
+    )  # fmt: skip
+    assert not (slurmd.folder / "a.conf").exists()
+    assert (slurmd.folder / "real").read_text() == "a\n"
+
+
+def test_the_file_system_of_a_folder_is_that_of_its_last_mount(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    lines = [
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
+        f"30 22 0:40 / {base}/etc rw master:2 - autofs systemd-1 rw",
+        f"31 22 0:41 / {base}/etc rw - nfs4 server:/etc rw,addr=192.0.2.1",
+        f"32 22 0:42 / {base}/etc2 rw - tmpfs tmpfs rw",
+        f"33 22 0:43 / {base}/a\\040b rw - lustre 192.0.2.2@o2ib:/x rw",
+    ]
+    (tmp_path / "table").write_text("\n".join(lines) + "\n")
+    found = {name: program.filesystem(base / name, tmp_path / "table") for name in ("etc/slurm", "etc2", "a b", "x")}
+    assert found == {"etc/slurm": "nfs4", "etc2": "tmpfs", "a b": "lustre", "x": "ext4"}
+    assert program.filesystem(base, tmp_path / "gone") == ""
+    assert program.filesystem(base), "this machine has a table"

@@ -31,6 +31,10 @@ CHANGED = " changed meanwhile"
 """Ends why a node was not written: after the names of files that are neither the old nor the new ones."""
 _KEEPS_JOBS = frozenset({"process", "none"})
 """KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
+_NETWORK = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2", "smb3", "wekafs"}
+)
+"""Types of file systems that several machines have at once. Our judgement; those of FUSE count, too."""
 _AT_ONCE = 32
 _LOOK_S, _WRITE_S = 60.0, 300.0
 _T = TypeVar("_T")
@@ -40,13 +44,21 @@ _T = TypeVar("_T")
 class NodeLook:
     """Slurm's files of a node, name -> SHA-256; whether slurmd runs, and how its unit is stopped.
 
-    ``ours``: files that are still as rackready wrote them, perhaps long ago.
+    ``ours``: files that are still as rackready wrote them, perhaps long ago. ``links``: names that are links.
+    ``filesystem``: type of that of the folder.
     """
 
     files: Mapping[str, str]
     active: bool
     kill_mode: str
     ours: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+    filesystem: str = ""
+
+    @property
+    def on_a_network(self) -> bool:
+        """Whether other machines have the same folder."""
+        return self.filesystem in _NETWORK or self.filesystem.startswith("fuse.")
 
     @property
     def restart_kills(self) -> bool:
@@ -91,7 +103,14 @@ class SlurmNodes:
             found = self._ask(node, {"op": "look"}, _LOOK_S, whole=False)
             if isinstance(found, str):
                 return found
-            return NodeLook(found["files"], found["active"], found["kill_mode"], frozenset(found["ours"]))
+            return NodeLook(
+                found["files"],
+                found["active"],
+                found["kill_mode"],
+                frozenset(found["ours"]),
+                frozenset(found["links"]),
+                found["filesystem"],
+            )
 
         return _each(nodes, one)
 
