@@ -1,4 +1,4 @@
-"""Reads slurm.conf as Slurm does: lines, keys with their values, and includes. Pure.
+"""Reads slurm.conf as Slurm does: lines, keys with their values, and includes; and what slurmctld says of it. Pure.
 
 Source: Slurm, src/common/parse_config.c, which reads these alike in 22.05.8 and 26.05.3.
 """
@@ -22,6 +22,13 @@ _CONTINUES = re.compile(rf"(?<!\\)(?:\\\\)*(\\){_SPACE}*\Z")
 _ESCAPE = re.compile(r"\\(.?)")
 _TWICE = re.compile(r"\berror: (\S+) \d specified more than once, latest value used")
 """slurmctld's words for a key of two lines (``_handle_common``)."""
+
+_LINE = re.compile(r"^\s*(?:slurmctld: )?(.*)$")
+_WRONG = re.compile(r"\b(?:fatal|error): ")
+# Of plugins for MPI that are not installed, and of the settings that the trial adds.
+_NOISE = re.compile(
+    r"error: +(?:mpi/|MPI:|Couldn.t load specified plugin name for mpi/)|specified more than once, latest value used"
+)
 
 
 def lines(text: str) -> list[str]:
@@ -84,3 +91,9 @@ def twice(out: str, files: Mapping[str, str]) -> list[str]:
     matches = [_TWICE.search(line) for line in out.splitlines()]
     # slurmctld reads its files several times
     return list(dict.fromkeys(match[0] for match in matches if match and match[1].lower() in own))
+
+
+def complaints(out: str) -> list[str]:
+    """Return the last lines in which slurmctld says what is wrong, without what always comes (``_NOISE``)."""
+    lines = [_LINE.sub(r"\1", line) for line in out.splitlines()]
+    return [line for line in lines if _WRONG.search(line) and not _NOISE.search(line)][-4:]

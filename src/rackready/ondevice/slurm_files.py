@@ -16,6 +16,7 @@ A run that was killed leaves its journal: the next one finishes it, or takes its
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -29,7 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .slurm_conf import settings, twice
+from .slurm_conf import complaints, settings, twice
 from .slurm_copy import BYTES, KEPT, copy_folder, keep, prepare, replace, write
 
 FORMAT = "rackready/slurm-files/v1"
@@ -40,12 +41,6 @@ UP = "Running as primary controller"
 """slurmctld's line once it has read its files (Slurm, src/slurmctld/controller.c; seen with 22.05.8 and 24.11.5)."""
 TRIAL_S = 30
 _NULL = subprocess.DEVNULL
-_LINE = re.compile(r"^\s*(?:slurmctld: )?(.*)$")
-_WRONG = re.compile(r"\b(?:fatal|error): ")
-# Of plugins for MPI that are not installed, and of the settings that the trial adds.
-_NOISE = re.compile(
-    r"error: +(?:mpi/|MPI:|Couldn.t load specified plugin name for mpi/)|specified more than once, latest value used"
-)
 _TRIAL = """
 ip link set lo up && ip addr add 10.255.255.1/32 dev lo && mount --bind "$1" "$2" || exit 97
 exec timeout "$3" "$4" -D -c -f "$2/slurm.conf"
@@ -170,7 +165,7 @@ def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     prepare(folder, wanted)  # before slurmctld stops
     kept = keep(folder, old)
     journal = {"old": old, "new": wanted, "nodes": request["nodes"], "hosts": hosts, "back": False}
-    journal["reload"] = request["reload"]
+    journal.update(reload=request["reload"], change=new_id())
     replace(folder / JOURNAL, json.dumps(journal))
     if hosts and request["reload"] == "restart":
         run("systemctl", "stop", request["unit"], timeout_s=120)
@@ -180,26 +175,37 @@ def begin(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         words = [str(error), *take_back(folder, old, request)]
         (folder / JOURNAL).unlink()
         raise StopError("os-error", words) from error
-    return {"result": "begun", "kept": str(kept)}
+    return {"result": "begun", "kept": str(kept), "change": journal["change"]}
+
+
+def new_id() -> str:
+    """Return the id of a change. The steps after "begin" or "recover" carry it: the lock is held for one step only."""
+    return os.urandom(8).hex()
 
 
 def finish(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Make slurmctld use what was written; take back what it does not come up with."""
+    opened(folder, request)
     if words := reload(request) or missing(request):
         raise StopError("taken-back", words + back(folder, request)["words"])
     (folder / JOURNAL).unlink()
     return {"result": "applied"}
 
 
-def opened(folder: Path) -> dict[str, Any]:
-    """Return the journal of the open change, also one of an older version."""
+def opened(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the journal of the open change, also one of an older version. Raises StopError for another run's."""
+    if not (folder / JOURNAL).exists():
+        raise StopError("taken-over", ["no change is open: another run ended it"])
     found: dict[str, Any] = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
-    return {"hosts": [], "back": False, "reload": "restart", **found}
+    found = {"hosts": [], "back": False, "reload": "restart", "change": "", **found}
+    if request.get("change", found["change"]) != found["change"]:
+        raise StopError("taken-over", ["the open change is another run's"])
+    return found
 
 
 def back(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Take the files of the open change back. The journal stays until the hosts have the old ones, too."""
-    journal = opened(folder)
+    journal = opened(folder, request)
     words = take_back(folder, journal["old"], request)
     if journal["hosts"]:
         replace(folder / JOURNAL, json.dumps({**journal, "back": True}))
@@ -215,7 +221,12 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """
     if not (folder / JOURNAL).exists():
         return {"result": "recovered"}
-    journal = opened(folder)
+    journal = opened(folder, {})
+    mine = {**journal, "change": new_id()}  # a run that is still at work must not go on
+    with contextlib.suppress(OSError):  # a full disk must not keep slurmctld down
+        replace(folder / JOURNAL, json.dumps(mine))
+        journal = mine
+    request = {**request, "change": journal["change"]}
     found = texts(folder)
     whole = all(found.get(name) == text for name, text in journal["new"].items())
     refused = ended(journal, request) if whole and not journal["back"] else []
@@ -250,12 +261,12 @@ def pending(folder: Path, journal: dict[str, Any], words: list[str], which: str,
         (folder / JOURNAL).unlink(missing_ok=True)
         return {"result": "recovered", "words": words}
     rest = {"hosts": journal["hosts"], "files": journal[which], "instead": journal[instead]}
-    return {"result": "recovered", "words": words, "pending": rest}
+    return {"result": "recovered", "words": words, "pending": rest, "change": journal["change"]}
 
 
 def close(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """End a change whose hosts have its files: slurmctld, and they, read them now. Else the journal stays."""
-    journal = opened(folder)
+    journal = opened(folder, request)
     change = {**request, "nodes": [] if journal["back"] else journal["nodes"], "reload": "reconfigure"}
     if journal["reload"] == "restart" and not (journal["back"] and answers()):  # "back" restarted it with the old ones
         change["reload"] = "restart"
@@ -323,12 +334,6 @@ def within(limit_s: float, done: Any) -> bool:  # noqa: ANN401 - a callable; sen
 def journal_of(unit: str) -> list[str]:
     """Return the last complaints of a unit."""
     return complaints(run("journalctl", "-u", unit, "-n", "40", "-o", "cat", "--no-pager")[1])
-
-
-def complaints(out: str) -> list[str]:
-    """Return the last lines in which slurmctld says what is wrong, without what always comes (``_NOISE``)."""
-    lines = [_LINE.sub(r"\1", line) for line in out.splitlines()]
-    return [line for line in lines if _WRONG.search(line) and not _NOISE.search(line)][-4:]
 
 
 # --- the trial --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 The request is a JSON document: {"op": "look" | "write", "folder", "unit"}, and to write also {"files": {name: text, or
 null to remove it}, "instead": {name: SHA-256 of what may be there, or null}, "anything": whether it may be anything}.
 The answer is one, too: {"format", "result", "words", "complete"}, and of a look {"files": {name: SHA-256}, "ours":
-[names], "links": [names], "filesystem", "active", "kill_mode"}. A file that is still as this program wrote it is ours, however
-old.
+[names], "links": [names], "filesystem", "active", "kill_mode"}. A file that is still as this program wrote it is ours,
+however old.
 
 With {"restart": true} slurmd is restarted when it runs: Slurm's faq.shtml wants that before slurmctld starts with new
 nodes. Jobs survive it, because their processes are not slurmd's to end (KillMode=process in Slurm's own unit).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -198,7 +199,8 @@ def test_a_recovery_leaves_out_the_nodes_that_the_site_names(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("result", "kind"), [("taken-back", TakenBackError), ("os-error", SchedulerError), ("", NoAnswerError)]
+    ("result", "kind"),
+    [("taken-back", TakenBackError), ("os-error", SchedulerError), ("taken-over", SchedulerError), ("", NoAnswerError)],
 )
 def test_the_driver_tells_an_answer_from_none(result: str, kind: type[SchedulerError]) -> None:
     class Machine:
@@ -209,3 +211,29 @@ def test_the_driver_tells_an_answer_from_none(result: str, kind: type[SchedulerE
     with pytest.raises(SchedulerError) as caught:
         SlurmController(Machine(), WHERE, "/etc/slurm", "slurmctld.service").finish("restart", [])
     assert type(caught.value) is kind
+
+
+def test_the_steps_of_a_change_carry_its_id_and_the_next_change_does_not() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    class Machine:
+        def run(self, *_: Any, stdin: str, **__: Any) -> Answer:
+            (text,) = ast.literal_eval(stdin.splitlines()[1].partition(" = ")[2])
+            request = json.loads(text)
+            asked.append((request["op"], request.get("change")))
+            head = {"format": slurm_files.FORMAT, "complete": True, "result": "begun", "words": [], "kept": "/k"}
+            ids = {"change": f"id{len(asked)}"} if request["op"] in {"begin", "apply"} else {}
+            return Answer(0, json.dumps(head | ids), "", 0.1)
+
+    controller = SlurmController(Machine(), WHERE, "/etc/slurm", "slurmctld.service")
+    controller.begin({}, "", "restart", [], [])
+    controller.finish("restart", [])
+    controller.begin({}, "", "restart", [], [])
+    controller.back()
+    controller.close()
+    controller.change({}, "", "none", [])
+    controller.change({}, "", "none", [])
+    assert asked == [
+        ("begin", None), ("finish", "id1"), ("begin", None), ("back", "id3"), ("close", "id3"), ("apply", None),
+        ("apply", None),
+    ]  # fmt: skip

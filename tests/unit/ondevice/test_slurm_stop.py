@@ -124,3 +124,39 @@ def test_a_slurmctld_that_is_down_with_the_old_files_is_started_by_the_end_of_th
     assert asking(op="close")["result"] == "closed"
     assert daemon.loaded == slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
     assert RESTART in daemon.calls[-5:]
+
+
+def test_a_run_whose_change_another_run_took_over_goes_no_further(tmp_path: Path, daemon: Daemon, asking: Ask) -> None:
+    first = asking(op="begin", hosts=["n1"])["change"]
+    daemon.up = False
+    second = asking(op="recover")["change"]
+    assert first != second
+    daemon.calls.clear()
+    for op in ("finish", "back", "close"):
+        found = asking(op=op, change=first, reload="restart", nodes=[])
+        assert (found["result"], found["words"]) == ("taken-over", ["the open change is another run's"])
+    assert daemon.calls == []
+    assert asking(op="close", change=second)["result"] == "closed"
+    for op in ("finish", "back", "close"):
+        found = asking(op=op, change=first, reload="restart", nodes=[])
+        assert (found["result"], found["words"]) == ("taken-over", ["no change is open: another run ended it"])
+    assert slurm_files.texts(tmp_path) == {"slurm.conf": OLD}
+
+
+def test_a_full_disk_does_not_keep_a_recovery_from_starting_slurmctld(
+    daemon: Daemon, asking: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = asking(op="begin", hosts=["n1"])["change"]
+    daemon.up = False
+
+    def full(*_: object) -> None:
+        raise NO_SPACE
+
+    monkeypatch.setattr(slurm_files, "replace", full)
+    monkeypatch.setattr(slurm_files, "write", failing(1))
+    assert asking(op="recover")["words"][:2] == [
+        "[Errno 28] No space left on device",
+        "with the files as they are slurmctld runs again",
+    ]
+    assert daemon.up
+    assert asking(op="recover")["change"] == first

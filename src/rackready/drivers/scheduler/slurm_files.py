@@ -45,6 +45,10 @@ _FAILED = {
     "busy": ("no other run at work on the files", "Wait for it, then run again."),
     "changed-meanwhile": ("files as they were read", "Run again: it reads them anew."),
     "journal": ("the files as a killed run left them", "Compare them with the kept ones by hand, then run again."),
+    "taken-over": (
+        "this run's change is still open",
+        "Wait for the other run. Then `rackready slurm apply` makes the nodes' files the same again.",
+    ),
     "refused": (
         "slurmctld runs with the new files in a trial",
         "Nothing was changed. Correct what it says, in slurm.conf or in the site file.",
@@ -122,6 +126,7 @@ class SlurmController:
         self.where = where
         self._folder = folder
         self._unit = unit
+        self._change: dict[str, str] = {}
 
     def look(self) -> Cluster:
         """Return the files and what slurmctld knows."""
@@ -162,15 +167,15 @@ class SlurmController:
 
     def finish(self, reload: Reload, nodes: Sequence[str]) -> None:
         """Make slurmctld use what ``begin`` wrote. The old files are back only when this raises TakenBackError."""
-        self._ask({"op": "finish", "reload": reload, "nodes": list(nodes)}, _CHANGE_S, whole=True)
+        self._ask({"op": "finish", "reload": reload, "nodes": list(nodes), **self._change}, _CHANGE_S, whole=True)
 
     def back(self) -> str:
         """Take what ``begin`` wrote back on the controller, restart slurmctld, and return how that ended."""
-        return "; ".join(self._ask({"op": "back"}, _CHANGE_S, whole=True)["words"])
+        return "; ".join(self._ask({"op": "back", **self._change}, _CHANGE_S, whole=True)["words"])
 
     def close(self) -> None:
         """End a change once the nodes have its files: slurmctld and slurmd read them. When this raises, it is open."""
-        self._ask({"op": "close"}, _CHANGE_S, whole=True)
+        self._ask({"op": "close", **self._change}, _CHANGE_S, whole=True)
 
     def recover(self) -> Recovered:
         """End what a killed run began on the controller."""
@@ -193,6 +198,8 @@ class SlurmController:
                 actual="; ".join(found["words"]) or found["result"],
                 next_step=step,
             )
+        if found.get("change"):
+            self._change = {"change": found["change"]}  # the later steps are of this change alone
         return found
 
     def _document(self, answer: Answer) -> dict[str, Any]:
