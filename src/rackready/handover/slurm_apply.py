@@ -173,10 +173,11 @@ def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
 
 
 def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:
-    """Return what the owner of the cluster's other nodes does after a change; "" when nothing."""
-    files = files_of(site.handover)
-    names = [name for name in changed if name in found.settled]  # not what only some nodes lacked
-    return classic.to_copy(files, names, found.spread) if files is not None and found.spread is not None else ""
+    """Return what people copy to hosts that rackready does not write; "" when nothing."""
+    files, names = files_of(site.handover), [name for name in changed if name in found.settled]  # not what some lacked
+    if files is None or found.spread is None:
+        return ""
+    return classic.to_copy(files, names, found.spread, found.cluster)
 
 
 def waits(found: Candidate) -> str:

@@ -30,6 +30,7 @@ from rackready.model.host_list import host_list
 from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
 from rackready.model.slurm_files import SlurmFiles
+from rackready.ondevice import slurm_conf
 from rackready.render.slurm_files import GRES, NODES, TOPOLOGY
 
 
@@ -336,12 +337,25 @@ def heal(nodes: SlurmNodes, spread: Spread, files: Mapping[str, str]) -> tuple[s
     return behind
 
 
-def to_copy(files: SlurmFiles, names: Sequence[str], spread: Spread) -> str:
-    """Return what is left to the owner of other nodes after a change; "" without such nodes."""
-    if not spread.of_others or not names:
+def to_copy(files: SlurmFiles, names: Sequence[str], spread: Spread, cluster: Cluster) -> str:
+    """Return what is left to people after a change: hosts that rackready does not write. "" without a change."""
+    if not names:
         return ""
-    return (
-        f"Copy {', '.join(sorted(names))} from {files.folder} on the Slurm controller to "
-        f"{host_list(spread.of_others)} (handover.files.not_written) and to login nodes, and restart slurmd there. "
-        'Until then slurmctld logs that they appear "to have a different slurm.conf".'
-    )
+    others, backups = host_list(spread.of_others), ", ".join(_backups(cluster.files))
+    hosts = [f"{others} (handover.files.not_written)"] if others else []
+    hosts.append("login nodes")
+    if backups:
+        hosts.append(f"the backup controller {backups}, unless it shares the folder")
+    text = f"Copy {', '.join(sorted(names))} from {files.folder} on the Slurm controller to {', and to '.join(hosts)}."
+    if others:
+        text += (
+            f' Restart slurmd on {others}: until then slurmctld logs that they appear "to have a different slurm.conf".'
+        )
+    return text
+
+
+def _backups(files: Mapping[str, str]) -> list[str]:
+    """Return the further controllers of slurm.conf(5): SlurmctldHost after the first one, or BackupController."""
+    found = [(key, value) for key, value in slurm_conf.pairs(files) if key in {"slurmctldhost", "backupcontroller"}]
+    hosts = [value.partition("(")[0] for key, value in found if key == "slurmctldhost"]
+    return hosts[1:] + [value for key, value in found if key == "backupcontroller"]

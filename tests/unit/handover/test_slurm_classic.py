@@ -155,10 +155,12 @@ def test_a_joining_node_and_those_of_the_cluster_get_the_same_files_in_slurms_or
     assert "State=DRAIN" not in nodes.files["node01"]["rackready_nodes.conf"]
     assert nodes.files["node02"] == {}
     assert found.spread is not None
-    assert slurm_classic.to_copy(files(site), ["slurm.conf"], found.spread) == (
-        "Copy slurm.conf from /etc/slurm on the Slurm controller to cpu[1-2] (handover.files.not_written) and to login "
-        'nodes, and restart slurmd there. Until then slurmctld logs that they appear "to have a different slurm.conf".'
+    assert slurm_apply.to_copy(site, found, ["slurm.conf", "files of node01"]) == (
+        "Copy slurm.conf from /etc/slurm on the Slurm controller to cpu[1-2] (handover.files.not_written), and to login "
+        "nodes. Restart slurmd on cpu[1-2]: until then slurmctld logs that they appear "
+        '"to have a different slurm.conf".'
     )
+    assert slurm_apply.to_copy(site, found, ["files of node01"]) == ""
     again = found_for(site, fake, nodes, "node02")
     assert run(fake, again, nodes)
     assert nodes.files["node01"] == nodes.files["node02"] == dict(fake.now.files)

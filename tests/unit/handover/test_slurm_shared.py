@@ -8,8 +8,8 @@ import pytest
 
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_nodes import NodeLook
-from rackready.handover.slurm_classic import spread_over
-from tests.unit.handover.test_slurm_classic import WHERE, Nodes, classic_site, cluster, files
+from rackready.handover.slurm_classic import Spread, spread_over, to_copy
+from tests.unit.handover.test_slurm_classic import PLAIN, WHERE, Nodes, classic_site, cluster, files
 
 
 class Looking(Nodes):
@@ -52,3 +52,21 @@ def test_a_link_that_rackready_does_not_write_is_no_concern(tmp_path: Path) -> N
     nodes.found = {"node01": look("cgroup.conf", on="overlay")}
     spread = spread_over(site, files(site), cluster(), WHERE, nodes, ["node01"])  # type: ignore[arg-type]
     assert spread.nodes == ("node01",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        ("SlurmctldHost=ctl1(10.0.0.5)\n", ""),
+        ("SlurmctldHost=ctl1(10.0.0.5)\nSlurmctldHost=ctl2(10.0.0.6)\n", "ctl2"),
+        ("ControlMachine=ctl1\nBackupController=ctl3\n", "ctl3"),
+    ],
+)
+def test_login_nodes_and_a_backup_controller_are_named_after_each_change(tmp_path: Path, lines: str, more: str) -> None:
+    site = classic_site(tmp_path, not_written=[])
+    now = cluster(**{"slurm.conf": PLAIN + lines})
+    backup = f", and to the backup controller {more}, unless it shares the folder" if more else ""
+    assert to_copy(files(site), ["slurm.conf"], Spread(), now) == (
+        f"Copy slurm.conf from /etc/slurm on the Slurm controller to login nodes{backup}."
+    )
+    assert to_copy(files(site), [], Spread(), now) == ""

@@ -404,6 +404,7 @@ def test_with_hosts_a_change_that_is_taken_back_stays_open_until_the_nodes_have_
     assert asking(op="close")["result"] == "closed"
     assert not (tmp_path / slurm_files.JOURNAL).exists()
     assert daemon.calls[-3:-1] == ["scontrol reconfigure", "scontrol ping"]
+    assert daemon.calls.count("systemctl restart slurmctld.service") == 2, "it has the old files since they are back"
 
 
 def test_a_run_killed_while_slurmctld_stood_still_starts_it_with_the_old_files(
