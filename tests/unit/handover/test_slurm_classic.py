@@ -156,8 +156,8 @@ def test_a_joining_node_and_those_of_the_cluster_get_the_same_files_in_slurms_or
     assert nodes.files["node02"] == {}
     assert found.spread is not None
     assert slurm_apply.to_copy(site, found, ["slurm.conf", "files of node01"]) == (
-        "Copy slurm.conf from /etc/slurm on the Slurm controller to cpu[1-2] (handover.files.not_written), and to login "
-        "nodes. Restart slurmd on cpu[1-2]: until then slurmctld logs that they appear "
+        "Copy slurm.conf from /etc/slurm on the Slurm controller to cpu[1-2] (handover.files.not_written), and to "
+        "login nodes. Restart slurmd on cpu[1-2]: until then slurmctld logs that they appear "
         '"to have a different slurm.conf".'
     )
     assert slurm_apply.to_copy(site, found, ["files of node01"]) == ""
