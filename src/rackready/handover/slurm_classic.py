@@ -208,7 +208,7 @@ def change(places: Everywhere, found: Cluster, files: Mapping[str, str], reload:
     )
     if not bad:
         try:
-            with _asked_again(places):
+            with _asked_again(places, stopped=True):
                 cluster.finish(reload, known)
         except TakenBackError as error:
             undone = _undo(cluster, nodes, spread.nodes, old, files)
@@ -226,13 +226,15 @@ _TO_END = "`rackready slurm apply` ends the change."
 
 
 @contextmanager
-def _asked_again(places: Everywhere) -> Iterator[None]:
+def _asked_again(places: Everywhere, *, stopped: bool = False) -> Iterator[None]:
     """When an answer of the controller is lost, end the change as the next run would, and say how that went.
 
-    The controller's lock refuses that while the first program is still at work.
+    The controller's lock refuses that while the first program is still at work. ``stopped``: slurmctld may stand still.
     """
     try:
         yield
+    except TakenBackError:
+        raise
     except NoAnswerError as error:
         try:
             words = recover(places.cluster, places.nodes, set(places.spread.nodes))
@@ -241,6 +243,8 @@ def _asked_again(places: Everywhere) -> Iterator[None]:
             raise SchedulerError.of([*first, *_may_stand(again)]) from error
         said = f"Asked again, it said: {words or 'no change is open'}. Run again."
         raise SchedulerError.of([error.messages[0].then(said), *error.messages[1:]]) from error
+    except SchedulerError as error:
+        raise SchedulerError.of(_may_stand(error) if stopped else error.messages) from error
 
 
 def _may_stand(error: SchedulerError) -> list[Message | Problem]:

@@ -45,6 +45,7 @@ class Losing(Controller):
     open: Recovered | None = None
     left: Recovered | SchedulerError | None = None
     opens: SchedulerError | None = None
+    refusal: SchedulerError | None = None
 
     def begin(self, files: dict[str, str], seen: str, reload: str, nodes: Sequence[str], hosts: Sequence[str]) -> bool:
         begun = super().begin(files, seen, reload, nodes, hosts)
@@ -72,6 +73,8 @@ class Losing(Controller):
             raise self.opens
 
     def _lose(self, step: str) -> None:
+        if step in self.loses and self.refusal is not None:
+            raise self.refusal
         if step in self.loses:
             raise lost()
 
@@ -121,6 +124,15 @@ def test_while_the_controller_is_still_at_work_no_node_is_touched(step: str, wri
     ]
     assert len(nodes.written) == written
     assert "close" not in fake.calls
+
+
+@pytest.mark.parametrize(("step", "written", "more"), [("begin", 0, ""), ("finish", 1, f" {STAND}")])
+def test_another_refusal_takes_no_node_back(step: str, written: int, more: str) -> None:
+    fake, nodes = Losing(cluster(), frozenset({step})), two()
+    fake.refusal = SchedulerError(WHERE, "/etc/slurm", expected="x", actual="disk full", next_step="Correct that.")
+    assert change(fake, nodes) == f"{WHERE}: /etc/slurm - Expected: x Actual: disk full. Correct that.{more}"
+    assert len(nodes.written) == written
+    assert not {"recover", "close"} & set(fake.calls)
 
 
 def test_a_controller_that_is_gone_is_said_once() -> None:
