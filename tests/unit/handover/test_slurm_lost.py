@@ -47,13 +47,13 @@ class Losing(Controller):
     opens: SchedulerError | None = None
     refusal: SchedulerError | None = None
 
-    def begin(self, files: dict[str, str], seen: str, reload: str, nodes: Sequence[str], hosts: Sequence[str]) -> bool:
-        begun = super().begin(files, seen, reload, nodes, hosts)
+    def begin(self, files: dict[str, str], _seen: str, reload: str, nodes: Sequence[str], hosts: Sequence[str]) -> bool:
+        begun = super().begin(files, _seen, reload, nodes, hosts)
         self._lose("begin")
         return begun
 
-    def finish(self, reload: str, nodes: object) -> None:
-        super().finish(reload, nodes)
+    def finish(self, reload: str, _nodes: object) -> None:
+        super().finish(reload, _nodes)
         self._lose("finish")
 
     def back(self) -> str:
@@ -229,7 +229,7 @@ def test_the_steps_of_a_change_carry_its_id_and_the_next_change_does_not() -> No
     asked: list[tuple[str, str | None]] = []
 
     class Machine:
-        def run(self, *_: Any, stdin: str, **__: Any) -> Answer:
+        def run(self, *_: Any, stdin: str = "", **__: Any) -> Answer:
             (text,) = ast.literal_eval(stdin.splitlines()[1].partition(" = ")[2])
             request = json.loads(text)
             asked.append((request["op"], request.get("change")))

@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_replaced_is_found_before_any_changed(
 ) -> None:
     for name in ("slurm.conf", "gres.conf"):
         (tmp_path / name).write_text("old\n")
-    new = {"gres.conf": "new\n", "x.conf": "new\n", "slurm.conf": "new\n"}
+    new: dict[str, str | None] = {"gres.conf": "new\n", "x.conf": "new\n", "slurm.conf": "new\n"}
     (tmp_path / "table").write_text(
         f"36 35 98:0 / / rw shared:1 - ext4 /dev/sda1 rw\n40 36 98:0 /s {tmp_path}/slurm.conf rw - ext4 /dev/sda1 rw\n"
     )
