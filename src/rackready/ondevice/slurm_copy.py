@@ -84,7 +84,7 @@ def _replaceable(path: Path) -> None:
         raise OSError(
             errno.ELOOP, "is a link, which rackready would replace by a file; put the file itself here", str(path)
         )
-    if str(path) in mounts():
+    if str(path.parent.resolve() / path.name) in mounts():
         raise OSError(errno.EBUSY, "is a mount of one file, which cannot be replaced", str(path))
     if path.exists():
         path.chmod(path.stat().st_mode & 0o7777)  # EPERM for an immutable one (chattr(1), +i and +a)

@@ -65,6 +65,10 @@ def test_a_file_that_cannot_be_replaced_is_found_before_any_changed(
         context.setattr(slurm_copy, "mounts", lambda: found)
         with pytest.raises(OSError, match=r"is a mount of one file, which cannot be replaced: '.*/slurm.conf'"):
             slurm_copy.write(tmp_path, new)
+        (tmp_path / "folder").symlink_to(tmp_path)
+        with pytest.raises(OSError, match="is a mount of one file"):
+            slurm_copy.write(tmp_path / "folder", new)
+        (tmp_path / "folder").unlink()
     (tmp_path / "slurm.conf").rename(tmp_path / "real")
     (tmp_path / "slurm.conf").symlink_to("real")
     with pytest.raises(OSError, match="is a link, which rackready would replace by a file"):
