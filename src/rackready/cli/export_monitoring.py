@@ -12,7 +12,7 @@ from rackready.cli.output import Env, Format, Output, console, env_paths, print_
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.render.owned_folder import Written
+    from rackready.render.owned_folder import Settled
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the files. Files of others in it stay.")]
 
@@ -60,7 +60,7 @@ def export_grafana(out: Folder, env: Env = "sim", output: Output = Format.TEXT) 
     _show(out, list(made), write_owned(out, made, "rackready export grafana"), [], output)
 
 
-def _show(folder: Path, made: list[str], done: Written, notes: list[str], output: Format) -> None:
+def _show(folder: Path, made: list[str], done: Settled, notes: list[str], output: Format) -> None:
     if output is Format.JSON:
         changes = {"changed": done.changed, "removed": done.removed}
         print_json({"folder": str(folder), "files": made, **changes, "notes": notes})

@@ -20,7 +20,7 @@ _SHARED, _OPEN = 0o644, 0o755
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Settled:
     """What an export changed. ``removed``: files of an earlier export that this one lacks."""
 
     changed: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class _Known:
     digests: tuple[str, ...]
 
 
-def write_owned(folder: Path, wanted: Mapping[str, bytes], by: str) -> Written:
+def write_owned(folder: Path, wanted: Mapping[str, bytes], by: str) -> Settled:
     """Write files by their path below ``folder``; remove those of an earlier run of the same command that it lacks.
 
     ``by``: the command. Raises RackreadyError, with nothing changed, when a file is not of this command or was edited.
@@ -61,7 +61,7 @@ def write_owned(folder: Path, wanted: Mapping[str, bytes], by: str) -> Written:
             actual=error.strerror or str(error),
             next_step="Correct the folder's rights, or name another with --out.",
         ) from error
-    return Written(changed, removed)
+    return Settled(changed, removed)
 
 
 def _digests(known: Mapping[str, _Known], name: str) -> tuple[str, ...]:
