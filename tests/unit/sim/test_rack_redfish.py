@@ -42,7 +42,13 @@ def made() -> Rack:
 def rack(made: Rack) -> Iterator[Rack]:
     made.power.asked.clear()
     made.power.states.update(dict.fromkeys(NODES, "Off"))
+    as_new(made)  # other files of this worker use the same BMCs
     yield made
+    as_new(made)
+
+
+def as_new(made: Rack) -> None:
+    """Remove what the BMCs keep: accounts, passwords, staged settings."""
     for path in (made.store.base / "bmc").glob("*.json"):
         path.unlink()
 
