@@ -26,6 +26,7 @@ from rackready_sim import faults
 from rackready_sim.boot import BootSettings
 from rackready_sim.hardware import build_state
 from rackready_sim.redfish.server import BmcServer
+from rackready_sim.store import write_private
 from rackready_sim.tls import ensure_certificates
 from tests.gates.test_bmc_cycles import Host
 from tests.unit.sim.emulated import NODES, Rack, emulated
@@ -51,6 +52,8 @@ def as_new(made: Rack) -> None:
     """Remove what the BMCs keep: accounts, passwords, staged settings."""
     for path in (made.store.base / "bmc").glob("*.json"):
         path.unlink()
+    for node in NODES:
+        write_private(made.store.secret(f"{node}-bmc"), f"secret-{node}")
 
 
 def test_a_bmc_shows_its_own_machine(rack: Rack) -> None:
