@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from . import safe_files, tenant_keys
-from .tenants import DISKS, Machine, Tenants
+from .tenants import DISKS, OWN, Machine, Tenants
 
 FORMAT = "rackready/tenant-traces/v1"
 SHARED = ("tmp", "var/tmp", "dev/shm", "dev/mqueue", "run/lock", "var/mail", "var/spool/mail")
@@ -240,7 +240,8 @@ def _keys_refused(node: Machine, request: dict[str, Any]) -> str:
 
 
 def _folder_refused(node: Machine, request: dict[str, Any]) -> str:
-    remote = {row[1]: row[2] for row in node.mounts() if row[2] in NETWORK}
+    # What is not known to be the node's own is not emptied: no list names every shared file system.
+    remote = {row[1]: row[2] for row in node.mounts() if row[2] not in OWN and row[1] != "/"}
     for folder in request["empty"]:
         if node.at(folder).is_symlink():
             return f"{folder} is a symbolic link"

@@ -381,3 +381,12 @@ def test_files_that_move_while_they_are_looked_at_are_refused(node: Made, monkey
 
     monkeypatch.setattr(safe_files, "below", moved)
     assert ask(node)["refused"] == "its files cannot be looked at: x was moved"
+
+
+@pytest.mark.parametrize("kind", ["fuse.glusterfs", "smb3", "panfs"])
+def test_a_folder_on_a_file_system_that_no_list_names_is_not_emptied(node: Made, kind: str) -> None:
+    node.write("proc/self/mounts", f"/dev/md1 / ext4 rw 0 0\nstore:/h /homes {kind} rw 0 0\n")
+    node.write("homes/eve/thesis", "x", TENANT)
+    expected = f"/homes lies on {kind}, mounted at /homes: it is not this node's own"
+    assert ask(node, "scrub", empty=["/homes"])["refused"] == expected
+    assert node.at("homes/eve/thesis").exists()
