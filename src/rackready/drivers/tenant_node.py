@@ -17,10 +17,10 @@ from rackready.drivers.remote import Runner
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.hand_back import HandBack
 from rackready.model.problems import RackreadyError
-from rackready.ondevice import safe_files, scratch_erase, tenant_keys, tenant_traces, tenants
+from rackready.ondevice import network_mounts, safe_files, scratch_erase, tenant_keys, tenant_traces, tenants
 
 PROCESS, GPU_MEMORY, ELSEWHERE = "process", "gpu-memory", "elsewhere"
-_PARTS = [part.__name__ for part in (safe_files, tenants, tenant_keys)]
+_PARTS = [part.__name__ for part in (network_mounts, safe_files, tenants, tenant_keys)]
 """What the programs import, in this order."""
 _LOOK_S, _SCRUB_S = 900.0, 1800.0
 """Longest look and scrub, s. Judgement: all files of the node's own disks are looked at."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from . import safe_files
+from .network_mounts import NETWORK
 from .safe_files import Spot
 from .tenants import Machine, Tenants
 
@@ -55,10 +56,10 @@ def unknown_token(node: Machine) -> str:
     return next((text for text in patterns(node) if re.search(r"%[^huU%]|%$", text.replace("%%", ""))), "")
 
 
-def files(node: Machine, network: frozenset[str]) -> list[tuple[User, str]]:
+def files(node: Machine) -> list[tuple[User, str]]:
     """Return (user, path) of each file that sshd would read, but those on file systems that lie elsewhere."""
     wanted = patterns(node)
-    away = [row[1] for row in node.mounts() if row[2] in network]
+    away = [row[1] for row in node.mounts() if row[2] in NETWORK]
     out: dict[str, User] = {}
     for user in node.users():
         values = {"%h": user.pw_dir, "%u": user.pw_name, "%U": str(user.pw_uid), "%%": "%"}
@@ -86,10 +87,10 @@ def spot_of(node: Machine, tenants: Tenants, path: str) -> Iterator[Any]:
         yield found if there else None
 
 
-def traces(node: Machine, tenants: Tenants, keep: list[str], network: frozenset[str]) -> Iterator[Any]:
+def traces(node: Machine, tenants: Tenants, keep: list[str]) -> Iterator[Any]:
     """Yield the keys that are not kept, of every user of the node, and links and files that cannot be keys."""
     kept = {key for line in keep for key in [key_of(line)] if key}
-    for user, path in files(node, network):
+    for user, path in files(node):
         named = f"{node.shown(path)} ({user.pw_name})"
         with spot_of(node, tenants, path) as spot:
             if spot is None:
@@ -114,10 +115,10 @@ def key_lines(spot: Spot) -> list[str]:
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def lets_in(node: Machine, tenants: Tenants, login: str, keep: list[str], network: frozenset[str]) -> bool:
+def lets_in(node: Machine, tenants: Tenants, login: str, keep: list[str]) -> bool:
     """Return whether a key that is kept lets a user in."""
     kept = {key_of(line) for line in keep} - {""}
-    for user, path in files(node, network):
+    for user, path in files(node):
         if user.pw_name == login:
             with spot_of(node, tenants, path) as spot:
                 if spot is not None and not spot.link and any(key_of(line) in kept for line in _or_none(spot)):

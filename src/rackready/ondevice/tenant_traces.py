@@ -39,8 +39,6 @@ KDUMPS_OWN = ("kexec_cmd", "kdump_lock")
 """What kdump-config (kdump-tools 1.8.1) keeps there itself."""
 NOLOGIN = "run/nologin"
 """While it exists, pam_nologin(8) lets only root in. A boot removes it."""
-NETWORK = frozenset({"nfs", "nfs4", "lustre", "ceph", "cifs", "beegfs", "gpfs", "9p", "fuse.sshfs", "wekafs", "afs"})
-"""File systems that lie elsewhere: what is on them stays, for it belongs to the site's storage."""
 UNSCRUBBED = "RMDisableScrubOnFree"
 """The driver clears memory of a GPU when it is freed, unless this registry key says otherwise
 (NVIDIA/open-gpu-kernel-modules, nvrm_registry.h; mem_mgr.c: default since GK110)."""
@@ -217,7 +215,7 @@ def traces(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]
 def entries(node: Machine, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
     """Return what lets a tenant in or starts its programs."""
     tenants = Tenants(node, request["keep_users"])
-    return [*spools(node, tenants), *tenant_keys.traces(node, tenants, request["keep_keys"], NETWORK)]
+    return [*spools(node, tenants), *tenant_keys.traces(node, tenants, request["keep_keys"])]
 
 
 def refusal(node: Machine, request: dict[str, Any]) -> str:
@@ -234,7 +232,7 @@ def _keys_refused(node: Machine, request: dict[str, Any]) -> str:
     if pattern := tenant_keys.unknown_token(node):
         return f"AuthorizedKeysFile {pattern} of sshd: of its tokens only {tenant_keys.TOKENS} are known"
     tenants = Tenants(node, request["keep_users"])
-    if not tenant_keys.lets_in(node, tenants, request["login"], request["keep_keys"], NETWORK):
+    if not tenant_keys.lets_in(node, tenants, request["login"], request["keep_keys"]):
         return f"no authorized_keys file of {request['login']} has a key that is kept: the next login would fail"
     return ""
 

@@ -12,7 +12,7 @@ import pytest
 from rackready.drivers import one_file as module
 from rackready.drivers.one_file import loaded, one_file
 
-PARTS = [f"rackready.ondevice.{name}" for name in ("safe_files", "tenants", "tenant_keys")]
+PARTS = [f"rackready.ondevice.{name}" for name in ("network_mounts", "safe_files", "tenants", "tenant_keys")]
 
 
 def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from rackready.drivers.scheduler.slurm_files import GRES_MAIN, MAIN, Finishing
 from rackready.drivers.with_request import ARGV, with_request
 from rackready.ondevice import slurm_conf
 from rackready.ondevice import slurm_node_files as program
+from rackready.ondevice.network_mounts import NETWORK
 from rackready.render.slurm_files import TOPOLOGY
 
 UNIT = "slurmd.service"
@@ -31,10 +32,6 @@ CHANGED = " changed meanwhile"
 """Ends why a node was not written: after the names of files that are neither the old nor the new ones."""
 _KEEPS_JOBS = frozenset({"process", "none"})
 """KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
-_NETWORK = frozenset(
-    {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2", "smb3", "wekafs"}
-)
-"""Types of file systems that several machines have at once. Our judgement; those of FUSE count, too."""
 _AT_ONCE = 32
 _LOOK_S, _WRITE_S = 60.0, 300.0
 _T = TypeVar("_T")
@@ -58,7 +55,7 @@ class NodeLook:
     @property
     def on_a_network(self) -> bool:
         """Whether other machines have the same folder."""
-        return self.filesystem in _NETWORK or self.filesystem.startswith("fuse.")
+        return self.filesystem in NETWORK or self.filesystem.startswith("fuse.")
 
     @property
     def restart_kills(self) -> bool:

@@ -14,6 +14,7 @@ from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.ondevice.network_mounts import NETWORK
 
 _DECLARED = "declared in the gate set"
 _UNIT = {"M": 1 << 20, "G": 1 << 30}
@@ -22,22 +23,6 @@ _CEILING = (
     "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no network file system is "
     "faster"
 )
-NETWORK = (
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "wekafs",
-    "ceph",
-    "nfs",
-    "nfs4",
-    "panfs",
-    "pvfs2",
-    "cifs",
-    "fuse.glusterfs",
-    "fuse.daos",
-    "fuse.juicefs",
-)
-"""Types of network file systems: their clients' registered names (file_system_type.name, or the FUSE subtype)."""
 
 
 FILESYSTEM_NOT_DECLARED = ErrorKind(
