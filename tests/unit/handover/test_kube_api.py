@@ -129,8 +129,28 @@ def test_a_rate_limit_of_a_question_is_waited_for(script: Script) -> None:
     assert script.asked[0] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode01"
 
 
+def test_a_server_that_has_not_read_the_roles_yet_is_asked_again(script: Script) -> None:
+    script.answers = [(403, {"message": "nodes is forbidden"}), (200, NODE)]
+    assert api(script, 5).node("node01").ok
+    assert len(script.asked) == 2
+
+
+def test_rights_that_stay_away_are_waited_for_once(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_api, "_RIGHTS_S", 0.5)
+    script.answers = [(403, {"message": "nodes is forbidden"})]
+    without = api(script, 60)
+    with pytest.raises(SchedulerError, match="403: nodes is forbidden"):
+        without.node("node01")
+    asked = len(script.asked)
+    assert asked > 1
+    with pytest.raises(SchedulerError, match="403: nodes is forbidden"):
+        without.node("node02")
+    assert len(script.asked) == asked + 1, "a rack of nodes does not wait for each of them"
+
+
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_login_without_rights_is_told(script: Script, status: int) -> None:
+def test_a_login_without_rights_is_told(script: Script, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_api, "_RIGHTS_S", 0)
     script.answers = [(status, {"message": 'User "x" cannot get resource "nodes"'})]
     with pytest.raises(SchedulerError) as caught:
         api(script).node("node01")

@@ -28,6 +28,10 @@ _SILENT_S = 10.0
 _TOO_MANY = 429
 _BROKEN = frozenset({500, 502, 503, 504})
 """Answers of a server, or of the load balancer before it, that may pass: no etcd leader, starting up."""
+_UNKNOWN_USER, _FORBIDDEN = 401, 403
+_RIGHTS_S = 10.0
+"""How long a request that was forbidden is sent again, s. An API server that has just started answers before it has
+read the ClusterRoles, and forbids everything until then (seen with 1.35). Judgement."""
 
 MPIJOBS = ("kubeflow.org", "v2beta1")
 """Group and version of MPIJobs (Kubeflow MPI Operator, docs/api)."""
@@ -66,6 +70,7 @@ class KubeApi:
         self._core = CoreV1Api(client)
         self._away_since: float | None = None
         self._gave_up: tuple[float, str] | None = None
+        self._refused_since: float | None = None
 
     def node(self, name: str) -> Answer:
         """Return a Node object."""
@@ -166,16 +171,33 @@ class KubeApi:
             answer, trouble = self._once(send)
             if answer is not None and (final and answer.status in {_TOO_MANY, 500}):
                 trouble = ""
-            if answer is not None and not trouble:
-                self._away_since = self._gave_up = None
-                return answer
             now = time.monotonic()
+            if answer is not None and answer.status == _FORBIDDEN:
+                trouble = self._refused(answer, now)
+            elif answer is not None and not trouble:
+                self._away_since = self._gave_up = self._refused_since = None
+                return answer
             self._away_since = now if self._away_since is None else self._away_since
             if now - self._away_since >= self._patience_s:
                 self._gave_up = now, trouble
                 raise self._away(trouble)
             (time.sleep if cleaning else STOP.wait)(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _refused(self, answer: Answer, now: float) -> str:
+        """Return why a request is sent again that was forbidden. Raises SchedulerError once that does not pass."""
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        if now - self._refused_since >= min(_RIGHTS_S, self._patience_s):
+            raise self._no_rights(answer)
+        return answer.told
+
+    def _no_rights(self, answer: Answer) -> SchedulerError:
+        return SchedulerError(
+            self.where,
+            expected="a login with the rights of docs/howto/kubernetes.md",
+            actual=f"{answer.status}: {answer.told}",
+            next_step="Correct the user of handover.context, or its ClusterRole.",
+        )
 
     def _away(self, trouble: str) -> SchedulerError:
         return SchedulerError(
@@ -201,13 +223,8 @@ class KubeApi:
             return None, _one_line(getattr(error, "reason", None) or error)
         except ConfigException as error:
             raise no_login(self.where, error) from error
-        if answer.status in {401, 403}:
-            raise SchedulerError(
-                self.where,
-                expected="a login with the rights of docs/howto/kubernetes.md",
-                actual=f"{answer.status}: {answer.told}",
-                next_step="Correct the user of handover.context, or its ClusterRole.",
-            )
+        if answer.status == _UNKNOWN_USER:
+            raise self._no_rights(answer)
         return answer, answer.told if answer.status in {*_BROKEN, _TOO_MANY} else ""
 
 
