@@ -82,6 +82,12 @@ class EvidenceReadings:
     """Whether optimize comes first, so that no node is loaded now."""
     lent: tuple[str, ...] = ()
     """Nodes that a killed run drained as partners and that are still drained for that."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Node -> the part of the site whose scheduler it has; "" where the site has one scheduler."""
+
+    def part(self, node: str) -> str:
+        """Return the part of a node. Nodes are measured together, and lent to each other, only within one."""
+        return self.parts.get(node, "")
 
     def at(self, step: EvidenceStep) -> list[NodeEvidence]:
         """Return the evidence of the nodes whose evidence asks for this step."""
@@ -151,26 +157,35 @@ class EvidencePlan:
         """Return what is carried out when the nodes of ``drain`` are drained; those in ``kept`` keep their jobs."""
         seen = self.seen
         able = [item for item in _measured(seen) if item.node not in kept]
-        wanted = max(_needed(seen, able) - len(able), 0) if able else 0
-        chosen = candidates(seen)[:wanted]
+        chosen: list[str] = []
+        reasons: dict[str, str] = {}
+        wanted = 0
+        for part, inside in _by_part(seen, able).items():
+            short = max(_needed(seen, inside) - len(inside), 0)
+            some = [node for node in candidates(seen) if seen.part(node) == part][:short]
+            wanted += short
+            chosen += some
+            reasons |= dict.fromkeys(some, partner_reason(item.node for item in inside))
         absent = {node: seen.unknown[node] for node in chosen if node in seen.unknown}
         partners = tuple(node for node in chosen if node not in absent)
-        reason = partner_reason(item.node for item in able)
-        lend = {node: reason for node in partners if node in seen.busy}
+        lend = {node: reasons[node] for node in partners if node in seen.busy}
         return Measurement({item.node: item.kept for item in able}, partners, lend, absent, wanted - len(partners))
 
     def rows(self) -> dict[str, NodePlan]:
         """Return the plan node by node, as it goes when every drained node becomes empty."""
         work = self.after({})
-        measured = tuple(work.measure)
+
+        def here(nodes: Iterable[str], node: str) -> tuple[str, ...]:
+            return tuple(other for other in nodes if self.seen.part(other) == self.seen.part(node))
+
         return {
             node: NodePlan(
                 step,
                 why,
                 drain=self.drain.get(node, work.lend.get(node, "")),
-                partners=work.partners if node in work.measure else (),
+                partners=here(work.partners, node) if node in work.measure else (),
                 partners_missing=work.missing if node in work.measure else 0,
-                partner_of=measured if node in work.partners else (),
+                partner_of=here(work.measure, node) if node in work.partners else (),
                 hand_back=node in work.lend or node in self.give_back,
             )
             for node, (step, why) in self.nodes.items()
@@ -206,6 +221,14 @@ def _measured(seen: EvidenceReadings) -> list[NodeEvidence]:
     return [item for item in seen.at(EvidenceStep.MEASURE) if item.node not in seen.unknown and not seen.later]
 
 
+def _by_part(seen: EvidenceReadings, items: Iterable[NodeEvidence]) -> dict[str, list[NodeEvidence]]:
+    """Return part -> its nodes among these, in their order."""
+    out: dict[str, list[NodeEvidence]] = {}
+    for item in items:
+        out.setdefault(seen.part(item.node), []).append(item)
+    return out
+
+
 def _needed(seen: EvidenceReadings, measured: Iterable[NodeEvidence]) -> int:
     """Return how many nodes the due gates need together."""
     due = set[str]().union(*(item.due(seen.min_nodes) for item in measured))
@@ -225,9 +248,12 @@ def candidates(seen: EvidenceReadings) -> list[str]:
 
 def possible_partners(seen: EvidenceReadings) -> list[str]:
     """Return the candidates that may be needed, however many of the nodes in production keep their jobs."""
-    measured = _measured(seen)
-    sure = sum(1 for item in measured if item.node not in seen.busy)
-    return candidates(seen)[: max(_needed(seen, measured) - max(sure, 1), 0)] if measured else []
+    out: list[str] = []
+    for part, inside in _by_part(seen, _measured(seen)).items():
+        sure = sum(1 for item in inside if item.node not in seen.busy)
+        fit = [node for node in candidates(seen) if seen.part(node) == part]
+        out += fit[: max(_needed(seen, inside) - max(sure, 1), 0)]
+    return out
 
 
 def partner_reason(nodes: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from rackready.campaign.evidence_plan import EvidenceReadings, EvidenceStep, NodeEvidence, candidates, possible_partners
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
+from rackready.design.handover_of import by_scheduler, part_of
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
@@ -47,7 +48,7 @@ def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> EvidenceReadin
         )
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "validate")
-    seen = EvidenceReadings(found, unreadable)
+    seen = EvidenceReadings(found, unreadable, parts={node: part_of(site, node) for node in nodes})
     measured = seen.at(EvidenceStep.MEASURE)
     ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in measured))
@@ -125,16 +126,15 @@ def lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
     drains = {node: entry for node, entry in last.items() if entry is not None and entry.operation == DRAIN}
     if not drains:
         return []
-    try:
-        with adapter_for(site, paths) as adapter:
-            return [node for node, entry in drains.items() if drained_as_partner(entry, adapter.show(node))]
-    except RackreadyError as error:
-        tell(
-            ctx,
-            dict.fromkeys(drains, f"the scheduler did not tell whether it is drained as a partner: {error}"),
-            "warn",
-        )
-        return []
+    lent = []
+    for view in by_scheduler(site, drains):
+        try:
+            with adapter_for(view.site, paths) as adapter:
+                lent += [node for node in view.nodes if drained_as_partner(drains[node], adapter.show(node))]
+        except RackreadyError as error:
+            text = f"the scheduler did not tell whether it is drained as a partner: {error}"
+            tell(ctx, dict.fromkeys(view.nodes, text), "warn")
+    return [node for node in drains if node in lent]
 
 
 def tell(ctx: PhaseContext, words: Mapping[str, str], level: str = "info") -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.campaign.reboot import Reason, reboot_for
+from rackready.design.handover_of import handover_site, served
 from rackready.design.pinned import site_of
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish_sessions import BmcDoor
@@ -261,8 +262,8 @@ def alone(site: Site, node: str) -> Site:
 def partners(ctx: PhaseContext, node: str) -> list[str]:
     """Return the nodes in service that a deploy of this node may measure it with: as many as gates after a boot need.
 
-    Nodes of its rack come first, and of those the ones without jobs. When the scheduler does not answer, none is known
-    to be free, and the first are taken: the deploy asks again before it drains one.
+    They have its scheduler. Nodes of its rack come first, and of those the ones without jobs. When the scheduler does
+    not answer, none is known to be free, and the first are taken: the deploy asks again before it drains one.
     """
     site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
     wanted = (
@@ -271,12 +272,11 @@ def partners(ctx: PhaseContext, node: str) -> list[str]:
     with Ledger.read_only(paths.database) as ledger:
         ready = {row.name for row in ledger.states() if row.state is NodeState.READY} - {node}
     rack = site.rack_of(node).name
-    near = sorted(
-        (one.name for one in site.nodes() if one.name in ready), key=lambda one: site.rack_of(one).name != rack
-    )
+    alike = [one.name for one in served(handover_site(site, node)) if one.name in ready]
+    near = sorted(alike, key=lambda one: site.rack_of(one).name != rack)
     near = near[: max(_ASKED, wanted)]
     try:
-        with reader_for(site, paths) as adapter:
+        with reader_for(handover_site(site, node), paths) as adapter:
             near.sort(key=lambda one: bool(adapter.jobs(one)))
     except RackreadyError:
         pass

@@ -21,7 +21,7 @@ from rackready.design.database import read_server
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.engine.site_check import require_gates, without_image
+from rackready.gates.engine.site_check import launchers_of, require_gates, without_image
 from rackready.ledger.backend import backend_of
 from rackready.ledger.file_health import damage, not_writable
 from rackready.ledger.lock import is_held
@@ -120,11 +120,11 @@ def gate_images(scene: Scene) -> Answer:
         return (
             Outcome.FAIL,
             (
-                f"launcher {scene.site.gates.launcher} - Expected: a container image in the input image of "
+                f"launcher {', '.join(launchers_of(scene.site))} - Expected: a container image in the input image of "
                 f"{', '.join(missing)} Actual: none. {step}"
             ),
         )
-    return Outcome.PASS, f"launcher {scene.site.gates.launcher}: no gate lacks one"
+    return Outcome.PASS, f"launcher {', '.join(launchers_of(scene.site))}: no gate lacks one"
 
 
 def controller_lock(scene: Scene) -> Answer:

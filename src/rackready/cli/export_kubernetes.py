@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Part, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command("kubernetes")(kubernetes)
 
 
-def kubernetes(out: Out, env: Env = "sim", output: Output = Format.TEXT) -> None:
+def kubernetes(out: Out, env: Env = "sim", part: Part = "", output: Output = Format.TEXT) -> None:
     """Write values for GPU Operator, Network Operator and DRA driver, and objects for Kueue, each with its origin.
 
     The cluster is not asked and nothing is installed. Files of an earlier export are replaced; edited ones, and those
@@ -33,8 +33,8 @@ def kubernetes(out: Out, env: Env = "sim", output: Output = Format.TEXT) -> None
     from rackready.render.exported import text_of  # noqa: PLC0415 - only this command pays for it
     from rackready.render.owned_folder import write_owned  # noqa: PLC0415
 
-    made = _export(env_paths(env))
-    command = f"kubernetes --env {env}"
+    made = _export(env_paths(env), part)
+    command = f"kubernetes --env {env}{f' --part {part}' if part else ''}"
     texts = {file.name: text_of(file, command).encode() for file in made.files}
     done = write_owned(out, texts, f"rackready export {command}")
     if output is Format.JSON:
@@ -48,16 +48,18 @@ def kubernetes(out: Out, env: Env = "sim", output: Output = Format.TEXT) -> None
         progress.print(note, style="yellow")
 
 
-def _export(paths: EnvPaths) -> Export:
+def _export(paths: EnvPaths, part: str) -> Export:
+    from rackready.design.handover_of import view_of_kind  # noqa: PLC0415
     from rackready.design.kube_export import kube_export  # noqa: PLC0415
     from rackready.design.mig_layouts import mig_layouts  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.kubernetes import KubernetesHandover  # noqa: PLC0415
 
-    site = load_site(paths.env, root=paths.root)
+    where = f"inventories/{paths.env}/site.yml"
+    site = view_of_kind(load_site(paths.env, root=paths.root), "kubernetes", part, where)
     if not isinstance(site.handover, KubernetesHandover):
         raise RackreadyError(
-            f"inventories/{paths.env}/site.yml",
+            where,
             expected="handover.kind: kubernetes",
             actual=f"handover.kind: {site.handover.kind}",
             next_step="See docs/howto/kubernetes.md.",

@@ -258,6 +258,7 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
 
     Raises RackreadyError if neither a profile nor an environment is given and the default environment has no site file.
     """
+    from rackready.design.handover_of import handover_views  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.engine.site_facts import slurm_jobs  # noqa: PLC0415
 
@@ -273,8 +274,9 @@ def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFac
     site = load_site(env, root=env_paths(env).root)
     found = facts_of_profile(site.nodes()[0].platform, nodes)
     fabric = found.fabric.model_copy(update={"nccl_net": site.fabric.nccl_net})
-    reservation, user = slurm_jobs(site)
-    return replace(found, launcher=site.gates.launcher, fabric=fabric, reservation=reservation, job_user=user)
+    first = handover_views(site)[0].site
+    reservation, user = slurm_jobs(first)
+    return replace(found, launcher=first.gates.launcher, fabric=fabric, reservation=reservation, job_user=user)
 
 
 def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:

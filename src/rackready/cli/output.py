@@ -27,6 +27,11 @@ Env = Annotated[
     ),
 ]
 
+Part = Annotated[
+    str,
+    typer.Option("--part", help="Part of the site (handover.parts), where several have this kind of scheduler."),
+]
+
 
 class Format(StrEnum):
     """Output format of a result."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rackready.cli.deploy import Limit
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Part, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
 
@@ -25,7 +25,7 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command("diff")
-def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
+def diff(env: Env = "sim", limit: Limit = "", part: Part = "", output: Output = Format.TEXT) -> None:
     """Show what `handover` would change in Slurm's files for certified nodes. Nothing is changed.
 
     Exit codes: 0 no difference, 1 a difference, parts of a node are unknown or it lacks check or files, 2 refused.
@@ -33,11 +33,11 @@ def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> N
     from rackready.handover.slurm_apply import controller, wanted  # noqa: PLC0415
     from rackready.handover.slurm_checks import out_of_service  # noqa: PLC0415
 
-    site, paths = _site(env)
+    site, paths = _site(env, part)
     nodes = _certified(site, paths, limit)
     with controller(site, paths, nodes) as (cluster, remote):
         found = wanted(site, cluster, remote, nodes, out_of_service(paths))
-    _show(found, nodes, output)
+    _show(site, found, nodes, output)
     raise typer.Exit(1 if found.files or found.failed or found.lacking or found.behind else 0)
 
 
@@ -45,6 +45,7 @@ def diff(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> N
 def apply_files(
     env: Env = "sim",
     limit: Limit = "",
+    part: Part = "",
     verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
@@ -59,7 +60,7 @@ def apply_files(
     from rackready.handover.slurm_checks import out_of_service  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
-    site, paths = _site(env)
+    site, paths = _site(env, part)
     command = f"rackready slurm apply --env {env}"
     with terminal_log(command, verbose=verbose), ControllerLock(paths.lock, command, paths.database):
         nodes = _certified(site, paths, limit)
@@ -68,23 +69,25 @@ def apply_files(
                 progress.print(f"{cluster.where}: {ended}", style="yellow")
             found = work.wanted(site, cluster, remote, nodes, out_of_service(paths))
             changed = work.apply(cluster, found, work.nodes_of(site, remote))
-    _show(found, nodes, output)
+    _show(site, found, nodes, output)
     if told := work.to_copy(site, found, changed):
         progress.print(told, style="yellow", markup=False)
     progress.print(f"changed: {', '.join(changed)}" if changed else "nothing to change")
     raise typer.Exit(1 if found.failed or found.lacking else 0)
 
 
-def _site(env: str) -> tuple[Site, EnvPaths]:
+def _site(env: str, part: str) -> tuple[Site, EnvPaths]:
+    from rackready.design.handover_of import view_of_kind  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.operations import files_of  # noqa: PLC0415
 
     paths = env_paths(env)
-    site = load_site(env, root=paths.root)
+    where = f"inventories/{env}/site.yml"
+    site = view_of_kind(load_site(env, root=paths.root), "slurm", part, where)
     if files_of(site.handover) is None:
         actual = "none" if site.handover.kind == "slurm" else f"handover: {site.handover.kind}"
         raise RackreadyError(
-            f"inventories/{env}/site.yml",
+            where,
             expected="handover.files, which says where Slurm's files lie",
             actual=actual,
             next_step="Add it (docs/howto/slurm.md), or go on writing the files yourself.",
@@ -93,19 +96,30 @@ def _site(env: str) -> tuple[Site, EnvPaths]:
 
 
 def _certified(site: Site, paths: EnvPaths, limit: str) -> list[str]:
-    """Return the chosen nodes that are certified or ready."""
+    """Return the chosen nodes of the cluster that are certified or ready."""
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.design.handover_of import part_of, served  # noqa: PLC0415
+    from rackready.design.names import listed  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.model.state import NodeState, at_least  # noqa: PLC0415
 
-    chosen = choose(site, limit)
+    ours = {node.name for node in served(site)}
+    wanted = choose(site, limit)
+    chosen = [node for node in wanted if node in ours]
+    if wanted and not chosen:
+        raise RackreadyError(
+            "--limit",
+            expected=f"a node of part {part_of(site)}",
+            actual=listed(wanted),
+            next_step="Slurm's files name only its own nodes.",
+        )
     if not Ledger.exists(paths.database):
         return []
     states = {row.name: row.state for row in Ledger.read_only(paths.database).states()}
     return [node for node in chosen if node in states and at_least(states[node], NodeState.CERTIFIED)]
 
 
-def _show(found: Candidate, nodes: list[str], output: Format) -> None:
+def _show(site: Site, found: Candidate, nodes: list[str], output: Format) -> None:
     from rackready.handover.slurm_apply import waits  # noqa: PLC0415
 
     failed = {node: result.message for node, result in found.failed.items()}
@@ -132,8 +146,9 @@ def _show(found: Candidate, nodes: list[str], output: Format) -> None:
     if found.lacking:
         progress.print(waits(found), style="yellow", markup=False)
     if found.left:
+        where = f"part {site.part.called} of the site" if site.part is not None else "the site"
         progress.print(
-            f"{', '.join(found.left)}: in Slurm's files, and no longer in the site. Delete the line there when no job "
+            f"{', '.join(found.left)}: in Slurm's files, and no longer in {where}. Delete the line there when no job "
             "runs on it.",
             style="yellow",
         )

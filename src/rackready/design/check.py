@@ -16,6 +16,7 @@ from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
 from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
+from rackready.design.check_parts import check_parts
 from rackready.design.check_power import check_power
 from rackready.design.check_provisioning import check_provisioning
 from rackready.design.check_racks import check_places, check_units
@@ -216,6 +217,7 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     _upstreams,
     check_software,
     check_gates,
+    check_parts,
     check_kubernetes,
     check_slurm,
     check_units,

@@ -9,6 +9,7 @@ from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
 from rackready.design.check_names import Loc
 from rackready.design.flaw import ADDRESS, Flaw, Subject
+from rackready.design.handover_of import handover_places
 from rackready.model.network import Networks
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -36,8 +37,10 @@ def given_addresses(site: Site) -> Given:
     for d, device in enumerate(site.devices):
         if device.address is not None:
             yield device.address, ("devices", d, "address"), f"device {device.name}"
-    if site.handover.kind == "slurm":
-        yield site.handover.controller, ("handover", "controller"), "the Slurm controller"
+    for place, view in handover_places(site):
+        if view.handover.kind == "slurm":
+            of_part = f" of part {view.part.called}" if view.part is not None else ""
+            yield view.handover.controller, (*place, "controller"), f"the Slurm controller{of_part}"
 
 
 def check_given(subject: Subject) -> list[Flaw]:

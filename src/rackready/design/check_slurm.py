@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.design.flaw import Flaw, Subject
+from rackready.design.flaw import Flaw, Loc, Subject
+from rackready.design.handover_of import handover_places
 from rackready.model.operations import files_of
 
 
@@ -11,16 +12,21 @@ def check_slurm(subject: Subject) -> list[Flaw]:
 
     A gate of several nodes would reserve nodes that Slurm does not know, so no new node could ever be certified.
     """
-    site = subject.site
-    if site.gates.launcher != "srun" or files_of(site.handover) is None:
-        return []
-    return [
-        Flaw.of(
-            ("gates", "launcher"),
-            "launcher of gates on several nodes beside handover.files",
-            "Remove gates.launcher; or remove handover.files and write the nodes into Slurm's files yourself.",
-            expected="openmpi: rackready adds a node to Slurm once its gates passed",
-            actual="srun, which needs the node in Slurm before",
-            reads=(("handover", "files"),),
-        )
-    ]
+    out = []
+    for here, site in handover_places(subject.site):
+        part = site.part
+        own = part is not None and part.launcher is not None
+        if site.gates.launcher == "srun" and files_of(site.handover) is not None:
+            out.append(_flaw((*here[:-1], "launcher") if own else ("gates", "launcher"), here))
+    return out
+
+
+def _flaw(loc: Loc, here: Loc) -> Flaw:
+    return Flaw.of(
+        loc,
+        "launcher of gates on several nodes beside handover.files",
+        "Remove gates.launcher; or remove handover.files and write the nodes into Slurm's files yourself.",
+        expected="openmpi: rackready adds a node to Slurm once its gates passed",
+        actual="srun, which needs the node in Slurm before",
+        reads=((*here, "files"),),
+    )

@@ -14,6 +14,7 @@ from rackready.design.check_groups import domain_nodes
 from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
+from rackready.design.handover_of import handover_views
 from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.repositories import repository_vars
@@ -24,10 +25,14 @@ from rackready.model.base import SecretRef
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.operations import files_of
 from rackready.model.profile import GpuProfile, PlatformProfile
+from rackready.model.several import SeveralHandover
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
 from rackready.model.supply import Figure
 from rackready.profiles import loader
+
+_NOT_ON_NODES = {"munge_key", "private_key", "settings", "kubeconfig", "join"}
+"""Keys of a handover that only the controller uses."""
 
 
 def groups(site: Site) -> dict[str, dict[str, Any]]:
@@ -35,7 +40,8 @@ def groups(site: Site) -> dict[str, dict[str, Any]]:
 
     ``nodes`` has the variables of all nodes, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>``
     the variables of the hardware, ``software_<name>`` and ``variant_<platform>_<name>`` those of nodes with another
-    version set. Characters that Ansible refuses in group names become underscores.
+    version set, ``part_<name>`` those of one of several schedulers. Characters that Ansible refuses in group names
+    become underscores.
     """
     out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
     for rack in site.racks:
@@ -46,7 +52,16 @@ def groups(site: Site) -> dict[str, dict[str, Any]]:
             _member(out, _group("platform", platform.id), node.name, platform_vars(site, platform))
             _member(out, _group("gpu", platform.gpu), node.name, gpu_vars(loader.gpu(platform.gpu)))
     _add_software_groups(site, out)
+    _add_parts(site, out)
     return out
+
+
+def _add_parts(site: Site, out: dict[str, dict[str, Any]]) -> None:
+    """Add a group for each part of a site with several schedulers, with the variables of its scheduler."""
+    if isinstance(site.handover, SeveralHandover):
+        for view in handover_views(site):
+            for name in view.nodes:
+                _member(out, _group("part", view.called), name, scheduler_vars(view.site))
 
 
 def _add_software_groups(site: Site, out: dict[str, dict[str, Any]]) -> None:
@@ -73,13 +88,10 @@ def site_vars(site: Site) -> dict[str, Any]:
     """Return the role variables that are the same on every node of the site's version set."""
     return {
         **software_vars(site),
-        **scheduler_vars(site),
+        **({} if isinstance(site.handover, SeveralHandover) else scheduler_vars(site)),
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
         "rackready_fabric": fabric_document(site),
-        "rackready_handover": site.handover.model_dump(
-            mode="json", exclude={"munge_key", "private_key", "settings", "kubeconfig", "join"}
-        ),
     }
 
 
@@ -98,17 +110,19 @@ def software_vars(site: Site) -> dict[str, Any]:
 
 
 def scheduler_vars(site: Site) -> dict[str, Any]:
-    """Return the variables of role slurm_node or of the container toolkit for kubelet; empty for other schedulers.
+    """Return the variables of a scheduler: the handover itself, and those of role slurm_node or for kubelet.
 
     Only the handover phase sets the place of the munge key.
     """
-    if isinstance(site.handover, KubernetesHandover):
-        return {"nvidia_container_toolkit_kubelet": True}
-    if not isinstance(site.handover, SlurmHandover):
-        return {}
-    files = files_of(site.handover)
+    handover = site.handover
+    about = {"rackready_handover": handover.model_dump(mode="json", exclude=_NOT_ON_NODES)}
+    if isinstance(handover, KubernetesHandover):
+        return {**about, "nvidia_container_toolkit_kubelet": True}
+    if not isinstance(handover, SlurmHandover):
+        return about
+    files = files_of(handover)
     classic = {"slurm_node_folder": str(files.folder)} if files is not None and files.classic else {}
-    return {"slurm_node_controller": str(site.handover.controller), **classic}
+    return {**about, "slurm_node_controller": str(handover.controller), **classic}
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:

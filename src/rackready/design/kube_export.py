@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rackready.design.facts import driver_set
+from rackready.design.handover_of import served
 from rackready.design.kube_network import network_files, network_notes
 from rackready.design.kube_queue import queue_file
-from rackready.design.software_of import software_views
+from rackready.design.software_of import SoftwareView, software_views
 from rackready.model.exported import Export, ExportedFile, Sourced
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.site import Site
@@ -29,7 +30,7 @@ _ENGINE = "localhost:5555"
 
 def kube_export(site: Site, handover: KubernetesHandover, mig_layouts: Mapping[str, str]) -> Export:
     """Return every file for the operators of a site. ``mig_layouts``: file of variables -> MIG layout it names."""
-    platforms = sorted({node.platform for node in site.nodes()})
+    platforms = sorted({node.platform for node in served(site)})
     imex = [name for name in platforms if loader.platform(name).runs_imex]
     files = [_gpu_operator(site, handover, mig_layouts)]
     if handover.devices == "dra" or imex:
@@ -47,9 +48,15 @@ def ours(handover: KubernetesHandover) -> dict[str, str]:
     return {"key": held.key, "operator": "Exists", "effect": held.effect}
 
 
+def _software(site: Site) -> list[SoftwareView]:
+    """Return the version sets of the cluster's nodes."""
+    ours = {node.name for node in served(site)}
+    return [view for view in software_views(site) if ours & set(view.nodes)]
+
+
 def _gpu_operator(site: Site, handover: KubernetesHandover, mig_layouts: Mapping[str, str]) -> ExportedFile:
-    drivers = _all(driver_set(view.site).version for view in software_views(site))
-    toolkits = _all(loader.software(view.site.software.set).container_toolkit for view in software_views(site))
+    drivers = _all(driver_set(view.site).version for view in _software(site))
+    toolkits = _all(loader.software(view.site.software.set).container_toolkit for view in _software(site))
     driver = f"install has put driver {drivers} on the nodes (software)"
     toolkit = f"install has put the container toolkit {toolkits} on the nodes (software)"
     plugin = handover.devices == "device-plugin"
@@ -83,7 +90,7 @@ def _dcgm(site: Site) -> list[Sourced]:
     if not site.software.manage_dcgm:
         return []
     env = [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": _ENGINE}]
-    versions = _all(loader.software(view.site.software.set).dcgm for view in software_views(site))
+    versions = _all(loader.software(view.site.software.set).dcgm for view in _software(site))
     why = f"install has put DCGM {versions} on the nodes, with its host engine (software)"
     use = f"the exporter asks the node's host engine, on the node's network ({_GO}, controllers/object_controls.go)"
     return [Sourced(("dcgm", "enabled"), value=False, source=why), Sourced(("dcgmExporter", "env"), env, use)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from rackready.design.handover_of import served
 from rackready.design.wiring import cables
 from rackready.model.exported import ExportedFile, Sourced
 from rackready.model.kubernetes import KubernetesHandover
@@ -29,10 +30,16 @@ def network_notes(site: Site) -> list[str]:
     """Return what the files lack: interfaces of platforms whose NICs have no published name (Ethernet)."""
     if site.fabric.kind == "infiniband":
         return []
-    cabled = {(site.node(node).platform, rail) for node, rail in cables(site)}
+    cabled = _cabled(site)
     file = "nic-cluster-policy.yaml lacks them" if _interfaces(site) else "there is no file for the Network Operator"
     names = sorted({name for name, rail in cabled if not _named(name, rail)})
     return [f"{name}: the interface names of its compute NICs are not published, so {file}." for name in names]
+
+
+def _cabled(site: Site) -> set[tuple[str, int]]:
+    """Return server model and rail of each cable of the cluster's nodes."""
+    ours = {node.name for node in served(site)}
+    return {(site.node(node).platform, rail) for node, rail in cables(site) if node in ours}
 
 
 def _named(platform: str, rail: int) -> set[str]:
@@ -42,7 +49,7 @@ def _named(platform: str, rail: int) -> set[str]:
 def _interfaces(site: Site) -> dict[int, list[str]]:
     """Return cabled rail -> names of its interfaces on the servers of the site."""
     found: dict[int, set[str]] = {}
-    for platform, rail in {(site.node(node).platform, rail) for node, rail in cables(site)}:
+    for platform, rail in _cabled(site):
         found.setdefault(rail, set()).update(_named(platform, rail))
     return {rail: sorted(names) for rail, names in sorted(found.items()) if names}
 

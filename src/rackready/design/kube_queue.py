@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rackready.design.handover_of import served
 from rackready.design.node_labels import label_value
 from rackready.model.exported import ExportedFile, Sourced
 from rackready.model.kubernetes import Fact, KubernetesHandover
@@ -24,7 +25,7 @@ _LONGEST = 63
 def queue_file(site: Site, handover: KubernetesHandover, gpu_toleration: Mapping[str, str]) -> ExportedFile:
     """Return the Topology and the ResourceFlavors. Raises RackreadyError if no label tells kinds of servers apart."""
     name = object_name(site.name)
-    kinds = sorted({node.platform for node in site.nodes()})
+    kinds = sorted({node.platform for node in served(site)})
     flavors = [_flavor(site, handover, platform, name, gpu_toleration) for platform in kinds]
     purpose = (
         "Kueue: topology and flavors by the labels that handover sets. Add ClusterQueues with your quotas.",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.facts import desired_digest
+from rackready.design.handover_of import handover_views
 from rackready.design.pinned import VARIABLE, pinned_file, site_of
 from rackready.design.ssh_words import jump_argv
 from rackready.drivers.ansible_events import Events
@@ -192,7 +193,8 @@ class _Run:
 
 
 def _environment(root: Path, site: Site) -> dict[str, str]:
-    secrets = (getattr(site.handover, "munge_key", None), site.access.sudo_password)
+    keys = [getattr(view.site.handover, "munge_key", None) for view in handover_views(site)]
+    secrets = (*keys, site.access.sudo_password)
     names = (*_PASSED_ON, *(secret.env for secret in secrets if secret is not None and secret.env))
     env = {name: os.environ[name] for name in names if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])

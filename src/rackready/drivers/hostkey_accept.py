@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from rackready.design.handover_of import handover_views
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcIdentityError
 from rackready.drivers.ssh.first_contact import shown_key
@@ -102,8 +103,9 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
     pins = paths.known_hosts
     found = [KeyPlace("node", node_target(site, node.name, pins), node) for node in site.nodes()]
     found += [KeyPlace("switch", switch_target(switch, pins)) for switch in site.switches]
-    if isinstance(site.handover, SlurmHandover):
-        found.append(KeyPlace(SCHEDULER, slurm_target(site.handover, pins)))
+    for view in handover_views(site):
+        if isinstance(view.site.handover, SlurmHandover):
+            found.append(KeyPlace(SCHEDULER, slurm_target(view.site.handover, pins)))
     if (jump := jump_target(site, pins)) is not None:
         found.append(KeyPlace("jump host", jump))
     known = {place.name: place for place in reversed(found)}  # a node of that name goes before the others
@@ -116,10 +118,16 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
         )
     left = set(leave_out)
     return (
-        [known[name] for name in dict.fromkeys(wanted)]
+        [place for name in dict.fromkeys(wanted) for place in _called(name, found)]
         if wanted
         else [place for place in found if place.name not in left]
     )
+
+
+def _called(name: str, found: Sequence[KeyPlace]) -> list[KeyPlace]:
+    """Return the node of a name, else every host of that name: a site with several schedulers has several."""
+    same = [place for place in found if place.name == name]
+    return same[:1] if same[0].kind == "node" else same
 
 
 def look(hosts: Sequence[KeyPlace]) -> list[Shown]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from rackready.design.handover_of import by_scheduler
 from rackready.design.names import listed
 from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
-from rackready.drivers.scheduler.look import look
+from rackready.drivers.scheduler.look import look_at_all
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.production import PHASE
 from rackready.handover.run import drain_nodes
@@ -54,7 +56,8 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
     if not nodes:
         return Offers()
     connect = reader_for if reads else adapter_for
-    answers = look(lambda: connect(site, paths), nodes, limit_s)
+    asked = {view.called: (partial(connect, view.site, paths), view.nodes) for view in by_scheduler(site, nodes)}
+    answers = look_at_all(asked, limit_s)
     unknown = {
         node: str(answer)
         for node, answer in answers.items()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from rackready.design.handover_of import HandoverView, by_scheduler
 from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
@@ -15,6 +17,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError, quoted
+from rackready.model.several import SeveralHandover
 from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
@@ -97,12 +100,15 @@ class _Use:
 
 
 def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | RackreadyError]:
-    """Return how each node is used, or the scheduler's error."""
-    try:
-        with adapter_for(site_of(ctx), EnvPaths(ctx.root, ctx.env)) as adapter:
-            return {node: _use(adapter, node) for node in nodes}
-    except RackreadyError as error:
-        return dict.fromkeys(nodes, error)
+    """Return how each node is used, or its scheduler's error."""
+    out: dict[str, _Use | RackreadyError] = {}
+    for view in by_scheduler(site_of(ctx), nodes):
+        try:
+            with adapter_for(view.site, EnvPaths(ctx.root, ctx.env)) as adapter:
+                out |= {node: _use(adapter, node) for node in view.nodes}
+        except RackreadyError as error:
+            out |= dict.fromkeys(view.nodes, error)
+    return out
 
 
 def _use(adapter: SchedulerAdapter, node: str) -> _Use | RackreadyError:
@@ -135,7 +141,6 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Seque
     }
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
-    limit_s = 0 if isinstance(site.handover, FileHandover) else site.handover.drain_wait_s
     drained = [node for node in reasons if node not in bad]
     try:
         with Ledger.open(paths.database) as ledger:
@@ -145,19 +150,36 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Seque
                 if row is not None and row.state is NodeState.READY:
                     reason = f"drained: {reasons[node]}"
                     ledger.set_state(node, NodeState.CERTIFIED, reason, phase=row.phase, campaign=ctx.campaign)
-            with adapter_for(site, paths) as adapter:
-                left = wait_for_jobs(
-                    adapter,
-                    drained,
-                    limit_s,
-                    lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
-                    _POLL_S,
-                )
+            left = _wait_everywhere(
+                by_scheduler(site, drained),
+                paths,
+                lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
+            )
     except RackreadyError as error:
         left = dict.fromkeys(drained, str(error))
     return bad | {
         node: NodeResult(Outcome.ERROR, text, data={DRAINED: True}, touched=False) for node, text in left.items()
     }
+
+
+def _wait_everywhere(
+    views: Sequence[HandoverView], paths: EnvPaths, tell: Callable[[str, str], None]
+) -> dict[str, str]:
+    """Wait until no job runs on the nodes, at all schedulers at the same time, each for its own limit."""
+
+    def wait(view: HandoverView) -> dict[str, str]:
+        handover = view.site.handover
+        limit_s = 0 if isinstance(handover, FileHandover | SeveralHandover) else handover.drain_wait_s
+        try:
+            with adapter_for(view.site, paths) as adapter:
+                return wait_for_jobs(adapter, list(view.nodes), limit_s, tell, _POLL_S)
+        except RackreadyError as error:
+            return dict.fromkeys(view.nodes, str(error))
+
+    if len(views) <= 1:
+        return wait(views[0]) if views else {}
+    with ThreadPoolExecutor(max_workers=len(views), thread_name_prefix="drain") as pool:
+        return {node: text for left in pool.map(wait, views) for node, text in left.items()}
 
 
 def wait_for_jobs(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rackready.design.handover_of import handover_site
 from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
@@ -60,7 +61,7 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False
     paths = EnvPaths(ctx.root, ctx.env)
     recorded = _recorded(paths, node)
     try:
-        with (adapter_for if pins else reader_for)(site, paths) as adapter:
+        with (adapter_for if pins else reader_for)(handover_site(site, node), paths) as adapter:
             now = adapter.show(node)
             jobs = _vacated(adapter, node) if ends else adapter.jobs(node)
             return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", jobs)

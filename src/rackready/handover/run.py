@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rackready.design.handover_of import by_scheduler, handover_site, part_of, place_of
 from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
@@ -20,13 +21,14 @@ from rackready.handover.keys import Keys, keys_of
 from rackready.handover.returned import open_return
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
+from rackready.model.base import Model
 from rackready.model.evidence import Fingerprint
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.operations import absent_is_free, files_of
 from rackready.model.outcome import CONTINUES, Finding, Outcome
 from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.model.site import Handover, Site, SlurmHandover
+from rackready.model.site import Site, SlurmHandover
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -37,6 +39,9 @@ RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 
 PARTNER_OF = "partner_of"
 """In the ledger entry of a drain, among what was observed: the nodes that the drained one is lent to as a partner."""
+
+PART, PLACE = "part", "scheduler"
+"""In the ledger entry of a release, among what was observed: the part of the site, and its scheduler."""
 
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
@@ -56,7 +61,9 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             out[node] = refusal or NodeResult(Outcome.ERROR, str(found))
     if out and not ctx.check:
         drain_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
-    joined = _join(ctx, site, seen)
+    joined: dict[str, NodeResult] = {}
+    for view in by_scheduler(site, seen):
+        joined |= _join(ctx, view.site, {node: seen[node] for node in view.nodes})
     out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
     ready = [node for node in digests if node not in out]
     released = offer_nodes(ctx, paths, ready, digests)
@@ -147,7 +154,7 @@ def _after(entered: NodeResult | None, played: NodeResult) -> NodeResult:
     return replace(played, changed=entered.changed or played.changed, data={**played.data, "changes": changes})
 
 
-def join_vars(handover: Handover) -> dict[str, Any]:
+def join_vars(handover: Model) -> dict[str, Any]:
     """Return the variables of the role that joins the cluster: where the site keeps the munge key."""
     key = handover.munge_key if isinstance(handover, SlurmHandover) else None
     if key is None:
@@ -171,13 +178,20 @@ def _merged(joined: NodeResult, released: NodeResult) -> NodeResult:
 
 
 def drain_nodes(
-    ctx: PhaseContext, nodes: list[str], reasons: dict[str, str], *, partner_of: Sequence[str] = ()
+    ctx: PhaseContext,
+    nodes: list[str],
+    reasons: dict[str, str],
+    *,
+    partner_of: Sequence[str] = (),
+    site: Site | None = None,
 ) -> dict[str, NodeResult]:
     """Drain nodes, with our prefix before each reason, and return a result per node.
 
     A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners; the
-    ledger keeps it, so that the next run finds what a killed one lent.
+    ledger keeps it, so that the next run finds what a killed one lent. ``site``: the site by whose scheduler they are
+    drained; default: the site of ``ctx``.
     """
+    whole = site or site_of(ctx)
 
     def drain(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
         wanted = reason_text(reasons.get(node) or "drained")
@@ -192,7 +206,7 @@ def drain_nodes(
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            if why := absent_is_free(site_of(ctx).handover):
+            if why := absent_is_free(handover_site(whole, node).handover):
                 return NodeResult(Outcome.PASS, f"{node}: {why}")
             raise
         if ctx.check:
@@ -212,7 +226,7 @@ def drain_nodes(
             bool(effect.outcome == "done" and effect.result.get("changed")),
         )
 
-    return _each(ctx, EnvPaths(ctx.root, ctx.env), nodes, drain)
+    return _each(whole, EnvPaths(ctx.root, ctx.env), nodes, drain)
 
 
 def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
@@ -226,10 +240,9 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            if ctx.check and absent_is_free(site.handover):
-                enters = (
-                    "join Kubernetes and be" if site.handover.kind == "kubernetes" else "be added to Slurm's files and"
-                )
+            own = handover_site(site, node).handover
+            if ctx.check and absent_is_free(own):
+                enters = "join Kubernetes and be" if own.kind == "kubernetes" else "be added to Slurm's files and"
                 return NodeResult(Outcome.PASS, f"{node}: would {enters} released")
             raise
         if ctx.check:
@@ -243,7 +256,7 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             node,
             RELEASE,
             digests[node],
-            before=lambda: {"state": before.state, "reason": before.reason},
+            before=lambda: {"state": before.state, "reason": before.reason, **_where(site, node)},
             observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,
             act=lambda _token: {"changed": adapter.release(node)},
         )
@@ -254,20 +267,30 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             changed or labelled,
         )
 
-    return _each(ctx, paths, nodes, release)
+    return _each(site, paths, nodes, release)
+
+
+def _where(site: Site, node: str) -> dict[str, str]:
+    """Return what the ledger keeps of the scheduler that a node is handed over to."""
+    seen = handover_site(site, node)
+    return {PART: part_of(seen), PLACE: place_of(seen)}
 
 
 def _each(
-    ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+    site: Site, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
 ) -> dict[str, NodeResult]:
+    """Return the result of each node. A scheduler that does not answer is an error of its own nodes only."""
     if not nodes:
         return {}
+    out: dict[str, NodeResult] = {}
     with Ledger.open(paths.database) as ledger:
-        try:
-            with adapter_for(site_of(ctx), paths) as adapter:
-                return {node: _guarded(adapter, ledger, node, work) for node in nodes}
-        except RackreadyError as error:
-            return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
+        for view in by_scheduler(site, nodes):
+            try:
+                with adapter_for(view.site, paths) as adapter:
+                    out |= {node: _guarded(adapter, ledger, node, work) for node in view.nodes}
+            except RackreadyError as error:
+                out |= dict.fromkeys(view.nodes, NodeResult(Outcome.ERROR, str(error)))
+    return out
 
 
 def _guarded(

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from rackready.design.handover_of import served
 from rackready.drivers.remote import Remote
 from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler import slurm_files as driver
@@ -78,7 +79,7 @@ def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tu
     if handover.user != "root":
         target = replace(target, sudo=Sudo())
     everywhere = files.classic or files.checks is not None
-    names = [node.name for node in site.nodes()] if everywhere else nodes
+    names = [node.name for node in served(site)] if everywhere else nodes
     remote = Remote({driver.CONTROLLER: target} | {node: node_target(site, node, paths.known_hosts) for node in names})
     try:
         yield SlurmController(remote, target.where, str(files.folder), files.unit), remote
@@ -125,7 +126,7 @@ def candidate(
         render.NODES: render.nodes_text(lines, partitions, extra, new),
         render.GRES: render.gres_text(gres),
     }
-    there = {node.name for node in site.nodes()}
+    there = {node.name for node in served(site)}
     placed = [node for node in lines if node in there]
     if files.topology == "tree":
         wanted[render.TOPOLOGY] = render.tree_text(site, placed)
@@ -169,7 +170,7 @@ def recover(site: Site, cluster: SlurmController, remote: Remote) -> str:
     """End what a killed run began, and return what was done; "" when there was nothing. Raises SchedulerError."""
     files = files_of(site.handover)
     of_others = files.of_others if files is not None else frozenset[str]()
-    return classic.recover(cluster, nodes_of(site, remote), {node.name for node in site.nodes()}, of_others)
+    return classic.recover(cluster, nodes_of(site, remote), {node.name for node in served(site)}, of_others)
 
 
 def to_copy(site: Site, found: Candidate, changed: Sequence[str]) -> str:
@@ -241,7 +242,7 @@ def _lacking(site: Site, remote: Remote, now: Cluster, out: AbstractSet[str] = f
     if files is None or files.checks is None or slurm_checks.runs_it(now.files):
         return ()
     in_production = sorted((set(driver.own_lines(now.files)) & driver.settled(now.files)) - out)
-    return on_nodes.lacking(remote, in_production, [node.name for node in site.nodes()], files.checks)
+    return on_nodes.lacking(remote, in_production, [node.name for node in served(site)], files.checks)
 
 
 def apply(cluster: SlurmController, found: Candidate, nodes: SlurmNodes | None = None) -> list[str]:

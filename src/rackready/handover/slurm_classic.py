@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rackready.design.handover_of import served
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import (
     GRES_MAIN,
@@ -71,7 +72,7 @@ def hosts_of(
     site: Site, files: SlurmFiles, cluster: Cluster, entering: Sequence[str]
 ) -> tuple[list[str], frozenset[str]]:
     """Return the nodes that get the files, and those among them that the cluster does not have yet."""
-    there = {node.name for node in site.nodes()} - files.of_others
+    there = {node.name for node in served(site)} - files.of_others
     inside = there & (cluster.known | set(own_lines(cluster.files)))
     joining = frozenset(entering) - frozenset(own_lines(cluster.files))
     return sorted(inside | set(entering)), joining

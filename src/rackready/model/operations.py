@@ -205,11 +205,15 @@ class DisabledGate(Model):
         return f"switched off until {self.until} by {self.by}: {self.reason}"
 
 
+Launcher = Literal["openmpi", "srun", "mpijob"]
+"""Launcher of programs on several nodes."""
+
+
 class Gates(Model):
     """The gates that a node must pass."""
 
     set: ProfileId = Field(description="id of a gate set")
-    launcher: Literal["openmpi", "srun", "mpijob"] = Field(
+    launcher: Launcher = Field(
         "openmpi",
         description="launcher of programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on "
         "Kubernetes",
@@ -292,12 +296,12 @@ class PlugInHandover(Model):
 Handover = SlurmHandover | KubernetesHandover | FileHandover | PlugInHandover
 
 
-def files_of(handover: Handover) -> SlurmFiles | None:
+def files_of(handover: Model) -> SlurmFiles | None:
     """Return what rackready writes into Slurm's files; None where it writes nothing."""
     return handover.files if isinstance(handover, SlurmHandover) else None
 
 
-def absent_is_free(handover: Handover) -> str:
+def absent_is_free(handover: Model) -> str:
     """Return why no job can start on a node that the scheduler does not know; "" where it must know every node.
 
     Only certified nodes enter a cluster that rackready brings nodes into.

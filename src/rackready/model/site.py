@@ -32,10 +32,10 @@ from rackready.model.operations import (
     Software,
 )
 from rackready.model.other_fabric import DevicePort, OtherFabric
-from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import ManagementPort
 from rackready.model.provisioning import BootKind, NodeDisks, Provisioning
 from rackready.model.serials import SerialKind
+from rackready.model.several import SeveralHandover, WithPart
 from rackready.model.supply import Inlet
 from rackready.model.switch import Switch
 from rackready.model.topology import Topology
@@ -286,7 +286,7 @@ class _Memo(dict[str, Any]):
     """Values computed from one site, kept with it."""
 
 
-class Site(WithOwnProfiles):
+class Site(WithPart):
     """One site: all that the site file and its overlays state."""
 
     schema_: Literal["rackready/site/v1"] = Field(alias="schema", description="version of this format")
@@ -298,7 +298,7 @@ class Site(WithOwnProfiles):
     switches: list[Switch] = Field(default_factory=list)
     links: list[Link] = Field(default_factory=list)
     gates: Gates
-    handover: Annotated[Handover, Field(discriminator="kind")]
+    handover: Annotated[Handover | SeveralHandover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
     hand_back: HandBack = Field(
         default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"

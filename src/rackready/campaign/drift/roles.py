@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.campaign.drift.applied import Applied, playbook_of, roles_of
 from rackready.campaign.drift.found import DriftReading
+from rackready.design.handover_of import by_scheduler
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ansible_items import CHECK, check_of
 from rackready.drivers.ib_fabric.guids import kept_guids
@@ -24,15 +25,17 @@ PLAYBOOK = "drift.yml"
 def compare_roles(
     ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
 ) -> None:
-    """Add what the roles of the applied phases would change on each node. One run serves all nodes."""
+    """Add what the roles of the applied phases would change on each node, in one run per scheduler."""
     wanted = {node: _roles(ctx, site, item) for node, item in applied.items()}
-    variables = {
-        "rackready_drift_roles": {node: list(roles) for node, roles in wanted.items()},
-        "opensm_port_guids": kept_guids(EnvPaths(ctx.root, ctx.env), site),
-        **join_vars(site.handover),
-    }
-    for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(wanted), variables).items():
-        _add(found[node], result, wanted[node])
+    guids = kept_guids(EnvPaths(ctx.root, ctx.env), site)
+    for view in by_scheduler(site, wanted):
+        variables = {
+            "rackready_drift_roles": {node: list(wanted[node]) for node in view.nodes},
+            "opensm_port_guids": guids,
+            **join_vars(view.site.handover),
+        }
+        for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(view.nodes), variables).items():
+            _add(found[node], result, wanted[node])
 
 
 def _roles(ctx: PhaseContext, site: Site, applied: Applied) -> dict[str, str]:

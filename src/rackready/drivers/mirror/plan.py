@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_set
+from rackready.design.handover_of import handover_views
 from rackready.drivers.mirror.parts import Need, Wanted
 from rackready.drivers.mirror.tools import MirrorError
 from rackready.drivers.role_packages import Asked, asked_for
@@ -52,7 +53,8 @@ def plan(
 
 def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, str]:
     """Return the packages of the roles that run on the site's nodes."""
-    idle = [] if isinstance(site.handover, SlurmHandover) else ["slurm_node", "enroot_pyxis"]
+    slurm = any(isinstance(view.site.handover, SlurmHandover) for view in handover_views(site))
+    idle = [] if slurm else ["slurm_node", "enroot_pyxis"]
     roles = {role: packages for role, packages in asked.roles.items() if role not in idle}
     return Asked(roles, asked.build, asked.headers).packages(kernels)
 

@@ -50,7 +50,10 @@ class Scheduler:
 
 
 def adapter_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
-    """Return the adapter of the site's handover, connected. Raises SchedulerError when it cannot be reached."""
+    """Return the adapter of a site's only scheduler, or that of a part by which the site is seen, connected.
+
+    Raises SchedulerError when it cannot be reached.
+    """
     if isinstance(site.handover, PlugInHandover):
         return _connected(site.handover, paths, reads=False)
     return ADAPTERS[site.handover.kind](site.handover, paths)
@@ -64,13 +67,16 @@ def reader_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
     return READERS.get(kind, ADAPTERS[kind])(site.handover, paths)
 
 
-def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
-    """Yield the problems of a handover to a plug-in's scheduler: unknown name, wrong settings. Raises PlugInError."""
+def settings_problems(handover: PlugInHandover, here: str = "handover") -> Iterator[Problem]:
+    """Yield the problems of a handover to a plug-in's scheduler: unknown name, wrong settings. Raises PlugInError.
+
+    ``here``: its place in the site file.
+    """
     plug_in = named(SCHEDULERS, handover.scheduler, handover.scheduler in ADAPTERS)
     if plug_in is None:
         known = ", ".join(names(SCHEDULERS)) or "none is installed"
         yield Problem.of(
-            "handover.scheduler",
+            f"{here}.scheduler",
             f"no plug-in serves scheduler {handover.scheduler!r}",
             "Install the package that brings it, or correct the name.",
             expected="one of those installed",
@@ -81,7 +87,7 @@ def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
         plug_in.load(Scheduler).settings.model_validate(handover.settings)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_input=False):  # the input may be a secret
-            where = ".".join(["handover.settings", *map(str, item["loc"])])
+            where = ".".join([f"{here}.settings", *map(str, item["loc"])])
             yield Problem.of(where, plug_in, "Correct it.", expected="its settings", actual=item["msg"])
 
 

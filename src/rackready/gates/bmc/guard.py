@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rackready.design.handover_of import handover_site
 from rackready.drivers.scheduler.base import UnknownNodeError
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.gates.bmc.connection import Bmcs, sites_of
@@ -45,7 +46,7 @@ def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
     was never ready may lose its power.
     """
     try:
-        with adapter_for(site, paths) as adapter:
+        with adapter_for(handover_site(site, node), paths) as adapter:
             now = adapter.show(node)
             if now.usable:
                 return "the scheduler may start jobs on it"

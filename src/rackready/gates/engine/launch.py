@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rackready.design.handover_of import by_scheduler
 from rackready.drivers.launch_key import PeerLogin, launch_key
 from rackready.drivers.remote import Remote, UnreachableError
 from rackready.drivers.scheduler.base import SchedulerError
@@ -12,14 +13,36 @@ from rackready.drivers.scheduler.remote import connect_slurm
 from rackready.drivers.scheduler.reserve import reserved
 from rackready.drivers.ssh.target import SshTarget
 from rackready.gates.engine.runner import Launcher
+from rackready.model.several import SeveralHandover
 from rackready.model.site import Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 
 def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
-    """Return the launcher that the site selects (gates.launcher)."""
+    """Return the launcher that the site selects (gates.launcher); on a site with several schedulers, that of the part.
+
+    It never starts a program on nodes of two schedulers.
+    """
     makers = {"openmpi": _over_ssh, "srun": _under_slurm, "mpijob": _no_preparation}
-    return makers[site.gates.launcher](site, paths, remote, hosts)
+    if not isinstance(site.handover, SeveralHandover):
+        return makers[site.gates.launcher](site, paths, remote, hosts)
+
+    @contextmanager
+    def launch(head: str, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        views = by_scheduler(site, [head, *peers])
+        if len(views) != 1:
+            raise UnreachableError(
+                ", ".join([head, *peers]),
+                "nodes of one program",
+                expected="one scheduler",
+                actual="; ".join(f"{view.called}: {', '.join(view.nodes)}" for view in views),
+                next_step="Nothing was started. This is a bug: report it.",
+            )
+        seen = views[0].site
+        with makers[seen.gates.launcher](seen, paths, remote, hosts)(head, peers) as options:
+            yield options
+
+    return launch
 
 
 def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:

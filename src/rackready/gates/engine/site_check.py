@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import ValidationError
 
 from rackready.design.check_gates import today
+from rackready.design.handover_of import handover_views
 from rackready.design.names import listed
 from rackready.gates.base import Gate
 from rackready.gates.engine.container import Containered
@@ -21,6 +22,7 @@ from rackready.gates.fabric.collective import Multi
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GateSetEntry
+from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -43,7 +45,7 @@ def require_gates(site: Site, source: str) -> None:
             for k, entry in enumerate(entries)
             for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)
         ]
-    problems += [*_needs_what_is_off(site), *_jobs_without_cluster(site)]
+    problems += [*_needs_what_is_off(site), *_jobs_without_cluster(site), *_parts_too_small(site)]
     if problems:
         raise SiteInvalidError(source, problems)
 
@@ -68,9 +70,15 @@ def _needs_what_is_off(site: Site) -> Iterator[Problem]:
 
 def _jobs_without_cluster(site: Site) -> Iterator[Problem]:
     """Yield why gates cannot run as MPIJobs: no cluster is known, or nodes join it only when they are certified."""
-    if site.gates.launcher != "mpijob":
-        return
-    where, what = "gates.launcher", "mpijob"
+    for place, view in enumerate(handover_views(site)):
+        part = view.site.part
+        own = part is not None and part.launcher is not None
+        where = f"handover.parts[{place}].launcher" if own else "gates.launcher"
+        if view.site.gates.launcher == "mpijob":
+            yield from _no_cluster(view.site, where, f"mpijob{f' on part {view.called}' if part is not None else ''}")
+
+
+def _no_cluster(site: Site, where: str, what: str) -> Iterator[Problem]:
     if not isinstance(site.handover, KubernetesHandover):
         step = "Choose the launcher openmpi, or name the cluster."
         yield Problem.of(where, what, step, expected="handover.kind kubernetes", actual=site.handover.kind)
@@ -86,6 +94,25 @@ def _jobs_without_cluster(site: Site) -> Iterator[Problem]:
         step = "Choose the launcher openmpi, or device-plugin."
         expected, actual = "handover.devices device-plugin, since its workers ask for nvidia.com/gpu", "dra"
         yield Problem.of(where, what, step, expected=expected, actual=actual)
+
+
+def _parts_too_small(site: Site) -> Iterator[Problem]:
+    """Yield the gates of several nodes that no node of a part can pass: nodes of two schedulers are never mixed."""
+    if not isinstance(site.handover, SeveralHandover):
+        return
+    for entry in loader.gates_of(site.gates):
+        gate = _built(entry.id, entry.inputs)
+        least = gate.min_nodes if gate is not None else 1
+        for place, view in enumerate(handover_views(site)):
+            nodes = [node for node in view.nodes if entry.id not in site.gates.skipped(node, today())]
+            if 0 < len(nodes) < least:
+                yield Problem.of(
+                    f"handover.parts[{place}].nodes",
+                    f"gate {entry.id} measures nodes of one scheduler together",
+                    "Give the part more nodes, or skip the gate on these with the reason (gates.skip).",
+                    expected=f"at least {least} nodes in part {view.called}, or a declared skip",
+                    actual=f"{len(nodes)}: {listed(nodes, _SHOWN)}",
+                )
 
 
 def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:
@@ -146,7 +173,12 @@ def without_image(site: Site) -> list[str]:
     return [gate_id for gate_id in candidates if gate_id not in off]
 
 
+def launchers_of(site: Site) -> list[str]:
+    """Return the launchers of the site's parts, each once; that of the site where it has one scheduler."""
+    return list(dict.fromkeys(view.site.gates.launcher for view in handover_views(site)))
+
+
 def _lacks_image(kind: type[Gate], entry: GateSetEntry, site: Site) -> bool:
     """Return whether an image is missing: container gates need one, and with Kubernetes so do multi-node gates."""
-    needed = issubclass(kind, Containered) or (site.gates.launcher == "mpijob" and issubclass(kind, Multi))
+    needed = issubclass(kind, Containered) or ("mpijob" in launchers_of(site) and issubclass(kind, Multi))
     return needed and not entry.inputs.get("image")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackready.design.check_gates import today, warnings
+from rackready.design.handover_of import by_scheduler, part_of
 from rackready.design.pinned import site_of
 from rackready.drivers.remote import Remote
 from rackready.drivers.scheduler.kube_job import KubeJobs
@@ -26,7 +27,7 @@ from rackready.gates.engine.recorder import PHASE, Recorder, not_run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, Launcher, Runner
 from rackready.gates.engine.single_node import NODE_WORKERS, Pace, in_levels, run_alone
-from rackready.gates.engine.site_facts import site_facts
+from rackready.gates.engine.site_facts import of_part, site_facts
 from rackready.gates.engine.stage_state import Kept, StageState
 from rackready.gates.judging.conclude import conclude
 from rackready.gates.judging.last_pass import last_passes
@@ -140,6 +141,11 @@ def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple
         remote.close()
 
 
+def jobs_of(site: Site) -> KubeJobs | None:
+    """Return how jobs are run in the site's Kubernetes cluster; None without one."""
+    return KubeJobs(site.handover) if isinstance(site.handover, KubernetesHandover) else None
+
+
 @dataclass(slots=True)
 class Stage:
     """One run of gates over nodes."""
@@ -167,14 +173,13 @@ class Stage:
         recorder = Recorder(
             store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)}
         )
-        cluster = KubeJobs(site.handover) if isinstance(site.handover, KubernetesHandover) else None
         runner = Runner(
             connection,
             facts,
             recorder.attempt,
             launcher,
             bmc=bmcs(site, ledger, campaign, paths),
-            cluster=cluster,
+            cluster=jobs_of(site),
         )
         return cls(StageState(site, facts, recorder, prints), runner)
 
@@ -228,6 +233,15 @@ class Stage:
         The others run separately, with good nodes as partners: a bad node would make its partners look bad. A node
         whose own evidence counts takes part like a partner, and its verdict stays.
         """
+        for view in by_scheduler(self.state.site, [*nodes, *partners]):
+            here = frozenset(view.nodes)
+            inside = [[node for node in some if node in here] for some in (nodes, partners)]
+            self._in_part(gate, inside[0], inside[1], required, view.site)
+
+    def _in_part(
+        self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str], site: Site
+    ) -> None:
+        """Run a gate over nodes of one scheduler. ``site``: the site as they see it."""
         state = self.state
         judged = [node for node in nodes if gate.id not in state.kept.get(node, {})]
         if not judged:
@@ -237,7 +251,7 @@ class Stage:
         for node in (node for node in judged if node in notes and node not in later):
             state.note(gate.id, node, notes[node])
         if set(able) & set(judged):
-            self._over(gate, able, {node: None for node in judged if node in able})
+            self._over(gate, able, {node: None for node in judged if node in able}, site)
         if later:
             # One helper for each, and one more to tell two ends apart.
             helpers = [node for node in able if node not in later][: len(later) + 1]
@@ -245,9 +259,10 @@ class Stage:
                 gate,
                 [*later, *helpers],
                 {node: notes[node] if state.first_bad(node, required) == "" else None for node in later},
+                site,
             )
 
-    def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
+    def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None], site: Site) -> None:
         """Run a gate over nodes and record the conclusions for those judged.
 
         ``judged``: node -> its verdict so far, which only a pass replaces; None if it has none.
@@ -255,8 +270,11 @@ class Stage:
         state = self.state
         for node in nodes:
             state.begins(gate, node)
-        done = self.runner.gate(gate, nodes)
-        by_node = gate.attribute(state.facts, done)
+        runner = self.runner
+        if site.part is not None:
+            runner = replace(runner, facts=of_part(state.facts, site), cluster=jobs_of(site))
+        done = runner.gate(gate, nodes)
+        by_node = gate.attribute(runner.facts, done)
         for node, before in judged.items():
             found = by_node.get(node, [])
             if before is not None and merged(found).outcome is not Outcome.PASS:
@@ -300,6 +318,8 @@ class Stage:
         if len(able) >= gate.min_nodes:
             return able, notes
         words = f"it needs {gate.min_nodes} nodes, {len(able)} of {len(nodes) + len(partners)} can take part"
+        if part := part_of(state.site, [*nodes, *partners][0]):
+            words += f"; nodes of part {part} are measured with nodes of that part only"
         step = "Deploy it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
         if failed:
             words += f": {', '.join(f'{node} did not pass {bad}' for node, bad in failed.items())}"
