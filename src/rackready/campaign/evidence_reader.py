@@ -10,6 +10,7 @@ from rackready.campaign.evidence_plan import EvidenceReadings, EvidenceStep, Nod
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.handover_of import by_scheduler, part_of
+from rackready.drivers.scheduler.places import DRAIN
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
@@ -20,7 +21,6 @@ from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.partners import drained_as_partner, last_word
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production
-from rackready.handover.run import DRAIN
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome

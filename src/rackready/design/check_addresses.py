@@ -37,8 +37,10 @@ def given_addresses(site: Site) -> Given:
     for d, device in enumerate(site.devices):
         if device.address is not None:
             yield device.address, ("devices", d, "address"), f"device {device.name}"
+    controllers: set[IPv4Address] = set()
     for place, view in handover_places(site):
-        if view.handover.kind == "slurm":
+        if view.handover.kind == "slurm" and view.handover.controller not in controllers:
+            controllers.add(view.handover.controller)  # two parts with one controller: check_parts reports that
             of_part = f" of part {view.part.called}" if view.part is not None else ""
             yield view.handover.controller, (*place, "controller"), f"the Slurm controller{of_part}"
 

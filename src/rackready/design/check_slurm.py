@@ -14,18 +14,18 @@ def check_slurm(subject: Subject) -> list[Flaw]:
     """
     out = []
     for here, site in handover_places(subject.site):
-        part = site.part
-        own = part is not None and part.launcher is not None
         if site.gates.launcher == "srun" and files_of(site.handover) is not None:
+            own = site.part is not None and site.part.launcher is not None
             out.append(_flaw((*here[:-1], "launcher") if own else ("gates", "launcher"), here))
     return out
 
 
 def _flaw(loc: Loc, here: Loc) -> Flaw:
+    key = "launcher" if loc[0] == here[0] else "gates.launcher"
     return Flaw.of(
         loc,
         "launcher of gates on several nodes beside handover.files",
-        "Remove gates.launcher; or remove handover.files and write the nodes into Slurm's files yourself.",
+        f"Remove {key}; or remove handover.files and write the nodes into Slurm's files yourself.",
         expected="openmpi: rackready adds a node to Slurm once its gates passed",
         actual="srun, which needs the node in Slurm before",
         reads=((*here, "files"),),

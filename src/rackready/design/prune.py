@@ -14,7 +14,8 @@ from rackready.model.site import Site
 IndexMap = dict[Loc, list[int]]
 """For each list (by its path with original indices): the original index of every remaining item."""
 
-_TAGS = frozenset({"slurm", "file"})
+_TAGS = frozenset({"slurm", "kubernetes", "file", "plugin", "several"})
+"""Kinds of a handover, which pydantic adds after the key ``handover``."""
 
 
 def _clean(loc: Sequence[str | int], document: Any) -> Loc:  # noqa: ANN401 - a YAML document
@@ -45,7 +46,9 @@ def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
 
 def explicit(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
     """Return the place in the explicit document of a path that pydantic reports for the pruned one."""
-    return tuple(step for step in original(loc, index_map) if step not in _TAGS)
+    found = original(loc, index_map)
+    before = ("", *found)
+    return tuple(step for at, step in enumerate(found) if not (before[at] == "handover" and step in _TAGS))
 
 
 STAND_INS: dict[str, Any] = {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from rackready.design.handover_of import by_scheduler
 from rackready.design.names import listed
 from rackready.design.pinned import site_of
-from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
-from rackready.drivers.scheduler.look import look_at_all
+from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.look import Answer, look_at_all
+from rackready.drivers.scheduler.places import moved
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.production import PHASE
 from rackready.handover.run import drain_nodes
@@ -56,8 +58,15 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
     if not nodes:
         return Offers()
     connect = reader_for if reads else adapter_for
-    asked = {view.called: (partial(connect, view.site, paths), view.nodes) for view in by_scheduler(site, nodes)}
-    answers = look_at_all(asked, limit_s)
+    with ledger_of(paths) as ledger:
+        before = moved(site, ledger, nodes) if ledger is not None else []
+    asked: dict[str, tuple[Callable[[], SchedulerAdapter], list[str]]] = {}
+    for view in [*before, *by_scheduler(site, nodes)]:
+        asked.setdefault(view.called, (partial(connect, view.site, paths), []))[1].extend(view.nodes)
+    answers: dict[str, Answer] = {}
+    for found in look_at_all(asked, limit_s).values():
+        for node, answer in found.items():
+            answers[node] = _worse(answers.get(node), answer)
     unknown = {
         node: str(answer)
         for node, answer in answers.items()
@@ -67,6 +76,27 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
         node: answer for node, answer in answers.items() if isinstance(answer, SchedulerNode) and answer.on_offer
     }
     return Offers(frozenset(nodes) - set(unknown), offered, unknown)
+
+
+@contextmanager
+def ledger_of(paths: EnvPaths) -> Iterator[Ledger | None]:
+    """Open the ledger for reading; None where there is none yet."""
+    if not Ledger.exists(paths.database):
+        yield None
+        return
+    with Ledger.read_only(paths.database) as ledger:
+        yield ledger
+
+
+def _worse(before: Answer | None, now: Answer) -> Answer:
+    """Return the answer about a node of two schedulers: one that offers it, else an error, else any."""
+    if before is None or isinstance(before, UnknownNodeError):
+        return now
+    if isinstance(now, SchedulerNode) and not now.on_offer:
+        return before
+    if isinstance(now, UnknownNodeError) or (isinstance(before, SchedulerNode) and before.on_offer):
+        return before
+    return now
 
 
 def out_of_use(ledger: Ledger, site: Site) -> dict[str, NodeRow]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.drivers.scheduler.base import SchedulerNode
-from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE
+from rackready.drivers.scheduler.places import DRAIN, RELEASE
+from rackready.handover.run import PARTNER_OF
 from rackready.ledger.store import LedgerEntry
 
 

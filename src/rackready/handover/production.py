@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from rackready.design.handover_of import HandoverView, by_scheduler
+from rackready.design.handover_of import HandoverView
 from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
+from rackready.drivers.scheduler.places import RELEASE, places, stranded
 from rackready.drivers.scheduler.registry import adapter_for
-from rackready.handover.run import RELEASE, drain_nodes
+from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
@@ -43,8 +45,10 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
         return [], {}
     busy, unknown = [], {}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        for node, answer in _ask(ctx, nodes).items():
-            if isinstance(answer, _Use):
+        for node, answer in _ask(ctx, ledger, nodes).items():
+            if isinstance(answer, Message):
+                unknown[node] = NodeResult(Outcome.ERROR, str(answer), data={UNTOUCHED: True}, touched=False)
+            elif isinstance(answer, _Use):
                 busy += (
                     [node]
                     if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained)
@@ -99,16 +103,30 @@ class _Use:
     jobs: bool
 
 
-def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | RackreadyError]:
-    """Return how each node is used, or its scheduler's error."""
+def _ask(ctx: PhaseContext, ledger: Ledger, nodes: list[str]) -> dict[str, _Use | RackreadyError | Message]:
+    """Return how each node is used, or its scheduler's error; why it cannot be known, where the site lost it."""
+    site = site_of(ctx)
     out: dict[str, _Use | RackreadyError] = {}
-    for view in by_scheduler(site_of(ctx), nodes):
+    for view in places(site, ledger, nodes):
         try:
             with adapter_for(view.site, EnvPaths(ctx.root, ctx.env)) as adapter:
-                out |= {node: _use(adapter, node) for node in view.nodes}
+                found = {node: _use(adapter, node) for node in view.nodes}
         except RackreadyError as error:
-            out |= dict.fromkeys(view.nodes, error)
-    return out
+            found = dict.fromkeys(view.nodes, error)
+        out |= {node: _together(out.get(node), answer) for node, answer in found.items()}
+    lost = {node: why for node in nodes if (why := stranded(site, ledger, node)) is not None}
+    return {**out, **lost}
+
+
+def _together(before: _Use | RackreadyError | None, now: _Use | RackreadyError) -> _Use | RackreadyError:
+    """Return the use of a node in two schedulers: one that does not know it says nothing, an error stays."""
+    if before is None or isinstance(before, UnknownNodeError):
+        return now
+    if isinstance(now, UnknownNodeError) or isinstance(before, RackreadyError):
+        return before
+    if isinstance(now, RackreadyError):
+        return now
+    return _Use(before.offered or now.offered, before.drained and now.drained, before.jobs or now.jobs)
 
 
 def _use(adapter: SchedulerAdapter, node: str) -> _Use | RackreadyError:
@@ -151,7 +169,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Seque
                     reason = f"drained: {reasons[node]}"
                     ledger.set_state(node, NodeState.CERTIFIED, reason, phase=row.phase, campaign=ctx.campaign)
             left = _wait_everywhere(
-                by_scheduler(site, drained),
+                places(site, ledger, drained),
                 paths,
                 lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
             )
@@ -166,13 +184,16 @@ def _wait_everywhere(
     views: Sequence[HandoverView], paths: EnvPaths, tell: Callable[[str, str], None]
 ) -> dict[str, str]:
     """Wait until no job runs on the nodes, at all schedulers at the same time, each for its own limit."""
+    times = Counter(node for view in views for node in view.nodes)
+    twice = {node for node, count in times.items() if count > 1}
 
     def wait(view: HandoverView) -> dict[str, str]:
         handover = view.site.handover
         limit_s = 0 if isinstance(handover, FileHandover | SeveralHandover) else handover.drain_wait_s
         try:
             with adapter_for(view.site, paths) as adapter:
-                return wait_for_jobs(adapter, list(view.nodes), limit_s, tell, _POLL_S)
+                nodes = [node for node in view.nodes if node not in twice or _known(adapter, node)]
+                return wait_for_jobs(adapter, nodes, limit_s, tell, _POLL_S)
         except RackreadyError as error:
             return dict.fromkeys(view.nodes, str(error))
 
@@ -180,6 +201,17 @@ def _wait_everywhere(
         return wait(views[0]) if views else {}
     with ThreadPoolExecutor(max_workers=len(views), thread_name_prefix="drain") as pool:
         return {node: text for left in pool.map(wait, views) for node, text in left.items()}
+
+
+def _known(adapter: SchedulerAdapter, node: str) -> bool:
+    """Return whether a scheduler knows a node of two schedulers; True where it does not answer."""
+    try:
+        adapter.show(node)
+    except UnknownNodeError:
+        return False
+    except RackreadyError:
+        return True
+    return True
 
 
 def wait_for_jobs(

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rackready.design.handover_of import handover_site
+from rackready.design.handover_of import by_scheduler
 from rackready.design.pinned import site_of
-from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    UnknownNodeError,
+)
+from rackready.drivers.scheduler.places import moved, stranded
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
+from rackready.handover.offer import ledger_of
 from rackready.handover.production import jobs_run, taken_as_free
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError, quoted
+from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -61,12 +71,35 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False
     paths = EnvPaths(ctx.root, ctx.env)
     recorded = _recorded(paths, node)
     try:
-        with (adapter_for if pins else reader_for)(handover_site(site, node), paths) as adapter:
-            now = adapter.show(node)
-            jobs = _vacated(adapter, node) if ends else adapter.jobs(node)
-            return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", jobs)
+        uses = _uses(site, paths, node, pins=pins, ends=ends)
     except RackreadyError as error:
         return BeforeRetirement(node, *recorded, trouble=str(error), free=_free(paths, node, error))
+    usable = any(now.usable for now, _ in uses)
+    held = [now.reason for now, _ in uses if now.drained]
+    jobs = [job for _, some in uses for job in some]
+    return BeforeRetirement(node, *recorded, usable, held[0] if len(held) == len(uses) else "", jobs)
+
+
+def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> list[tuple[SchedulerNode, list[Job]]]:
+    """Return state and jobs of a node in its scheduler, and in the one that it was handed over to before it moved.
+
+    Raises UnknownNodeError where none knows it, and the error of a scheduler.
+    """
+    with ledger_of(paths) as ledger:
+        views = [*(moved(site, ledger, [node]) if ledger is not None else []), *by_scheduler(site, [node])]
+        if ledger is not None and (lost := stranded(site, ledger, node)) is not None:
+            raise SchedulerError.of([lost])
+    found, unknown = [], None
+    for view in views:
+        try:
+            with (adapter_for if pins else reader_for)(view.site, paths) as adapter:
+                now = adapter.show(node)
+                found.append((now, _vacated(adapter, node) if ends else adapter.jobs(node)))
+        except UnknownNodeError as error:
+            unknown = error
+    if unknown is not None and not found:
+        raise unknown
+    return found
 
 
 def _vacated(adapter: SchedulerAdapter, node: str) -> list[Job]:

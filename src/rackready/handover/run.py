@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rackready.design.handover_of import by_scheduler, handover_site, part_of, place_of
+from rackready.design.handover_of import HandoverView, by_scheduler, place_of
 from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
+from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, handed_to, moved, where
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_release import taken_by
@@ -35,17 +36,14 @@ from rackready.paths import EnvPaths
 PLAYBOOK = "handover.yml"
 LACKING = "lacking"
 """In the data of a node that entered Slurm's files: nodes in production that lack the check."""
-RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
-
 PARTNER_OF = "partner_of"
 """In the ledger entry of a drain, among what was observed: the nodes that the drained one is lent to as a partner."""
-
-PART, PLACE = "part", "scheduler"
-"""In the ledger entry of a release, among what was observed: the part of the site, and its scheduler."""
 
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Hand over every node with a certificate for what it is now, and drain the others. Returns a result per node."""
+    from rackready.handover.moving import clear_elsewhere  # noqa: PLC0415 - it drains with this module
+
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     out: dict[str, NodeResult] = {}
@@ -61,8 +59,9 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             out[node] = refusal or NodeResult(Outcome.ERROR, str(found))
     if out and not ctx.check:
         drain_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
+    out |= clear_elsewhere(ctx, site, paths, list(seen))
     joined: dict[str, NodeResult] = {}
-    for view in by_scheduler(site, seen):
+    for view in by_scheduler(site, [node for node in seen if node not in out]):
         joined |= _join(ctx, view.site, {node: seen[node] for node in view.nodes})
     out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
     ready = [node for node in digests if node not in out]
@@ -183,17 +182,21 @@ def drain_nodes(
     reasons: dict[str, str],
     *,
     partner_of: Sequence[str] = (),
-    site: Site | None = None,
 ) -> dict[str, NodeResult]:
     """Drain nodes, with our prefix before each reason, and return a result per node.
 
-    A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners; the
-    ledger keeps it, so that the next run finds what a killed one lent. ``site``: the site by whose scheduler they are
-    drained; default: the site of ``ctx``.
+    A drain that somebody else set stays as it is. A node that the site gave to another scheduler since is drained in
+    both. ``partner_of``: the nodes that these are lent to as partners; the ledger keeps it, so that the next run finds
+    what a killed one lent.
     """
-    whole = site or site_of(ctx)
+    site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
+    before: list[HandoverView] = []
+    if nodes:
+        with Ledger.open(paths.database) as ledger:
+            before = moved(site, ledger, nodes)
+    twice = {node for view in before for node in view.nodes}
 
-    def drain(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
+    def drain(view: Site, adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
         wanted = reason_text(reasons.get(node) or "drained")
 
         def observe(_stored: dict[str, object]) -> Observation:
@@ -206,7 +209,10 @@ def drain_nodes(
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            if why := absent_is_free(handover_site(whole, node).handover):
+            why = absent_is_free(view.handover)
+            if not why and node in twice:
+                why = f"unknown to {place_of(view)}"
+            if why:
                 return NodeResult(Outcome.PASS, f"{node}: {why}")
             raise
         if ctx.check:
@@ -226,7 +232,7 @@ def drain_nodes(
             bool(effect.outcome == "done" and effect.result.get("changed")),
         )
 
-    return _each(whole, EnvPaths(ctx.root, ctx.env), nodes, drain)
+    return _each([*before, *by_scheduler(site, nodes)], paths, drain)
 
 
 def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
@@ -236,13 +242,14 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
     """
     site = site_of(ctx)
 
-    def release(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
+    def release(view: Site, adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
         try:
             before = adapter.show(node)
         except UnknownNodeError:
-            own = handover_site(site, node).handover
-            if ctx.check and absent_is_free(own):
-                enters = "join Kubernetes and be" if own.kind == "kubernetes" else "be added to Slurm's files and"
+            if ctx.check and absent_is_free(view.handover):
+                enters = (
+                    "join Kubernetes and be" if view.handover.kind == "kubernetes" else "be added to Slurm's files and"
+                )
                 return NodeResult(Outcome.PASS, f"{node}: would {enters} released")
             raise
         if ctx.check:
@@ -256,10 +263,11 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             node,
             RELEASE,
             digests[node],
-            before=lambda: {"state": before.state, "reason": before.reason, **_where(site, node)},
+            before=lambda: {"state": before.state, "reason": before.reason, **where(site, node)},
             observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,
             act=lambda _token: {"changed": adapter.release(node)},
         )
+        _keep_where(ledger, site, node, digests[node])
         changed = effect.outcome == "done" and bool(effect.result.get("changed"))
         return NodeResult(
             Outcome.PASS,
@@ -267,36 +275,51 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             changed or labelled,
         )
 
-    return _each(site, paths, nodes, release)
+    return _each(by_scheduler(site, nodes), paths, release)
 
 
-def _where(site: Site, node: str) -> dict[str, str]:
-    """Return what the ledger keeps of the scheduler that a node is handed over to."""
-    seen = handover_site(site, node)
-    return {PART: part_of(seen), PLACE: place_of(seen)}
+def _keep_where(ledger: Ledger, site: Site, node: str, digest: str) -> None:
+    """Record the part to which a node is handed over where the ledger has another, or none of an older version."""
+    record, here = handed_to(ledger, node), where(site, node)
+    if here[PART] and (record is None or (record.part, record.place) != (here[PART], here[PLACE])):
+        ledger.done(ledger.begin(node, RELEASE, digest, here).token, {"observed": "on offer already"})
 
 
 def _each(
-    site: Site, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+    views: Sequence[HandoverView], paths: EnvPaths, work: Callable[[Site, SchedulerAdapter, Ledger, str], NodeResult]
 ) -> dict[str, NodeResult]:
-    """Return the result of each node. A scheduler that does not answer is an error of its own nodes only."""
-    if not nodes:
-        return {}
+    """Return the result of each node. A scheduler that does not answer is an error of its own nodes only.
+
+    A node of two schedulers has the result of both together, an error of one is its error.
+    """
     out: dict[str, NodeResult] = {}
+    if not any(view.nodes for view in views):
+        return out
     with Ledger.open(paths.database) as ledger:
-        for view in by_scheduler(site, nodes):
+        for view in views:
             try:
                 with adapter_for(view.site, paths) as adapter:
-                    out |= {node: _guarded(adapter, ledger, node, work) for node in view.nodes}
+                    found = {node: _guarded(view.site, adapter, ledger, node, work) for node in view.nodes}
             except RackreadyError as error:
-                out |= dict.fromkeys(view.nodes, NodeResult(Outcome.ERROR, str(error)))
+                found = dict.fromkeys(view.nodes, NodeResult(Outcome.ERROR, str(error)))
+            out |= {node: _both(out.get(node), result) for node, result in found.items()}
     return out
 
 
+def _both(before: NodeResult | None, result: NodeResult) -> NodeResult:
+    if before is None or before.outcome is result.outcome is Outcome.PASS:
+        return result if before is None else replace(result, changed=before.changed or result.changed)
+    return before if before.outcome is not Outcome.PASS else result
+
+
 def _guarded(
-    adapter: SchedulerAdapter, ledger: Ledger, node: str, work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+    view: Site,
+    adapter: SchedulerAdapter,
+    ledger: Ledger,
+    node: str,
+    work: Callable[[Site, SchedulerAdapter, Ledger, str], NodeResult],
 ) -> NodeResult:
     try:
-        return work(adapter, ledger, node)
+        return work(view, adapter, ledger, node)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))

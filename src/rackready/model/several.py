@@ -5,11 +5,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from rackready.model.base import Model, Name, Names, expand_names
 from rackready.model.operations import Handover, Launcher
 from rackready.model.own_profile import WithOwnProfiles
+
+
+def _one_scheduler(value: object) -> object:
+    """Return the handover of a part. Raises ValueError for one that has parts itself."""
+    if isinstance(value, dict) and value.get("kind") == "several":
+        message = "parts in a part - Expected: one scheduler: kind slurm, kubernetes, file or plugin Actual: several"
+        raise ValueError(message)
+    return value
 
 
 class HandoverPart(Model):
@@ -19,7 +27,7 @@ class HandoverPart(Model):
         None, description="name in messages, metrics and for --part; default: the kind of the scheduler"
     )
     nodes: list[Names] = Field(min_length=1, description="its nodes: names or host lists such as gpu[01-32]")
-    handover: Annotated[Handover, Field(discriminator="kind")] = Field(
+    handover: Annotated[Handover, BeforeValidator(_one_scheduler), Field(discriminator="kind")] = Field(
         description="the scheduler of these nodes, as handover of a site with one scheduler"
     )
     launcher: Launcher | None = Field(

@@ -69,69 +69,63 @@ def test_containerd_is_prepared_for_kubelet_only_where_nodes_go_to_kubernetes() 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"context": ""},
-        "handover.kubernetes.context: String should have at least 1 character - Actual: ''. Correct it.",
+        "handover.context: String should have at least 1 character - Actual: ''. Correct it.",
     ),
     (
         {"taint": "held"},
         (
-            "handover.kubernetes.taint: no taint - Expected: one such as rackready.io/held:NoSchedule, as for kubelet "
+            "handover.taint: no taint - Expected: one such as rackready.io/held:NoSchedule, as for kubelet "
             "--register-with-taints Actual: 'held'. Correct it."
         ),
     ),
     (
         {"taint": "a/b:NoExecute"},
         (
-            "handover.kubernetes.taint: NoExecute ends pods without asking a PodDisruptionBudget - "
+            "handover.taint: NoExecute ends pods without asking a PodDisruptionBudget - "
             "Expected: effect NoSchedule Actual: 'a/b:NoExecute'. Correct it."
         ),
     ),
     (
         {"taint": "a/b:PreferNoSchedule"},
         (
-            "handover.kubernetes.taint: pods may still start with PreferNoSchedule - Expected: effect NoSchedule "
+            "handover.taint: pods may still start with PreferNoSchedule - Expected: effect NoSchedule "
             "Actual: 'a/b:PreferNoSchedule'. Correct it."
         ),
     ),
     (
         {"labels": {"rack": "example.com/x", "unit": "example.com/x"}},
-        (
-            "handover.kubernetes: labels rack and unit have the key example.com/x - Expected: a key for each. "
-            "Correct it."
-        ),
+        ("handover: labels rack and unit have the key example.com/x - Expected: a key for each. Correct it."),
     ),
     (
         {"labels": {"rack": f"{'a.' * 127}io/x"}},
-        "handover.kubernetes.labels.rack: no key of a label - Expected: one such as example.com/rack Actual: 'a.a.",
+        "handover.labels.rack: no key of a label - Expected: one such as example.com/rack Actual: 'a.a.",
     ),
     (
         {"labels": {"rack": "not a key"}},
         (
-            "handover.kubernetes.labels.rack: no key of a label - Expected: one such as example.com/rack "
+            "handover.labels.rack: no key of a label - Expected: one such as example.com/rack "
             "Actual: 'not a key'. Correct it."
         ),
     ),
     (
         {"labels": {"color": "example.com/x"}},
-        "handover.kubernetes.labels.color.[key]: Input should be 'site', 'rack', ",
+        "handover.labels.color.[key]: Input should be 'site', 'rack', ",
     ),
     (
         {"namespace": "Rack_1"},
-        (
-            "handover.kubernetes.namespace: no name of a namespace - Expected: lower-case letters, digits and - "
-            "(RFC 1123)"
-        ),
+        ("handover.namespace: no name of a namespace - Expected: lower-case letters, digits and - (RFC 1123)"),
     ),
     (
         {"node_suffix": "gpu.example.com"},
         (
-            "handover.kubernetes.node_suffix: no suffix of names - Expected: a dot and a domain, e.g. .gpu.example.com "
+            "handover.node_suffix: no suffix of names - Expected: a dot and a domain, e.g. .gpu.example.com "
             "Actual: 'gpu.example.com'. Correct it."
         ),
     ),
     (
         {"node_names": {"node01": "Node_1"}},
         (
-            "handover.kubernetes.node_names.node01: no name of a node in Kubernetes - Expected: lower-case letters, "
+            "handover.node_names.node01: no name of a node in Kubernetes - Expected: lower-case letters, "
             "digits, - and . (RFC 1123) Actual: 'Node_1'. Correct it."
         ),
     ),
@@ -220,27 +214,27 @@ def test_how_nodes_join_reaches_no_node_by_variables() -> None:
 @pytest.mark.parametrize(
     ("join", "text"),
     [
-        ({}, "handover.kubernetes.join: give exactly one of kubeadm and command."),
+        ({}, "handover.join: give exactly one of kubeadm and command."),
         (
             {"kubeadm": WHOLE, "command": ["{taint}"]},
-            "handover.kubernetes.join: give exactly one of kubeadm and command.",
+            "handover.join: give exactly one of kubeadm and command.",
         ),
         (
             {"command": ["join", "{node}", "{taints}"]},
             (
-                "handover.kubernetes.join: a command without {taint} - Expected: {taint} in it, so "
+                "handover.join: a command without {taint} - Expected: {taint} in it, so "
                 "that the node is held when it "
                 "registers"
             ),
         ),
         (
             {"kubeadm": {"endpoint": "k8s.example.com:6443", "ca_hashes": [HASH]}},
-            "handover.kubernetes.join.kubeadm: no token - Expected: token (file or env), or discovery_file",
+            "handover.join.kubeadm: no token - Expected: token (file or env), or discovery_file",
         ),
         (
             {"kubeadm": {"endpoint": "k8s.example.com:6443", "token": {"env": "T"}}},
             (
-                "handover.kubernetes.join.kubeadm: a token without ca_hashes - Expected: endpoint and "
+                "handover.join.kubeadm: a token without ca_hashes - Expected: endpoint and "
                 "ca_hashes, or discovery_file: "
                 "without the CA's hash a node would join any server that answers"
             ),
@@ -248,7 +242,7 @@ def test_how_nodes_join_reaches_no_node_by_variables() -> None:
         (
             {"kubeadm": {**WHOLE, "discovery_file": "info.conf"}},
             (
-                "handover.kubernetes.join.kubeadm: endpoint and ca_hashes beside discovery_file - "
+                "handover.join.kubeadm: endpoint and ca_hashes beside discovery_file - "
                 "Expected: one way to find the "
                 "cluster"
             ),
@@ -256,7 +250,7 @@ def test_how_nodes_join_reaches_no_node_by_variables() -> None:
         (
             {"kubeadm": {**WHOLE, "ca_hashes": ["sha256:ABC"]}},
             (
-                "handover.kubernetes.join.kubeadm.ca_hashes[0]: no hash of a CA - Expected: sha256: "
+                "handover.join.kubeadm.ca_hashes[0]: no hash of a CA - Expected: sha256: "
                 "and 64 hexadecimal digits in lower "
                 "case, as `kubeadm token create --print-join-command` prints it"
             ),
@@ -264,14 +258,14 @@ def test_how_nodes_join_reaches_no_node_by_variables() -> None:
         (
             {"kubeadm": {**WHOLE, "endpoint": "https://k8s.example.com"}},
             (
-                "handover.kubernetes.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
+                "handover.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
                 "k8s.example.com:6443"
             ),
         ),
         (
             {"kubeadm": {**WHOLE, "endpoint": "k8s.example.com:70000"}},
             (
-                "handover.kubernetes.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
+                "handover.join.kubeadm.endpoint: no address of an API server - Expected: host:port, e.g. "
                 "k8s.example.com:6443"
             ),
         ),

@@ -21,18 +21,19 @@ def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s:
 
     A daemon thread asks the scheduler: SSH has a time limit for each step, and the caller's limit is for their sum.
     """
-    return look_at_all({"": (connect, nodes)}, limit_s)
+    return look_at_all({"": (connect, nodes)}, limit_s)[""]
 
 
-def look_at_all(schedulers: Mapping[str, Asked], limit_s: float) -> dict[str, Answer]:
-    """Return the same for nodes of several schedulers, asked at the same time: one that is silent delays no other.
+def look_at_all(schedulers: Mapping[str, Asked], limit_s: float) -> dict[str, dict[str, Answer]]:
+    """Return the same of several schedulers, by name. They are asked at the same time: a silent one delays no other.
 
     ``schedulers``: the name of a part of the site, "" for the only scheduler -> how to ask it.
     """
-    answers: dict[str, Answer] = {}
+    answers: dict[str, dict[str, Answer]] = {called: {} for called in schedulers}
     defects: list[Exception] = []
     threads = [
-        threading.Thread(target=_ask, args=(*asked, answers, defects), daemon=True) for asked in schedulers.values()
+        threading.Thread(target=_ask, args=(*asked, answers[called], defects), daemon=True)
+        for called, asked in schedulers.items()
     ]
     deadline = time.monotonic() + limit_s
     for thread in threads:
@@ -41,10 +42,11 @@ def look_at_all(schedulers: Mapping[str, Asked], limit_s: float) -> dict[str, An
         thread.join(max(0.0, deadline - time.monotonic()))
     if defects:
         raise defects[0]
-    got = dict(answers)
-    return {
-        node: got.get(node) or _silence(called, limit_s) for called, (_, nodes) in schedulers.items() for node in nodes
-    }
+    out = {}
+    for called, (_, nodes) in schedulers.items():
+        got, silence = dict(answers[called]), _silence(called, limit_s)
+        out[called] = {node: got.get(node, silence) for node in nodes}
+    return out
 
 
 def _ask(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rackready.design.handover_of import handover_site
 from rackready.drivers.scheduler.base import UnknownNodeError
+from rackready.drivers.scheduler.places import places
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.gates.bmc.connection import Bmcs, sites_of
 from rackready.gates.bmc.cycle import Cycler
@@ -45,8 +45,13 @@ def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
     A node that the scheduler does not know runs none of its jobs. While the scheduler does not answer, only a node that
     was never ready may lose its power.
     """
+    refused = [_refusal(view.site, ledger, paths, node) for view in places(site, ledger, [node])]
+    return next(filter(None, refused), "")
+
+
+def _refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
     try:
-        with adapter_for(handover_site(site, node), paths) as adapter:
+        with adapter_for(site, paths) as adapter:
             now = adapter.show(node)
             if now.usable:
                 return "the scheduler may start jobs on it"

@@ -1,0 +1,104 @@
+"""The schedulers in which a node may run jobs: its own, and the one to which it was handed over before it moved.
+
+A site with several schedulers may be edited while its nodes are in production. The ledger knows to which scheduler a
+node was handed over. It is drained there before anything is done to it, and before the other one offers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rackready.design.handover_of import HandoverView, by_scheduler, handover_site, handover_views, part_of, place_of
+from rackready.ledger.store import Ledger
+from rackready.model.problems import Message
+from rackready.model.several import SeveralHandover
+from rackready.model.site import Site
+
+RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
+"""Operations of the ledger."""
+
+PART, PLACE = "part", "scheduler"
+"""In the ledger entry of a release, among what was observed: the part of the site, and its scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTo:
+    """The scheduler to which a node was handed over last. ``place`` is empty where an older version did it."""
+
+    part: str
+    place: str
+    current: bool
+    """Whether the node was not repaired since."""
+
+    @property
+    def called(self) -> str:
+        """Return it in words."""
+        return f"part {self.part} ({self.place})" if self.part else self.place or "a scheduler"
+
+
+def where(site: Site, node: str) -> dict[str, str]:
+    """Return what the ledger keeps of the scheduler that a node is handed over to."""
+    seen = handover_site(site, node)
+    return {PART: part_of(seen), PLACE: place_of(seen)}
+
+
+def handed_to(ledger: Ledger, node: str) -> HandedTo | None:
+    """Return the scheduler to which a node was handed over last, or was about to be; None if it never was."""
+    found = [entry for entry in ledger.entries(node) if entry.operation == RELEASE and entry.status != "failed"]
+    if not found:
+        return None
+    seen = found[-1].observed
+    return HandedTo(str(seen.get(PART, "")), str(seen.get(PLACE, "")), found[-1].epoch == ledger.epoch(node))
+
+
+def earlier(site: Site, record: HandedTo, node: str) -> list[Site]:
+    """Return the other schedulers of the site in which a node may still be, as their nodes see the site.
+
+    Where the record names none of them, it may be in each.
+    """
+    if not isinstance(site.handover, SeveralHandover):
+        return []
+    views = [view.site for view in handover_views(site)]
+    own = handover_site(site, node)
+    same = [view for view in views if place_of(view) == record.place] or [
+        view for view in views if record.part and part_of(view) == record.part
+    ]
+    return [view for view in same or views if part_of(view) != part_of(own)]
+
+
+def stranded(site: Site, ledger: Ledger, node: str) -> Message | None:
+    """Return why a node cannot be looked for: it was handed over to a scheduler that the site no longer names."""
+    record = handed_to(ledger, node)
+    if record is None or not record.place or not record.current:
+        return None
+    views = [view.site for view in handover_views(site)]
+    if not isinstance(site.handover, SeveralHandover) and not record.part:
+        return None  # the only scheduler has another address now, as its owner wants it
+    if any(place_of(view) == record.place or part_of(view) == record.part != "" for view in views):
+        return None
+    return Message(
+        node,
+        f"handed over to {record.called}",
+        expected="a scheduler that the site names, so that it can be drained there",
+        actual=", ".join(place_of(view) for view in views),
+        next_step="Nothing was changed. Put that scheduler back into the site and drain the node; or drain it there by "
+        f"hand, wait for its jobs, then run `rackready repair {node} --reason '...'`.",
+    )
+
+
+def moved(site: Site, ledger: Ledger, nodes: Iterable[str]) -> list[HandoverView]:
+    """Return the schedulers in which nodes may still be since the site gave them to another, each with those nodes."""
+    if not isinstance(site.handover, SeveralHandover):
+        return []
+    held: dict[str, list[str]] = {}
+    for node in nodes:
+        record = handed_to(ledger, node)
+        for view in earlier(site, record, node) if record is not None else ():
+            held.setdefault(part_of(view), []).append(node)
+    return [HandoverView(view.site, tuple(held[view.called])) for view in handover_views(site) if view.called in held]
+
+
+def places(site: Site, ledger: Ledger, nodes: Sequence[str]) -> list[HandoverView]:
+    """Return every scheduler in which these nodes may run jobs: first where they were, then their own."""
+    return [*moved(site, ledger, nodes), *by_scheduler(site, nodes)]

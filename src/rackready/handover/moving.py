@@ -1,0 +1,90 @@
+"""Before a node is offered: no other scheduler of the site may offer it, and none may still run its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from rackready.design.handover_of import handover_site, handover_views, part_of, place_of
+from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.look import look_at_all
+from rackready.drivers.scheduler.places import handed_to, moved, stranded
+from rackready.drivers.scheduler.registry import adapter_for, reader_for
+from rackready.handover.offer import ASK_S
+from rackready.handover.production import in_production, take_out
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.problems import Message, RackreadyError
+from rackready.model.several import SeveralHandover
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+PHASE = "handover"
+
+
+def clear_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> dict[str, NodeResult]:
+    """Drain nodes in the schedulers that they were handed over to before, and return those that cannot be offered.
+
+    A node that rackready never handed over is only looked at: what others let run there stays. A dry run drains
+    nothing, and returns what would be drained.
+    """
+    with Ledger.open(paths.database) as ledger:
+        lost = {node: why for node in nodes if (why := stranded(site, ledger, node)) is not None}
+        out = {node: _stays(str(why)) for node, why in lost.items()}
+        if not isinstance(site.handover, SeveralHandover):
+            return out
+        rest = [node for node in nodes if node not in out]
+        before = {node: view.called for view in moved(site, ledger, rest) for node in view.nodes}
+        fresh = [node for node in rest if handed_to(ledger, node) is None]
+    return out | _moved(ctx, site, before) | _offered_elsewhere(ctx, site, paths, fresh)
+
+
+def _moved(ctx: PhaseContext, site: Site, before: dict[str, str]) -> dict[str, NodeResult]:
+    busy, unknown = in_production(ctx, before)
+    reasons = {node: f"moves from part {before[node]} to part {part_of(site, node)}" for node in busy}
+    if not ctx.check:
+        return unknown | take_out(ctx, reasons)
+    would = {
+        node: NodeResult(Outcome.PASS, f"{node}: would be drained first, then released: {reason}")
+        for node, reason in reasons.items()
+    }
+    return unknown | would
+
+
+def _offered_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> dict[str, NodeResult]:
+    """Return the nodes that another scheduler of the site offers, though rackready never handed them over to it."""
+    if not nodes:
+        return {}
+    connect = reader_for if ctx.check else adapter_for
+    views = {view.called: view for view in handover_views(site)}
+    asked = {
+        called: (partial(connect, view.site, paths), [node for node in nodes if node not in view.nodes])
+        for called, view in views.items()
+    }
+    out: dict[str, NodeResult] = {}
+    for called, answers in look_at_all({name: way for name, way in asked.items() if way[1]}, ASK_S).items():
+        here = f"part {called} ({place_of(views[called].site)})"
+        for node, answer in answers.items():
+            if isinstance(answer, SchedulerNode) and answer.on_offer:
+                out[node] = _stays(str(_twice(site, node, here, answer.state)))
+            elif isinstance(answer, RackreadyError) and not isinstance(answer, UnknownNodeError):
+                text = f"{here} did not tell whether it offers the node: {answer}"
+                with Ledger.open(paths.database) as ledger:
+                    ledger.event(ctx.campaign, node, PHASE, text, "warn")
+    return out
+
+
+def _twice(site: Site, node: str, here: str, state: str) -> Message:
+    own = handover_site(site, node)
+    return Message(
+        node,
+        f"offered by {here}",
+        expected=f"offered by its own part {part_of(own)} ({place_of(own)}) only",
+        actual=state,
+        next_step="It was not offered. Drain it there or take it out of that cluster; or name it in that part.",
+    )
+
+
+def _stays(text: str) -> NodeResult:
+    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
