@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from rackready.design.handover_of import handover_site, handover_views, part_of, place_of
+from rackready.design.handover_of import HandoverView, handover_site, handover_views, part_of, place_of
 from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
 from rackready.drivers.scheduler.look import look_at_all
 from rackready.drivers.scheduler.places import handed_to, moved, stranded
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.offer import ASK_S
-from rackready.handover.production import in_production, take_out
+from rackready.handover.production import not_told, still_there, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
@@ -35,21 +35,25 @@ def clear_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Seque
         if not isinstance(site.handover, SeveralHandover):
             return out
         rest = [node for node in nodes if node not in out]
-        before = {node: view.called for view in moved(site, ledger, rest) for node in view.nodes}
+        before = moved(site, ledger, rest)
         fresh = [node for node in rest if handed_to(ledger, node) is None]
-    return out | _moved(ctx, site, before) | _offered_elsewhere(ctx, site, paths, fresh)
+    return out | _moved(ctx, site, paths, before) | _offered_elsewhere(ctx, site, paths, fresh)
 
 
-def _moved(ctx: PhaseContext, site: Site, before: dict[str, str]) -> dict[str, NodeResult]:
-    busy, unknown = in_production(ctx, before)
-    reasons = {node: f"moves from part {before[node]} to part {part_of(site, node)}" for node in busy}
+def _moved(ctx: PhaseContext, site: Site, paths: EnvPaths, before: Sequence[HandoverView]) -> dict[str, NodeResult]:
+    busy, unknown = still_there(before, paths)
+    bad = {node: not_told(node, error) for node, error in unknown.items()}
+    there = [HandoverView(view.site, tuple(node for node in view.nodes if node in busy)) for view in before]
+    reasons = {
+        node: f"moves from part {view.called} to part {part_of(site, node)}" for view in there for node in view.nodes
+    }
     if not ctx.check:
-        return unknown | take_out(ctx, reasons)
+        return bad | take_out(ctx, reasons, views=there)
     would = {
         node: NodeResult(Outcome.PASS, f"{node}: would be drained first, then released: {reason}")
         for node, reason in reasons.items()
     }
-    return unknown | would
+    return bad | would
 
 
 def _offered_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> dict[str, NodeResult]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from rackready.design.handover_of import HandoverView
 from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
-from rackready.drivers.scheduler.places import RELEASE, places, stranded
+from rackready.drivers.scheduler.places import RELEASE, places, stranded, twice_in
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
@@ -55,14 +54,19 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
                     else []
                 )
             elif not taken_as_free(ledger, node, answer):
-                text = (
-                    f"{node}: jobs on it - Expected: known from the scheduler "
-                    f"Actual: {quoted(str(answer))} Nothing was changed. Run again once it answers."
-                )
-                unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
+                unknown[node] = not_told(node, answer)
             else:
                 ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: {_why_free(answer)}", "warn")
     return busy, unknown
+
+
+def not_told(node: str, error: RackreadyError) -> NodeResult:
+    """Return the result of a node about whose jobs a scheduler gives no answer: it is left alone."""
+    text = (
+        f"{node}: jobs on it - Expected: known from the scheduler "
+        f"Actual: {quoted(str(error))} Nothing was changed. Run again once it answers."
+    )
+    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
 
 
 def handed_over(ledger: Ledger, node: str) -> bool:
@@ -99,8 +103,11 @@ class _Use:
     """The use of one node, as the scheduler reports it."""
 
     offered: bool
+    """Jobs may start now."""
     drained: bool
     jobs: bool
+    on_offer: bool
+    """Jobs may start now, or when it comes back."""
 
 
 def _ask(ctx: PhaseContext, ledger: Ledger, nodes: list[str]) -> dict[str, _Use | RackreadyError | Message]:
@@ -108,14 +115,18 @@ def _ask(ctx: PhaseContext, ledger: Ledger, nodes: list[str]) -> dict[str, _Use 
     site = site_of(ctx)
     out: dict[str, _Use | RackreadyError] = {}
     for view in places(site, ledger, nodes):
-        try:
-            with adapter_for(view.site, EnvPaths(ctx.root, ctx.env)) as adapter:
-                found = {node: _use(adapter, node) for node in view.nodes}
-        except RackreadyError as error:
-            found = dict.fromkeys(view.nodes, error)
+        found = _uses(view, EnvPaths(ctx.root, ctx.env))
         out |= {node: _together(out.get(node), answer) for node, answer in found.items()}
     lost = {node: why for node in nodes if (why := stranded(site, ledger, node)) is not None}
     return {**out, **lost}
+
+
+def _uses(view: HandoverView, paths: EnvPaths) -> dict[str, _Use | RackreadyError]:
+    try:
+        with adapter_for(view.site, paths) as adapter:
+            return {node: _use(adapter, node) for node in view.nodes}
+    except RackreadyError as error:
+        return dict.fromkeys(view.nodes, error)
 
 
 def _together(before: _Use | RackreadyError | None, now: _Use | RackreadyError) -> _Use | RackreadyError:
@@ -126,14 +137,19 @@ def _together(before: _Use | RackreadyError | None, now: _Use | RackreadyError) 
         return before
     if isinstance(now, RackreadyError):
         return now
-    return _Use(before.offered or now.offered, before.drained and now.drained, before.jobs or now.jobs)
+    return _Use(
+        before.offered or now.offered,
+        before.drained and now.drained,
+        before.jobs or now.jobs,
+        before.on_offer or now.on_offer,
+    )
 
 
 def _use(adapter: SchedulerAdapter, node: str) -> _Use | RackreadyError:
     try:
         now = adapter.show(node)
         # Where jobs may start, the node is in production without them.
-        return _Use(now.usable, now.drained, not now.usable and bool(adapter.jobs(node)))
+        return _Use(now.usable, now.drained, not now.usable and bool(adapter.jobs(node)), now.on_offer)
     except RackreadyError as error:
         return error
 
@@ -144,16 +160,22 @@ def changes_words(phase: str, changes: list[str]) -> str:
     return f"{phase} is about to change: {'; '.join(changes[:_SHOWN])}{more}"
 
 
-def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Sequence[str] = ()) -> dict[str, NodeResult]:
+def take_out(
+    ctx: PhaseContext,
+    reasons: Mapping[str, str],
+    *,
+    partner_of: Sequence[str] = (),
+    views: Sequence[HandoverView] | None = None,
+) -> dict[str, NodeResult]:
     """Drain nodes with these reasons, wait until no job runs on them, and return those on which that did not work.
 
     Those are left alone. The wait for all of them together takes at most the site's ``handover.drain_wait_s`` seconds.
-    A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners. Raises
-    Interrupted when the operator stops.
+    A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners.
+    ``views``: as of ``drain_nodes``. Raises Interrupted when the operator stops.
     """
     if not reasons:
         return {}
-    results = drain_nodes(ctx, list(reasons), dict(reasons), partner_of=partner_of)
+    results = drain_nodes(ctx, list(reasons), dict(reasons), partner_of=partner_of, views=views)
     bad = {
         node: replace(result, touched=False) for node, result in results.items() if result.outcome is not Outcome.PASS
     }
@@ -169,7 +191,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Seque
                     reason = f"drained: {reasons[node]}"
                     ledger.set_state(node, NodeState.CERTIFIED, reason, phase=row.phase, campaign=ctx.campaign)
             left = _wait_everywhere(
-                places(site, ledger, drained),
+                places(site, ledger, drained) if views is None else _only(views, drained),
                 paths,
                 lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
             )
@@ -180,12 +202,27 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Seque
     }
 
 
+def still_there(views: Sequence[HandoverView], paths: EnvPaths) -> tuple[set[str], dict[str, RackreadyError]]:
+    """Return the nodes that these schedulers offer or run jobs on, and the errors about nodes."""
+    busy, unknown = set(), {}
+    for view in views:
+        for node, answer in _uses(view, paths).items():
+            if isinstance(answer, _Use):
+                busy |= {node} if answer.on_offer or answer.jobs else set()
+            elif not isinstance(answer, UnknownNodeError):
+                unknown[node] = answer
+    return busy - unknown.keys(), unknown
+
+
+def _only(views: Sequence[HandoverView], nodes: Sequence[str]) -> list[HandoverView]:
+    return [HandoverView(view.site, tuple(node for node in view.nodes if node in nodes)) for view in views]
+
+
 def _wait_everywhere(
     views: Sequence[HandoverView], paths: EnvPaths, tell: Callable[[str, str], None]
 ) -> dict[str, str]:
     """Wait until no job runs on the nodes, at all schedulers at the same time, each for its own limit."""
-    times = Counter(node for view in views for node in view.nodes)
-    twice = {node for node, count in times.items() if count > 1}
+    twice = twice_in(views)
 
     def wait(view: HandoverView) -> dict[str, str]:
         handover = view.site.handover

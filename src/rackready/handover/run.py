@@ -12,7 +12,7 @@ from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
-from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, handed_to, moved, where
+from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, handed_to, places, twice_in, where
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_release import taken_by
@@ -182,19 +182,19 @@ def drain_nodes(
     reasons: dict[str, str],
     *,
     partner_of: Sequence[str] = (),
+    views: Sequence[HandoverView] | None = None,
 ) -> dict[str, NodeResult]:
     """Drain nodes, with our prefix before each reason, and return a result per node.
 
     A drain that somebody else set stays as it is. A node that the site gave to another scheduler since is drained in
     both. ``partner_of``: the nodes that these are lent to as partners; the ledger keeps it, so that the next run finds
-    what a killed one lent.
+    what a killed one lent. ``views``: the schedulers in which they are drained, default: all where they may run jobs.
     """
     site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
-    before: list[HandoverView] = []
-    if nodes:
+    if views is None and nodes:
         with Ledger.open(paths.database) as ledger:
-            before = moved(site, ledger, nodes)
-    twice = {node for view in before for node in view.nodes}
+            views = places(site, ledger, nodes)
+    twice = twice_in(views or ())
 
     def drain(view: Site, adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
         wanted = reason_text(reasons.get(node) or "drained")
@@ -232,7 +232,7 @@ def drain_nodes(
             bool(effect.outcome == "done" and effect.result.get("changed")),
         )
 
-    return _each([*before, *by_scheduler(site, nodes)], paths, drain)
+    return _each(views or (), paths, drain)
 
 
 def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:

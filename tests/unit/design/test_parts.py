@@ -92,8 +92,8 @@ def test_a_part_has_its_own_launcher() -> None:
         (
             (part("node[01-04]", SLURM),),
             (
-                "handover.parts: parts of the handover - Expected: 2 or more Actual: 1. Write the part's handover as that "
-                "of the site: a site with one scheduler has no parts."
+                "handover.parts: parts of the handover - Expected: 2 or more Actual: 1. Write the part's handover as "
+                "that of the site: a site with one scheduler has no parts."
             ),
         ),
         (
@@ -106,8 +106,8 @@ def test_a_part_has_its_own_launcher() -> None:
         (
             (part("node[01-02]", SLURM, name="a"), part("node[03-04]", SLURM | {"port": 2222}, name="b")),
             (
-                "handover.parts[1].handover: scheduler of parts[1] (b) - Expected: another one in each part Actual: slurm "
-                "192.0.2.5:2222, as in parts[0] (a). Join the two parts, or correct the address."
+                "handover.parts[1].handover: scheduler of parts[1] (b) - Expected: another one in each part Actual: "
+                "slurm 192.0.2.5:2222, as in parts[0] (a). Join the two parts, or correct the address."
             ),
         ),
         (
@@ -120,37 +120,37 @@ def test_a_part_has_its_own_launcher() -> None:
         (
             (part("node[01-02]", FILE, name="a"), part("node[03-04]", FILE, name="b")),
             (
-                "handover.parts[1].handover: scheduler of parts[1] (b) - Expected: another one in each part Actual: file "
-                "/lists/ready.txt, as in parts[0] (a). Join the two parts, or correct the address."
+                "handover.parts[1].handover: scheduler of parts[1] (b) - Expected: another one in each part Actual: "
+                "file /lists/ready.txt, as in parts[0] (a). Join the two parts, or correct the address."
             ),
         ),
         (
             (part("node[01-02]", SLURM), part("node[03-04]", NEW_CONTROLLER)),
             (
-                "handover.parts[1].name: name slurm - Expected: one part of that name; without a name, a part is called by "
-                "the kind of its scheduler Actual: parts[0] and parts[1]. Give each part a name of its own."
+                "handover.parts[1].name: name slurm - Expected: one part of that name; without a name, a part is "
+                "called by the kind of its scheduler Actual: parts[0] and parts[1]. Give each part a name of its own."
             ),
         ),
         (
             (part("node[01-02]", SLURM, launcher="mpijob"), BOTH[1]),
             (
-                "handover.parts[0].launcher: launcher of parts[0] (slurm) - Expected: one that works with slurm Actual: "
-                "mpijob. Set the launcher of this part, e.g. openmpi."
+                "handover.parts[0].launcher: launcher of parts[0] (slurm) - Expected: one that works with slurm "
+                "Actual: mpijob. Set the launcher of this part, e.g. openmpi."
             ),
         ),
         (
             (part("node[01-02]", SLURM | {"files": {"folder": "/etc/slurm"}}, launcher="srun"), BOTH[1]),
             (
-                "handover.parts[0].launcher: launcher of gates on several nodes beside handover.files - Expected: openmpi: "
-                "rackready adds a node to Slurm once its gates passed Actual: srun, which needs the node in Slurm before. "
-                "Remove launcher; or remove handover.files and write the nodes into Slurm's files yourself."
+                "handover.parts[0].launcher: launcher of gates on several nodes beside handover.files - Expected: "
+                "openmpi: rackready adds a node to Slurm once its gates passed Actual: srun, which needs the node in "
+                "Slurm before. Remove launcher; or remove handover.files and write the nodes into Slurm's files yourself."
             ),
         ),
         (
             (BOTH[0], part("node[03-04]", KUBERNETES | {"node_names": {"node01": "a"}})),
             (
-                "handover.parts[1].handover.node_names.node01: no node is called node01 - Expected: one of node03, node04. "
-                "Correct the name."
+                "handover.parts[1].handover.node_names.node01: no node is called node01 - Expected: one of node03, "
+                "node04. Correct the name."
             ),
         ),
         (

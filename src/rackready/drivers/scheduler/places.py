@@ -6,6 +6,7 @@ node was handed over. It is drained there before anything is done to it, and bef
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -97,6 +98,12 @@ def moved(site: Site, ledger: Ledger, nodes: Iterable[str]) -> list[HandoverView
         for view in earlier(site, record, node) if record is not None else ():
             held.setdefault(part_of(view), []).append(node)
     return [HandoverView(view.site, tuple(held[view.called])) for view in handover_views(site) if view.called in held]
+
+
+def twice_in(views: Iterable[HandoverView]) -> frozenset[str]:
+    """Return the nodes that are in more than one of these schedulers."""
+    times = Counter(node for view in views for node in view.nodes)
+    return frozenset(node for node, count in times.items() if count > 1)
 
 
 def places(site: Site, ledger: Ledger, nodes: Sequence[str]) -> list[HandoverView]:
