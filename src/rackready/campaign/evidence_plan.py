@@ -108,6 +108,8 @@ class Measurement:
     """Partners that do not serve, because the scheduler does not tell whether jobs run on them."""
     missing: int
     """Missing partners of due gates."""
+    missing_in: Mapping[str, int] = field(default_factory=dict)
+    """The same by part of the site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,13 @@ class NodePlan:
     partner_of: tuple[str, ...] = ()
     hand_back: bool = False
     """Whether the node is handed over again at the end."""
+    part: str = ""
+    """The part of the site with whose nodes alone it is measured together; "" where the site has one scheduler."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON types."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        out = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return out if self.part else {key: value for key, value in out.items() if key != "part"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +164,18 @@ class EvidencePlan:
         able = [item for item in _measured(seen) if item.node not in kept]
         chosen: list[str] = []
         reasons: dict[str, str] = {}
-        wanted = 0
+        missing = {}
         for part, inside in _by_part(seen, able).items():
             short = max(_needed(seen, inside) - len(inside), 0)
             some = [node for node in candidates(seen) if seen.part(node) == part][:short]
-            wanted += short
+            missing[part] = short - sum(node not in seen.unknown for node in some)
             chosen += some
             reasons |= dict.fromkeys(some, partner_reason(item.node for item in inside))
         absent = {node: seen.unknown[node] for node in chosen if node in seen.unknown}
         partners = tuple(node for node in chosen if node not in absent)
         lend = {node: reasons[node] for node in partners if node in seen.busy}
-        return Measurement({item.node: item.kept for item in able}, partners, lend, absent, wanted - len(partners))
+        work = {item.node: item.kept for item in able}
+        return Measurement(work, partners, lend, absent, sum(missing.values()), missing)
 
     def rows(self) -> dict[str, NodePlan]:
         """Return the plan node by node, as it goes when every drained node becomes empty."""
@@ -184,9 +190,10 @@ class EvidencePlan:
                 why,
                 drain=self.drain.get(node, work.lend.get(node, "")),
                 partners=here(work.partners, node) if node in work.measure else (),
-                partners_missing=work.missing if node in work.measure else 0,
+                partners_missing=work.missing_in.get(self.seen.part(node), 0) if node in work.measure else 0,
                 partner_of=here(work.measure, node) if node in work.partners else (),
                 hand_back=node in work.lend or node in self.give_back,
+                part=self.seen.part(node),
             )
             for node, (step, why) in self.nodes.items()
         }
@@ -285,6 +292,7 @@ def _beside(row: NodePlan) -> list[str]:
     out = []
     if row.step is EvidenceStep.MEASURE:
         out += [f"would be drained first: {row.drain}"] if row.drain else []
+        out += [f"gates of several nodes: with nodes of part {row.part} only"] if row.part else []
         out += [f"partners: {', '.join(row.partners)}"] if row.partners else []
         out += [f"partners missing: {row.partners_missing}"] if row.partners_missing else []
     if row.partner_of:

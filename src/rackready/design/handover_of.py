@@ -96,6 +96,17 @@ def place_of(site: Site) -> str:
     return f"plugin {handover.scheduler}" if handover.kind == "plugin" else "several schedulers"
 
 
+def called_in(site: Site) -> str:
+    """Return the scheduler by which a site is seen without paths of the controller, for plans and reports."""
+    handover = site.handover
+    name = {
+        "slurm": str(getattr(handover, "controller", "")),
+        "kubernetes": str(getattr(handover, "context", "")),
+        "plugin": str(getattr(handover, "scheduler", "")),
+    }.get(handover.kind, "")
+    return f"{handover.kind} {name}".strip()
+
+
 def view_of_kind(site: Site, kind: str, wanted: str, where: str) -> Site:
     """Return the site as the nodes of one scheduler of a kind see it.
 

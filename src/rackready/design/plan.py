@@ -23,6 +23,7 @@ from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.other_fabrics import other_layout
+from rackready.design.part_notes import part_notes
 from rackready.design.plan_links import written_fabric
 from rackready.design.topology.types import FabricPlan
 from rackready.design.wiring import topology_fabric
@@ -78,6 +79,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         problems = tuple(dict.fromkeys([*found, *report.problems]))
         notes = (
             *warnings(site, today()),
+            *part_notes(site),
             *number_notes(site),
             *fabric.notes,
             *cabling.notes,

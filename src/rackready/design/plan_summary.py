@@ -10,6 +10,7 @@ from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.capacity.losses import tally
 from rackready.design.diff import PlanDifference
 from rackready.design.facts import driver_version
+from rackready.design.handover_of import called_in, handover_views
 from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
 from rackready.design.software_of import software_views
@@ -32,6 +33,7 @@ def summary(
         "racks_with_nodes": sum(bool(rack.nodes) for rack in site.racks),
         "nodes": dict(sorted(Counter(f"{node.platform}, {node.kind}" for node in site.nodes()).items())),
         "software": _software(plan),
+        "schedulers": _schedulers(plan),
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
         "fabric": _fabric(plan),
@@ -59,6 +61,19 @@ def _software(plan: Plan) -> list[dict[str, Any]]:
             "nodes": list(view.nodes),
         }
         for view in software_views(plan.site)
+    ]
+
+
+def _schedulers(plan: Plan) -> list[dict[str, Any]]:
+    """Return every scheduler of the site with its nodes and the launcher of their gates."""
+    return [
+        {
+            "part": view.called,
+            "scheduler": called_in(view.site),
+            "launcher": view.site.gates.launcher,
+            "nodes": list(view.nodes),
+        }
+        for view in handover_views(plan.site)
     ]
 
 

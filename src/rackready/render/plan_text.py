@@ -28,6 +28,8 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "nodes", f"{_counted(document['nodes'])} in {_of_racks(document['racks_with_nodes'], document['racks'])}"
     if len(document["software"]) > 1:
         yield "software", "; ".join(_set(view) for view in document["software"])
+    if len(document["schedulers"]) > 1:
+        yield "schedulers", "; ".join(_scheduler(view) for view in document["schedulers"])
     if document["devices"]:
         yield "devices", _counted(document["devices"])
     for tier, models in document["switches"].items():
@@ -60,6 +62,10 @@ def problem_text(problem: Mapping[str, str]) -> str:
 
 def _set(view: Mapping[str, Any]) -> str:
     return f"{view['set']} (driver {view['driver']}) on {listed(view['nodes'])}"
+
+
+def _scheduler(view: Mapping[str, Any]) -> str:
+    return f"part {view['part']} ({view['scheduler']}, launcher {view['launcher']}): {listed(view['nodes'])}"
 
 
 def _of_racks(held: int, racks: int) -> str:

@@ -143,7 +143,8 @@ def test_a_part_has_its_own_launcher() -> None:
             (
                 "handover.parts[0].launcher: launcher of gates on several nodes beside handover.files - Expected: "
                 "openmpi: rackready adds a node to Slurm once its gates passed Actual: srun, which needs the node in "
-                "Slurm before. Remove launcher; or remove handover.files and write the nodes into Slurm's files yourself."
+                "Slurm before. Remove launcher; or remove handover.files and write the nodes into Slurm's files "
+                "yourself."
             ),
         ),
         (
