@@ -94,11 +94,14 @@ def show(
     Exit codes: 0 it counts, 1 it is void, 2 refused.
     """
     found = certificate_file.look(what, key, env)
+    scheduler = certificate_file.scheduler(what, env)
     if output is Format.JSON:
-        print_json(certificate_file.document(found))
+        print_json({**certificate_file.document(found), "scheduler": scheduler})
     else:
         for line in certificate_file.lines(found):
             console.print(line)
+        if scheduler:
+            console.print(f"  scheduler  {scheduler}, by the site file; the certificate names none")
     raise typer.Exit(1 if found.void else 0)
 
 

@@ -51,6 +51,13 @@ def _is_node(what: str, env: str) -> bool:
     return any(item.name == what for item in site.nodes())
 
 
+def scheduler(what: str, env: str) -> str | None:
+    """Return the scheduler of a node of the site; None for a file, or for a node of another site."""
+    from rackready.design.handover_of import scheduler_of  # noqa: PLC0415
+
+    return scheduler_of(_site(env)[0], what) if _is_node(what, env) else None
+
+
 def _of_node(node: str, key: Path | None, env: str) -> Shown:
     from dataclasses import replace  # noqa: PLC0415
 

@@ -62,6 +62,8 @@ def status(
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
             found = _watched(ledger, site, paths) if scheduler else found
+    from rackready.design.handover_of import called_in, handover_site, part_of  # noqa: PLC0415 - as above
+
     nodes: list[dict[str, Any]] = []
     for item in site.nodes():
         row = rows.get(item.name)
@@ -72,6 +74,8 @@ def status(
                 "reason": row.reason if row else "",
                 "phase": row.phase if row else "",
                 "since": _utc(row.since) if row else None,
+                "scheduler": called_in(handover_site(site, item.name)),
+                "part": part_of(site, item.name),
                 "offered": found.offered.get(item.name),
                 "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text}
                 if (now := doing.get(item.name))
@@ -128,8 +132,14 @@ def _history(site: Site, paths: EnvPaths, node: str, output: Format) -> None:
 
 def _print(nodes: list[dict[str, Any]], title: str) -> None:
     """Print the table, then texts that are too long for it: reasons, and during a campaign each node's current step."""
-    rows = [(item["name"], item["state"], item["phase"], item["since"] or "") for item in nodes]
-    print_table(("node", "state", "phase", "since"), rows, title=title)
+    parts = any(item["part"] for item in nodes)
+    headers = ("node", "state", "phase", "since", *(("scheduler",) if parts else ()))
+    rows = []
+    for item in nodes:
+        scheduler = f"{item['part']} ({item['scheduler']})"
+        row = (item["name"], item["state"], item["phase"], item["since"] or "")
+        rows.append((*row, scheduler) if parts else row)
+    print_table(headers, rows, title=title)
     print_reasons((item["name"], item["reason"]) for item in nodes)
     for item in nodes:
         if now := item["now"]:

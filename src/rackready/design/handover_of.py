@@ -107,6 +107,12 @@ def called_in(site: Site) -> str:
     return f"{handover.kind} {name}".strip()
 
 
+def scheduler_of(site: Site, node: str) -> str:
+    """Return a node's scheduler in words: with its part where the site has several."""
+    seen = handover_site(site, node)
+    return f"part {seen.part.called} ({called_in(seen)})" if seen.part is not None else called_in(seen)
+
+
 def view_of_kind(site: Site, kind: str, wanted: str, where: str) -> Site:
     """Return the site as the nodes of one scheduler of a kind see it.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready import __version__
 from rackready.design.check_gates import today
+from rackready.design.handover_of import scheduler_of
 from rackready.evidence.store import EvidenceStore
 from rackready.handover.certificate import on_file
 from rackready.handover.certify import entries
@@ -72,6 +73,7 @@ def _node(site: Site, keys: Keys, ledger: Ledger, store: EvidenceStore, node: No
         "name": node.name,
         "state": row.state.value if row else "declared",
         "reason": row.reason if row else "",
+        "scheduler": scheduler_of(site, node.name),
         "seen": found.identity() if found else None,
         "certificate": certificate,
         "counts": certificate["counts"],

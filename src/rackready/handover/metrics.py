@@ -9,6 +9,7 @@ from typing import Any
 from rackready import __version__
 from rackready.design.endpoints import unit_of
 from rackready.design.facts import node_facts
+from rackready.design.handover_of import handover_site, part_of
 from rackready.design.monitoring.condition import AWAY_STATES
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import NodeRow
@@ -55,11 +56,14 @@ def _state(rows: Mapping[str, NodeRow], node: str) -> NodeState:
 def _states(site: Site, rows: Mapping[str, NodeRow]) -> Iterator[MetricFamily]:
     state = MetricFamily("rackready_node_state", "State of the node: 1 for the state that it has, no other is listed.")
     since = MetricFamily("rackready_node_state_since_timestamp_seconds", "Since when the node has its state.")
+    scheduler = MetricFamily("rackready_node_scheduler_info", "Scheduler of the node; part: of several, its own one.")
     for node, place in _nodes(site):
+        seen = handover_site(site, node.name)
+        scheduler.add(1, {**place, "scheduler": seen.handover.kind, "part": part_of(seen)})
         state.add(1, {**place, "state": _state(rows, node.name).value})
         if node.name in rows:
             since.add(rows[node.name].since, place)
-    yield from (state, since)
+    yield from (state, since, scheduler)
 
 
 def _expected(site: Site, rows: Mapping[str, NodeRow]) -> Iterator[MetricFamily]:

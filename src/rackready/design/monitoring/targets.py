@@ -6,13 +6,14 @@ from typing import Any
 
 from rackready.design.addresses import addresses
 from rackready.design.endpoints import unit_of
+from rackready.design.handover_of import part_of
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.plan import fabric_of
 from rackready.design.topology.types import FabricPlan
 from rackready.design.wiring import cables
 from rackready.model.base import Name
-from rackready.model.site import Rack, Site
+from rackready.model.site import Node, Rack, Site
 
 Document = dict[str, Any]
 JOBS = ("node", "dcgm", "switch", "rackready")
@@ -38,11 +39,17 @@ def _nodes(site: Site, port: int) -> list[Document]:
     return [
         {
             "targets": [f"{node.address}:{port}"],
-            "labels": {"site": site.name, **_place(site, rack), "node": node.name},
+            "labels": {"site": site.name, **_place(site, rack), "node": node.name, **_part(site, node)},
         }
         for rack in site.racks
         for node in rack.nodes
     ]
+
+
+def _part(site: Site, node: Node) -> dict[str, str]:
+    """Return the node's part as a label, where the site has several schedulers."""
+    called = part_of(site, node.name)
+    return {"part": called} if called else {}
 
 
 def _place(site: Site, rack: Rack) -> dict[str, str]:
