@@ -84,9 +84,9 @@ def test_a_node_that_is_alone_in_its_part_is_not_silently_left_out(tmp_path: Pat
     assert (verdict.outcome, str(verdict.findings[0])) == (
         Outcome.NOT_RUN,
         (
-            f"node03: {GROUP} was not run - Expected: a measurement Actual: it needs 2 nodes, 1 of 1 can take part; nodes of "
-            "part kubernetes are measured with nodes of that part only. Deploy it together with more nodes, or declare the "
-            "skip with its reason in site.yml (gates.skip)."
+            f"node03: {GROUP} was not run - Expected: a measurement Actual: it needs 2 nodes, 1 of 1 can take part; "
+            "nodes of part kubernetes are measured with nodes of that part only. Deploy it together with more nodes, "
+            "or declare the skip with its reason in site.yml (gates.skip)."
         ),
     )
 

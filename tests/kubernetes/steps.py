@@ -1,8 +1,8 @@
 """Offers or takes back one node as the product does, and dies at one of its requests: `steps ROOT VERB REQUEST WHEN`.
 
 REQUEST counts the requests to the API server from 1, 0 is none; WHEN is `before` or `after` it was carried out. Verb
-`join` lets the node join before it is offered; there the node's own part counts as a request, too, and WHEN may be
-`during`: kubeadm runs then.
+`offer-both` also offers node02, which has another scheduler. Verb `join` lets the node join before it is offered; there
+the node's own part counts as a request, too, and WHEN may be `during`: kubeadm runs then.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ def main(root: Path, verb: str, at: int, when: str) -> None:
     ctx, paths = PhaseContext("sim", root, "c1"), EnvPaths(root, "sim")
     if verb == "join":
         joined(ctx, paths, count, at, when)
-    if verb in {"offer", "join"}:
-        found = offer_nodes(ctx, paths, [NODE], {NODE: SHA})
-        assert found[NODE].outcome.value == "pass", found
+    if verb in {"offer", "join", "offer-both"}:
+        nodes = [NODE, "node02"] if verb == "offer-both" else [NODE]
+        found = offer_nodes(ctx, paths, nodes, dict.fromkeys(nodes, SHA))
+        assert {one.outcome.value for one in found.values()} == {"pass"}, found
     else:
         left = take_out(ctx, {NODE: REASON})
         assert left == {}, left

@@ -33,8 +33,9 @@ def _cluster(subject: Subject, here: Loc, site: Site, handover: KubernetesHandov
     names: Loc = (*here, "node_names")
     nodes = [node.name for node in served(site)]
     out: list[Flaw] = []
+    known = [node.name for node in subject.site.nodes()]  # one that moved to another part keeps its name until then
     for node in handover.node_names:
-        out += unknown(node, nodes, (*names, node), "node", subject.lost.of("nodes"))
+        out += unknown(node, known, (*names, node), "node", subject.lost.of("nodes"))
     owner: dict[str, str] = {}
     for node in nodes:
         name = handover.node_name(node)

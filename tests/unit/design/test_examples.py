@@ -25,6 +25,7 @@ NODES = {
     "h100-1su-infiniband": 31,
     "lab-4-nodes": 4,
     "mixed-metal-virtual": 14,
+    "slurm-and-kubernetes": 12,
 }
 FABRICS = {
     "b200-4su-roce": {"leaf": 32, "spine": 8, "core": 0, "endpoint_cables": 1024, "leaf_spine_cables": 1024},

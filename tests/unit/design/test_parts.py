@@ -148,10 +148,10 @@ def test_a_part_has_its_own_launcher() -> None:
             ),
         ),
         (
-            (BOTH[0], part("node[03-04]", KUBERNETES | {"node_names": {"node01": "a"}})),
+            (BOTH[0], part("node[03-04]", KUBERNETES | {"node_names": {"node09": "a"}})),
             (
-                "handover.parts[1].handover.node_names.node01: no node is called node01 - Expected: one of node03, "
-                "node04. Correct the name."
+                "handover.parts[1].handover.node_names.node09: no node is called node09 - Expected: one of node01, "
+                "node02, node03, node04. Correct the name."
             ),
         ),
         (

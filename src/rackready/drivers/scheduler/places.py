@@ -7,11 +7,12 @@ node was handed over. It is drained there before anything is done to it, and bef
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.handover_of import HandoverView, by_scheduler, handover_site, handover_views, part_of, place_of
 from rackready.ledger.store import Ledger
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Message
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
@@ -19,8 +20,8 @@ from rackready.model.site import Site
 RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 """Operations of the ledger."""
 
-PART, PLACE = "part", "scheduler"
-"""In the ledger entry of a release, among what was observed: the part of the site, and its scheduler."""
+PART, PLACE, NAME = "part", "scheduler", "called"
+"""In the ledger entry of a release, among what was observed: part of the site, its scheduler, the node's name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class HandedTo:
     place: str
     current: bool
     """Whether the node was not repaired since."""
+    name: str = ""
+    """Its name there; "" where it is that of the site."""
 
     @property
     def called(self) -> str:
@@ -41,7 +44,8 @@ class HandedTo:
 def where(site: Site, node: str) -> dict[str, str]:
     """Return what the ledger keeps of the scheduler that a node is handed over to."""
     seen = handover_site(site, node)
-    return {PART: part_of(seen), PLACE: place_of(seen)}
+    own = seen.handover.node_name(node) if isinstance(seen.handover, KubernetesHandover) else node
+    return {PART: part_of(seen), PLACE: place_of(seen), **({NAME: own} if own != node else {})}
 
 
 def handed_to(ledger: Ledger, node: str) -> HandedTo | None:
@@ -50,7 +54,8 @@ def handed_to(ledger: Ledger, node: str) -> HandedTo | None:
     if not found:
         return None
     seen = found[-1].observed
-    return HandedTo(str(seen.get(PART, "")), str(seen.get(PLACE, "")), found[-1].epoch == ledger.epoch(node))
+    current = found[-1].epoch == ledger.epoch(node)
+    return HandedTo(str(seen.get(PART, "")), str(seen.get(PLACE, "")), current, str(seen.get(NAME, "")))
 
 
 def earlier(site: Site, record: HandedTo, node: str) -> list[Site]:
@@ -92,12 +97,26 @@ def moved(site: Site, ledger: Ledger, nodes: Iterable[str]) -> list[HandoverView
     """Return the schedulers in which nodes may still be since the site gave them to another, each with those nodes."""
     if not isinstance(site.handover, SeveralHandover):
         return []
-    held: dict[str, list[str]] = {}
+    held: dict[str, dict[str, str]] = {}
     for node in nodes:
         record = handed_to(ledger, node)
         for view in earlier(site, record, node) if record is not None else ():
-            held.setdefault(part_of(view), []).append(node)
-    return [HandoverView(view.site, tuple(held[view.called])) for view in handover_views(site) if view.called in held]
+            held.setdefault(part_of(view), {})[node] = record.name if record is not None else ""
+    return [
+        HandoverView(_with_names(view.site, held[view.called]), tuple(held[view.called]))
+        for view in handover_views(site)
+        if view.called in held
+    ]
+
+
+def _with_names(site: Site, names: Mapping[str, str]) -> Site:
+    """Return the site with the names that nodes had in a cluster: the site file may have lost them with the move."""
+    handover = site.handover
+    kept = {node: name for node, name in names.items() if name}
+    if not isinstance(handover, KubernetesHandover) or not kept:
+        return site
+    own = handover.model_copy(update={"node_names": {**handover.node_names, **kept}})
+    return site.model_copy(update={"handover": own})
 
 
 def twice_in(views: Iterable[HandoverView]) -> frozenset[str]:
