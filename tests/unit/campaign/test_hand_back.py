@@ -25,6 +25,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from tests.unit.design.several_sites import KUBERNETES, SLURM, document, part
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACES = Left({"process": ["77 miner (eve)"], "file": ["/scratch/x (eve)"]}, {"process": 1, "file": 1})
@@ -433,3 +434,13 @@ def test_a_scrub_that_broke_off_stops_it_before_the_drives_are_erased(world: Wor
         "and its log, then run again. Scratch was not erased."
     )
     assert not {"erase", "close sessions", "reboot"} & set(world.did)
+
+
+def test_a_partner_has_the_scheduler_of_the_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = world.ctx.root / "inventories/t/site.yml"
+    path.write_text(yaml.safe_dump(document(part("node[01,04]", SLURM), part("node[02-03]", KUBERNETES))))
+    with world.ledger() as ledger:
+        for name in ("node01", "node02", "node03", "node04"):
+            ledger.set_state(name, NodeState.READY, "x")
+    monkeypatch.setattr(hand_back, "reader_for", lambda *_: Cluster())
+    assert partners(world.ctx, "node01") == ["node04"]
