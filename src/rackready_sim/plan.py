@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
+from rackready.design.handover_of import handover_views
 from rackready.design.wiring import trunk_ends
 from rackready.model.site import Site
 from rackready_sim.built import machine_facts
@@ -104,6 +105,10 @@ def build_plan(
     has fewer nodes.
     """
     nodes, switches = site.nodes(), site.switches
+    if site.handover.kind == "several" and not bare:
+        kinds = ", ".join(view.site.handover.kind for view in handover_views(site))
+        step = "Rehearse each part by a site file of its own, with its nodes and its scheduler."
+        raise describe("the scheduler of the simulated rack", "one", kinds, step)
     if metal > len(nodes) or (bare and metal < len(nodes)):
         wanted = f"{len(nodes)}, because no other machine is made" if bare else f"at most {len(nodes)}"
         raise describe("bare-metal nodes (--metal)", wanted, str(metal), "Give another number, or another site.")

@@ -19,6 +19,7 @@ from rackready_sim.plan import (
     loopback_candidates,
     subnet_candidates,
 )
+from tests.unit.design.several_sites import BOTH, several
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBNET = IPv4Network("10.64.7.0/24")
@@ -86,6 +87,15 @@ def test_a_site_larger_than_a_simulated_rack_is_refused(site: Site) -> None:
     large = site.model_copy(update={"racks": [rack.model_copy(update={"nodes": many})], "links": []})
     with pytest.raises(SimError, match="Expected: at most 120 nodes and 10 switches Actual: 121 nodes, 2 switches"):
         build_plan(large, clone="ab12cd", subnet=SUBNET, loopback="127.9.8")
+
+
+def test_a_site_with_several_schedulers_is_refused() -> None:
+    with pytest.raises(SimError) as caught:
+        build_plan(several(*BOTH), clone="ab12cd", subnet=SUBNET, loopback="127.9.8")
+    assert str(caught.value) == (
+        "the scheduler of the simulated rack - Expected: one Actual: slurm, kubernetes. Rehearse each part by a site "
+        "file of its own, with its nodes and its scheduler."
+    )
 
 
 def test_two_clones_have_different_names_and_begin_at_different_networks() -> None:
