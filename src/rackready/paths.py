@@ -167,6 +167,11 @@ class EnvPaths:
         return self.state / "reports"
 
     @property
+    def rma(self) -> Path:
+        """Cases of nodes that go back to their vendors: a folder and an archive each."""
+        return self.state / "rma"
+
+    @property
     def raw(self) -> Path:
         """Raw outputs by hash, compressed."""
         return self.state / "raw"

@@ -21,6 +21,7 @@ from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.partners import drained_as_partner, last_word
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production
+from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -89,7 +90,9 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
     """
     if isinstance(found, Finding):
         return NodeEvidence(node, f"its fingerprint could not be read ({found})", {})
-    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign)
+    moment = Moment(
+        time.time(), found.boot_id, ledger.last_change(node), campaign, voids=void_since(ledger, node)
+    )
     records = store.valid(node, desired_digest(site, node), found, moment.changed)
     failed = _failed(site, node, records, moment.changed)
     if again:

@@ -20,7 +20,8 @@ from rackready.handover.keys import keys_of
 from rackready.handover.look import counting_verdicts, look, to_load, unseen
 from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.policy import Decision, Moment, decide
-from rackready.handover.returned import open_return
+from rackready.handover.returned import kept_out
+from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -102,16 +103,21 @@ class Desk:
 
         A dry run looks at nothing: there an earlier look is enough.
         """
+        campaign = "" if self.ctx.check else self.ctx.campaign
         moment = Moment(
-            time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign
+            time.time(),
+            found.boot_id,
+            self.ledger.last_change(node),
+            campaign,
+            voids=void_since(self.ledger, node),
         )
         records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:
         """Give a node its certificate when policy allows it."""
-        if still_open := open_return(self.ledger, node):
-            return NodeResult(Outcome.FAIL, str(still_open))
+        if kept := kept_out(self.ledger, node, found):
+            return NodeResult(Outcome.FAIL, str(kept))
         decision, records = self.decided(node, found)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rackready.gates.engine.registry import all_gates
+from rackready.ledger.part_history import GateVoid
 from rackready.model.evidence import COVERAGE, EvidenceRecord
 from rackready.model.outcome import FLEET_PENDING, Outcome
 from rackready.model.profile import GateSetEntry
@@ -39,6 +40,8 @@ class Moment:
     campaign: str = ""
     loaded: float = 0.0
     """When a gate of the node's own last loaded it, s since 1970; ``decide`` reads it from the records."""
+    voids: Mapping[str, GateVoid] = field(default_factory=dict)
+    """Gate -> why its earlier evidence does not count: a node beside this one came back from its vendor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,9 @@ def _objection(
         return f"{node}: {gate} - Expected: pass, measured on the node as it is now Actual: no such evidence. {_AGAIN}"
     if record.started.timestamp() < moment.changed:
         return f"{node}: {gate} - Expected: measured after the node's last change Actual: measured before it. {_AGAIN}"
+    beside = moment.voids.get(gate)
+    if beside is not None and record.started.timestamp() < beside.at:
+        return f"{node}: {gate} - Expected: measured since {beside.why} Actual: measured before it. {_AGAIN}"
     return (
         _voided(node, entry, record, moment)
         if record.verdict.outcome is Outcome.PASS

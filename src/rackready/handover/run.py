@@ -19,7 +19,7 @@ from rackready.drivers.scheduler.slurm_release import taken_by
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
 from rackready.handover.keys import Keys, keys_of
-from rackready.handover.returned import open_return
+from rackready.handover.returned import kept_out
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.base import Model
@@ -70,9 +70,9 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
 
 def _returning(paths: EnvPaths, nodes: list[str]) -> dict[str, NodeResult]:
-    """Return why nodes whose return from a tenant is open are not offered, whatever certificate they have."""
+    """Return why nodes are kept from production, whatever certificate they have."""
     with Ledger.open(paths.database) as ledger:
-        found = {node: open_return(ledger, node) for node in nodes}
+        found = {node: kept_out(ledger, node) for node in nodes}
     return {node: NodeResult(Outcome.FAIL, str(why)) for node, why in found.items() if why is not None}
 
 

@@ -18,7 +18,8 @@ from rackready.handover.certificate import CertificateError, canonical, parsed, 
 from rackready.handover.certify import entries
 from rackready.handover.dsse import SignatureError, key_id, opened, verify
 from rackready.handover.policy import Decision, Moment, decide
-from rackready.handover.returned import open_return
+from rackready.handover.returned import kept_out
+from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.problems import RackreadyError
@@ -133,7 +134,7 @@ def void_by(site: Site, ledger: Ledger, store: EvidenceStore, certificate: Shown
     """Return the same with an open ledger."""
     node = certificate.node
     found = last_seen(store, node)
-    reasons = [_state(ledger, node), str(open_return(ledger, node) or ""), _desired(site, certificate)]
+    reasons = [_state(ledger, node), str(kept_out(ledger, node, found) or ""), _desired(site, certificate)]
     if found is None:
         reasons.append(f"{node}: certificate - Expected: evidence for it on record Actual: none.")
     else:
@@ -187,5 +188,5 @@ def decided(
     """Return the policy's decision about a node as it was last seen, with its evidence. A look of any run is enough."""
     node, changed = found.node, ledger.last_change(found.node)
     records = store.valid(node, desired_digest(site, node), found, changed)
-    moment = Moment(time.time(), found.boot_id, changed)
+    moment = Moment(time.time(), found.boot_id, changed, voids=void_since(ledger, node))
     return decide(node, entries(site), records, site.gates.skipped(node, today()), moment), records

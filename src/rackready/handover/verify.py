@@ -11,7 +11,7 @@ from rackready.handover.certify import Desk, entries
 from rackready.handover.keys import keys_of
 from rackready.handover.look import counting_verdicts, fingerprints, look, to_load
 from rackready.handover.policy import light
-from rackready.handover.returned import open_return
+from rackready.handover.returned import kept_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -59,9 +59,9 @@ def _verified(
     desk: Desk, node: str, found: Fingerprint, seen: PartsReading | Finding, looked: NodeResult
 ) -> NodeResult:
     """Return the result of a look and the certificate together. A fail of the look comes first."""
-    still_open = open_return(desk.ledger, node)
-    if looked.outcome is Outcome.FAIL or still_open is not None:
-        return looked if looked.outcome is Outcome.FAIL else NodeResult(Outcome.ERROR, str(still_open))
+    kept = kept_out(desk.ledger, node, found)
+    if looked.outcome is Outcome.FAIL or kept is not None:
+        return looked if looked.outcome is Outcome.FAIL else NodeResult(Outcome.ERROR, str(kept))
     try:
         certificate = require(keys_of(desk.site, desk.paths), node, found)
     except RackreadyError as error:

@@ -34,6 +34,7 @@ from rackready.model.operations import (
 from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.profile import ManagementPort
 from rackready.model.provisioning import BootKind, NodeDisks, Provisioning
+from rackready.model.rma import Rma
 from rackready.model.serials import SerialKind
 from rackready.model.several import SeveralHandover, WithPart
 from rackready.model.supply import Inlet
@@ -302,6 +303,9 @@ class Site(WithPart):
     campaign: Campaign = Field(default_factory=Campaign)
     hand_back: HandBack = Field(
         default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"
+    )
+    rma: Rma = Field(
+        default_factory=Rma, description="what `rma` gathers of a node that goes back to its vendor"
     )
     monitoring: Monitoring = Field(
         default_factory=Monitoring, description="exporters and receivers of alerts, for `export prometheus`"
