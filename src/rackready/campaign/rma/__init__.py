@@ -1,0 +1,1 @@
+"""A node on its way to its vendor and back (`rackready rma`)."""
