@@ -142,7 +142,7 @@ def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool, 
     return " ".join(["rackready", kind, "--env", env, *options])
 
 
-_OUT = {NodeState.QUARANTINED: "fail", NodeState.RETIRED: "skip"}
+_OUT = {NodeState.QUARANTINED: "fail", NodeState.REPAIR: "skip", NodeState.RETIRED: "skip"}
 """Side states whose nodes no campaign changes -> their outcome in the summary."""
 
 
@@ -189,7 +189,7 @@ def erased(site: Site, nodes: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
-    """Leave out nodes in quarantine and retired nodes: re-measuring until a node passes would hide a fault."""
+    """Leave out nodes in quarantine, at their vendor, and retired: re-measuring until one passes would hide a fault."""
     if not Ledger.exists(paths.database):
         return nodes, []
     with Ledger.open(paths.database) as ledger:
@@ -209,9 +209,13 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
     for row in left_out:
         if row.state == NodeState.RETIRED.value:
             words = f"is retired ({row.reason}) and left out. Remove it from the site file; to bring it back"
+        elif row.state == NodeState.REPAIR.value:
+            words = f"is out for repair ({row.reason}) and left out. When it is back"
         else:
             words = "is in quarantine and left alone. When it is repaired"
-        progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
+        step = "rma" if row.state == NodeState.REPAIR.value else "repair"
+        back = " --returned" if step == "rma" else ""
+        progress.print(f"{row.name} {words}: rackready {step} {row.name}{back} --reason '...'", style="yellow")
     return [name for name in nodes if name not in {row.name for row in left_out}], left_out
 
 

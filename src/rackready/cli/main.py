@@ -43,6 +43,7 @@ COMMANDS = {
     "certificate": "certificate",
     "slurm": "slurm",
     "repair": "repair",
+    "rma": "rma",
     "hand-back": "hand_back",
     "retire": "retire",
     "hostkey": "hostkey",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +11,6 @@ from rackready.cli.output import Env, Format, Output, Verbose, console, env_path
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
-
-if TYPE_CHECKING:
-    from rackready.ledger.store import Ledger
-    from rackready.model.phase import PhaseContext
 
 
 def repair(
@@ -63,67 +58,17 @@ def repair(
 
 
 def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
-    """Keep jobs off a node, begin its new epoch, and return the epoch."""
-    from rackready.drivers.process import reap  # noqa: PLC0415
+    """Keep jobs off a node, begin its new epoch, and return the epoch. A node that is at its vendor is refused."""
+    from rackready.campaign.repaired import begin_anew  # noqa: PLC0415
+    from rackready.handover.returned import open_case  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
-    from rackready.model.state import NodeState  # noqa: PLC0415
 
     with Ledger.open(paths.database) as ledger:
-        for line in reap(ledger):
-            progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
-        _drain(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
-        for campaign in ledger.supersede(node):
-            progress.print(
-                f"campaign {campaign} was cut off and is not resumed: {node} repeats every phase",
-                style="yellow",
-            )
-        epoch = ledger.raise_epoch(node, reason)
-        ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
-        ledger.set_state(node, NodeState.REACHABLE, reason)
-        return epoch
-
-
-def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
-    """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when that fails.
-
-    A node that is ready is drained because of our own record; for any other, the scheduler is asked. When it does not
-    answer, that is reported, and the next deploy asks again before it acts on the node.
-    """
-    from rackready.design.pinned import site_of  # noqa: PLC0415
-    from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
-    from rackready.handover.run import drain_nodes  # noqa: PLC0415
-    from rackready.model.outcome import Outcome  # noqa: PLC0415
-    from rackready.model.state import NodeState  # noqa: PLC0415
-
-    _warn(keep_off(ctx, but=node).lines)
-    row = ledger.state(node)
-    state = row.state if row is not None else NodeState.DECLARED
-    if state is not NodeState.READY:
-        found = offers(site_of(ctx), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
-        _warn(not_asked(found.unknown))
-        if node not in found.offered:
-            return
-        _warn(
-            [
-                (
-                    f"{node} is {state.value}, and the scheduler offered it to jobs ({found.offered[node].state}): it "
-                    "is drained until it is handed over again"
-                )
-            ]
-        )
-    drained = drain_nodes(ctx, [node], {node: reason})[node]
-    if drained.outcome is not Outcome.PASS:
-        message = (
-            f"{drained.message} {node} is {state.value} and offered to jobs: nothing was recorded. "
-            "Run again when the scheduler can drain it."
-        )
-        raise RackreadyError(message)
-
-
-def _warn(lines: Iterable[str]) -> None:
-    for line in lines:
-        progress.print(line, style="yellow")
+        if still_open := open_case(ledger, node):
+            raise RackreadyError.of([still_open])
+        ctx = PhaseContext(paths.env, paths.root, "")
+        return begin_anew(ctx, ledger, node, reason, lambda line: progress.print(line, style="yellow"))
 
 
 def register(app: typer.Typer) -> None:

@@ -24,7 +24,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
-OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
+OUT = frozenset({NodeState.QUARANTINED, NodeState.REPAIR, NodeState.RETIRED})
 """States of nodes on which no job may start."""
 
 STATUS_S = 5.0

@@ -15,8 +15,9 @@ from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 
-LISTED, ACCUSED, RETURNED, RETIRED = "listed", "accused", "returned", "retired"
-"""Events of a part: in a node when its case was closed; accused by a finding; in a node again after that; retired."""
+SENT, LISTED, ACCUSED, RETURNED, RETIRED = "sent", "listed", "accused", "returned", "retired"
+"""Events of a part: in a node that leaves for its vendor; in a node that came back; accused by a finding; in a node again
+after that; retired."""
 
 _metadata = sa.MetaData()
 
@@ -103,9 +104,9 @@ def retired_serials(ledger: Ledger, serials: Iterable[str]) -> dict[str, list[Pa
 
 
 def last_listed(ledger: Ledger, node: str) -> list[PartEvent]:
-    """Return the parts in a node when its last case was closed; none when it never had one."""
+    """Return the parts in a node when it came back last; none when it never did. One return has one time."""
     listed = [event for event in events_of(ledger, node=node) if event.event == LISTED]
-    return [event for event in listed if event.case == listed[-1].case] if listed else []
+    return [event for event in listed if event.at == listed[-1].at] if listed else []
 
 
 def void_since(ledger: Ledger, node: str) -> Mapping[str, GateVoid]:

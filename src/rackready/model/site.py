@@ -304,9 +304,7 @@ class Site(WithPart):
     hand_back: HandBack = Field(
         default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"
     )
-    rma: Rma = Field(
-        default_factory=Rma, description="what `rma` gathers of a node that goes back to its vendor"
-    )
+    rma: Rma = Field(default_factory=Rma, description="what `rma` gathers of a node that goes back to its vendor")
     monitoring: Monitoring = Field(
         default_factory=Monitoring, description="exporters and receivers of alerts, for `export prometheus`"
     )

@@ -122,7 +122,7 @@ def from_evidence(node: str, records: Iterable[EvidenceRecord], parts: Sequence[
 
 
 def accuse(finding: Finding, parts: Sequence[NodePart]) -> list[tuple[str, str]]:
-    """Return the places of the parts that a finding accuses, with the rule. A place without a known part stays named."""
+    """Return the places of the parts that a finding accuses, with the rule. A place of no known part stays named."""
     for rule in RULES:
         place = rule.place(finding)
         if place is None:

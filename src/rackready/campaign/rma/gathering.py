@@ -112,7 +112,7 @@ def run(desk: Desk, collectors: Sequence[Collector], without: Sequence[str]) -> 
     for collector in collectors:
         check_stop()
         done = before.get(collector.name)
-        if done is not None:
+        if done is not None and not done.reason:
             desk.tell(f"{collector.name}: gathered before, {_in_words(done)}")
         else:
             desk.tell(f"{collector.name}: at most {collector.limit_s / 60:.0f} min: {collector.what}")

@@ -14,6 +14,9 @@ from rackready.gates.gpu.parts import index_of, short
 
 _NOTHING = frozenset({"", "?", "0", "n/a", "na", "none", "unknown", "not specified", "not available", "no dimm"})
 _FILLERS = ("to be filled", "default string", "no serial", "system serial", "unread:")
+_GUID = "node GUID "
+_WORDS = 3
+"""Words in which ondevice/node_parts.py tells of a part with a serial number, at least."""
 _SLOT = 9
 """dmidecode's structure of a slot (DMTF DSP0134, type 9)."""
 
@@ -63,7 +66,15 @@ def parts_of(case: Case, facts: NodeFacts, gpus: Iterable[str] = ()) -> list[Nod
             found.append(part)
         else:
             found[same] = found[same].also(part)
-    return sorted(_merged(found), key=lambda part: (part.kind, len(part.place), part.place, part.serial))
+    return sorted(
+        map(_with_guid, _merged(found)), key=lambda part: (part.kind, len(part.place), part.place, part.serial)
+    )
+
+
+def _with_guid(part: NodePart) -> NodePart:
+    """Return a NIC that tells no serial number with its node GUID in the place of one: it changes with the NIC."""
+    told = part.kind == "nic" and not part.serial and part.model.startswith(_GUID)
+    return replace(part, serial=part.model.removeprefix(_GUID)) if told else part
 
 
 def _merged(found: list[NodePart]) -> list[NodePart]:
@@ -132,11 +143,11 @@ def _nics(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[No
         yield NodePart(
             "nic",
             name,
-            serial(nic.get("guid")),
             slot=slots.get(short(pci), "") if pci else "",
             firmware=str(nic.get("firmware") or ""),
+            model=f"{_GUID}{nic.get('guid')}" if nic.get("guid") else "",
             pci=short(pci) if pci else "",
-            by="sysfs (node GUID)",
+            by="sysfs",
         )
 
 
@@ -144,14 +155,15 @@ def _others(case: Case) -> Iterator[NodePart]:
     """Yield memory modules, drives and modules of ports as ondevice/node_parts.py prints them."""
     for name, told in _flat(case.document(on_node.PARTS, "parts.json").get("parts", {})):
         words = told.split()
-        if name.startswith("memory module ") and len(words) > 2:  # size, unit, part, serial
+        whole = len(words) >= _WORDS
+        if name.startswith("memory module ") and whole:  # size, unit, part, serial
             slot = name.removeprefix("memory module ")
             number = serial(" ".join(words[2:-1]))
             yield NodePart("memory module", slot, serial(words[-1]), number, slot, model=" ".join(words[:2]), by="DMI")
         elif name.startswith("drive "):
             number = name.removeprefix("drive ")
             yield NodePart("drive", number, serial(number), model=told, by="lsblk")
-        elif name.startswith("module of ") and told != "none" and len(words) > 2:
+        elif name.startswith("module of ") and told != "none" and whole:  # vendor, part, serial
             number = serial(words[-2])
             yield NodePart("module", name, serial(words[-1]), number, model=" ".join(words[:-2]), by="mlxlink")
 
@@ -244,7 +256,7 @@ def versions(case: Case) -> dict[str, str]:
         if told:
             out[name] = ", ".join(told)
     parts = case.document(on_node.PARTS, "parts.json").get("parts", {})
-    out |= {name: told for name, told in _flat({key: parts.get(key) for key in ("BIOS", "BMC")})}
+    out |= dict(_flat({key: parts.get(key) for key in ("BIOS", "BMC")}))
     documents = case.document(on_bmc.PARTS, "parts.json").get("documents", {})
     for address, item in sorted(documents.items()):
         if "/FirmwareInventory/" in address and item.get("Version"):

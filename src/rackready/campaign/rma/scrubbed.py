@@ -19,6 +19,10 @@ PIECE = 1 << 20
 _LONGEST = 8 << 20
 """Characters of a private key that never ends: then it is hidden as far as it was read."""
 _KEY, _END = "PRIVATE KEY", "-----END"
+_LOOK = 8192
+"""Bytes at the beginning in which a zero byte shows that a file is no text, as grep and git take it."""
+_TEXTS = (".log", ".out", ".txt", ".json", ".jsonl")
+"""Ends of names that are texts, whatever bytes a broken log has in it."""
 _GZIP = b"\x1f\x8b"
 _SHORT = 5
 """Letters of a password that may be a word of any text: one so short is not searched for by itself."""
@@ -34,12 +38,19 @@ def scrub_file(path: Path, secrets: Sequence[str], *, most: int) -> bool:
     ``secrets``: passwords that are known; ``most``: bytes that the text of a compressed file may have.
     """
     packed = _starts(path) == _GZIP
-    if not packed and not _is_text(path.open("rb")):
-        return False
+    try:
+        return _scrubbed(path, secrets, most, packed=packed)
+    except (zlib.error, gzip.BadGzipFile) as error:
+        message = f"its compressed data is damaged: {error}"
+        raise NotWholeError(message) from error
+
+
+def _scrubbed(path: Path, secrets: Sequence[str], most: int, *, packed: bool) -> bool:
+    with _reader(path, packed=packed) as source:
+        if not path.name.removesuffix(".gz").endswith(_TEXTS) and b"\0" in _block(source)[:_LOOK]:
+            return False
     fresh = path.with_name(f"{path.name}.scrubbed")
     try:
-        if packed and not _is_text(cast("IO[bytes]", gzip.open(path, "rb"))):
-            return False
         with _reader(path, packed=packed) as source, _writer(fresh, packed=packed) as out:
             size = 0
             for piece in _pieces(source):
@@ -49,9 +60,6 @@ def scrub_file(path: Path, secrets: Sequence[str], *, most: int) -> bool:
                     raise NotWholeError(message)
                 out.write(_hidden(piece, secrets).encode("utf-8", "surrogateescape"))
         fresh.replace(path)
-    except (zlib.error, gzip.BadGzipFile) as error:
-        message = f"its compressed data is damaged: {error}"
-        raise NotWholeError(message) from error
     finally:
         fresh.unlink(missing_ok=True)
     return True
@@ -98,11 +106,6 @@ def _cut(text: str) -> int:
 def _starts(path: Path) -> bytes:
     with path.open("rb") as data:
         return data.read(len(_GZIP))
-
-
-def _is_text(source: IO[bytes]) -> bool:
-    with source as data:
-        return b"\0" not in _block(data)[:8192]
 
 
 def _reader(path: Path, *, packed: bool) -> IO[bytes]:
