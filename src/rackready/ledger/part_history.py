@@ -16,8 +16,8 @@ from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 
 SENT, LISTED, ACCUSED, RETURNED, RETIRED = "sent", "listed", "accused", "returned", "retired"
-"""Events of a part: in a node that leaves for its vendor; in a node that came back; accused by a finding; in a node again
-after that; retired."""
+"""Events of a part: in a node that leaves for its vendor; in a node that came back; accused by a finding; in a node
+again after that; retired."""
 
 _metadata = sa.MetaData()
 

@@ -41,8 +41,8 @@ from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 OFTEN = 3
-"""Returns after which a part is retired. Judgement: one that passed at the vendor twice, and failed here each time, does
-so again."""
+"""Returns after which a part is retired. Judgement: one that passed at the vendor twice, and failed here each time,
+does so again."""
 
 
 @dataclass(slots=True)
@@ -143,23 +143,22 @@ def compared(ledger: Ledger, case: Case, parts: Sequence[NodePart], at: float) -
 
     A part returns when it was accused in this case, or came with this return after it was accused before, in any node.
     """
-    serials = [part.serial for part in parts if part.serial]
-    past = events_of(ledger, serials=serials)
-    here = {(event.event, event.serial) for event in past if event.case == case.id}
+    past = events_of(ledger, serials=[part.serial for part in parts if part.serial])
+    here = {(event.event, event.kind, event.serial) for event in past if event.case == case.id}
     out = []
     for part in (part for part in parts if part.serial):
         base = PartEvent(at, case.id, case.node, LISTED, part.kind, part.serial, part.place, part.number)
-        mine = [event for event in past if event.serial == part.serial]
+        mine = [event for event in past if (event.kind, event.serial) == (part.kind, part.serial)]
         returns = {event.case for event in mine if event.event == RETURNED}
         accused = any(event.event == ACCUSED for event in mine)
-        came = (ACCUSED, part.serial) in here or (SENT, part.serial) not in here
+        left = {event for event, kind, number in here if (kind, number) == (part.kind, part.serial)}
         wanted = [LISTED]
-        if accused and came:
+        if accused and (ACCUSED in left or SENT not in left):
             wanted.append(RETURNED)
             returns.add(case.id)
         if len(returns) >= OFTEN:
             wanted.append(RETIRED)
-        out += [replace(base, event=event) for event in wanted if event == LISTED or (event, part.serial) not in here]
+        out += [replace(base, event=event) for event in wanted if event == LISTED or event not in left]
     return out
 
 
@@ -168,23 +167,22 @@ def comparison(
 ) -> Comparison:
     """Return what is there now against what left. A kind of part that was read only once is not compared."""
     past = [event for event in events_of(ledger, node=case.node) if event.case == case.id and event.event == SENT]
-    before = {event.serial: event for event in past}
-    after = {part.serial: part for part in parts if part.serial}
+    before = {(event.kind, event.serial): event for event in past}
+    after = {(part.kind, part.serial): part for part in parts if part.serial}
     out = Comparison(not_compared=list(not_read))
-    then, now = {event.kind for event in before.values()}, {part.kind for part in after.values()}
-    kinds = then & now
+    then, now = {kind for kind, _ in before}, {kind for kind, _ in after}
     out.not_compared += [f"{kind}: its serials were read only before" for kind in sorted(then - now)]
     out.not_compared += [f"{kind}: its serials were read only now" for kind in sorted(now - then)]
-    gone = {serial: event for serial, event in before.items() if serial not in after and event.kind in kinds}
-    new = {serial: part for serial, part in after.items() if serial not in before and part.kind in kinds}
-    for serial, event in sorted(gone.items(), key=lambda item: (item[1].kind, item[1].place)):
+    gone = [event for key, event in before.items() if key not in after and event.kind in now]
+    new = {key: part for key, part in after.items() if key not in before and part.kind in then}
+    for event in sorted(gone, key=lambda item: (item.kind, item.place)):
         other = next((part for part in new.values() if (part.kind, part.place) == (event.kind, event.place)), None)
         base = {"kind": event.kind, "place": event.place}
         if other is None:
-            out.gone.append({**base, "serial": serial})
+            out.gone.append({**base, "serial": event.serial})
         else:
-            out.replaced.append({**base, "before": serial, "after": other.serial})
-            del new[other.serial]
+            out.replaced.append({**base, "before": event.serial, "after": other.serial})
+            del new[other.kind, other.serial]
     out.new += [{"kind": part.kind, "place": part.place, "serial": part.serial} for part in new.values()]
     returned = [event for event in events if event.event == RETURNED]
     returned += [

@@ -201,12 +201,13 @@ def node_runner(site: Site, paths: EnvPaths, node: str) -> Runner:
 
 def _record(ledger: Ledger, case: Case, document: dict[str, Any]) -> None:
     """Record the parts with which the node leaves, and those accused; once for each case."""
-    known = {(event.event, event.serial) for event in events_of(ledger, node=case.node) if event.case == case.id}
+    past = [event for event in events_of(ledger, node=case.node) if event.case == case.id]
+    known = {(event.event, event.kind, event.serial) for event in past}
     accused = {item["place"]: ", ".join(item["by_finding"]) for item in document["accused"]}
     events = []
     for part in document["parts"]:
         for event in (SENT, ACCUSED) if part["place"] in accused else (SENT,):
-            if part["serial"] and (event, part["serial"]) not in known:
+            if part["serial"] and (event, part["kind"], part["serial"]) not in known:
                 why_so = accused[part["place"]] if event == ACCUSED else ""
                 words = (part["kind"], part["serial"], part["place"], part["number"], why_so)
                 events.append(PartEvent(now(), case.id, case.node, event, *words))
