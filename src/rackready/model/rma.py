@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.model.base import Line, Model, PathLine, Sha256
+from rackready.model.base import Line, Model, PathLine
+from rackready.model.evidence import Digest
 
 
 class FieldDiagnostic(Model):
@@ -15,7 +16,7 @@ class FieldDiagnostic(Model):
     archive: PathLine = Field(
         description="the diagnostic on this machine: a tar archive, plain or compressed with gzip, xz or bzip2"
     )
-    sha256: Sha256 = Field(description="SHA-256 of the archive: another file is not run")
+    sha256: Digest = Field(description="SHA-256 of the archive: another file is not run")
     command: list[Line] = Field(
         min_length=1,
         max_length=64,

@@ -33,8 +33,8 @@ def gather(desk: Desk, folder: Path, deadline: float) -> Took:
         raise NotGatheredError("the site names none (rma.field_diagnostic)")
     archive = Path(wanted.archive)
     found = digest(archive)
-    if found != wanted.sha256.lower():
-        raise NotGatheredError(archive, expected=f"sha256 {wanted.sha256.lower()}", actual=found)
+    if found != wanted.sha256:
+        raise NotGatheredError(archive, expected=f"sha256 {wanted.sha256}", actual=found)
     with room(desk) as path:
         place = _unpacked(desk, archive, path, deadline)
         output = f"{path}/{_OUTPUT}"

@@ -1,0 +1,132 @@
+"""The operator's field diagnostic and nvdebug: run as documented, and every way in which they do not tell."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.campaign.rma.field_diagnostic import judged
+from tests.unit.campaign.rma_node import Faulty, by_name, inside
+from tests.unit.cli.bmc_node import Node
+from tests.unit.cli.conftest import call, command, no_controller
+from tests.unit.sim.bmc_service import served
+
+__all__ = ["call", "command", "no_controller"]
+SCRIPT = """#!/bin/sh
+echo testing $1
+mkdir -p logs
+echo gpu 3 password=hunter2 > logs/fieldiag.log
+echo {word}
+exit {code}
+"""
+FAST = ["evidence", "history", "bmc-parts", "bmc-log", "node-parts", "kernel-log", "nvidia-bug-report"]
+
+
+@pytest.fixture
+def faulty(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:  # noqa: ANN401
+    del call
+    with served(tmp_path) as service:
+        yield Faulty(Node(service, tmp_path), tmp_path, monkeypatch)
+
+
+def diagnostic(faulty: Faulty, word: str, code: int, **more: Any) -> None:
+    """Supply a diagnostic that prints a word and ends with a code."""
+    path, text = faulty.root / "fieldiag.tar.gz", SCRIPT.format(word=word, code=code).encode()
+    with tarfile.open(path, "w:gz") as tar:
+        info = tarfile.TarInfo("fieldiag/fieldiag.sh")
+        info.size, info.mode = len(text), 0o755
+        tar.addfile(info, io.BytesIO(text))
+    wanted = {
+        "archive": str(path),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "command": ["./fieldiag.sh", "--level1"],
+    }
+    faulty.site(field_diagnostic=wanted | more)
+
+
+def test_the_field_diagnostic_runs_on_the_node_and_its_log_is_gathered(faulty: Faulty) -> None:
+    diagnostic(faulty, "FAIL", 1)
+    case, document = faulty.leave(without=FAST)
+    found = document["field_diagnostic"]
+    assert (found["verdict"], found["exit_code"]) == ("FAIL", 1)
+    assert found["why"] == "exit code 1, and it printed FAIL"
+    files = inside(case)
+    assert files["field-diagnostic/logs/logs/fieldiag.log"] == b"gpu 3 password=[scrubbed]\n"
+    assert files["field-diagnostic/field-diagnostic.out"] == b"testing --level1\nFAIL\n"
+    assert "## Field diagnostic\n\nFAIL: exit code 1, and it printed FAIL\n" in files["SUMMARY.md"].decode()
+
+
+def test_another_archive_is_not_run(faulty: Faulty) -> None:
+    diagnostic(faulty, "PASS", 0, sha256="0" * 64)
+    _, document = faulty.leave(without=FAST)
+    found = hashlib.sha256((faulty.root / "fieldiag.tar.gz").read_bytes()).hexdigest()
+    assert by_name(document)["field-diagnostic"]["reason"] == (
+        f"{faulty.root}/fieldiag.tar.gz - Expected: sha256 {'0' * 64} Actual: {found}."
+    )
+    assert not any("fieldiag.sh" in line for line in faulty.here.ran)
+
+
+def test_a_diagnostic_that_cannot_start_gathers_nothing(faulty: Faulty) -> None:
+    diagnostic(faulty, "PASS", 0, command=["./nope.sh"])
+    _, document = faulty.leave(without=FAST)
+    reason = by_name(document)["field-diagnostic"]["reason"]
+    assert reason.startswith("./nope.sh could not be started: "), reason
+    assert document["field_diagnostic"]["verdict"] == "NOT RUN"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "verdict", "why"),
+    [
+        (0, "a\nPASS\n", "PASS", "exit code 0, and it printed PASS"),
+        (2, "RETEST: seat the board", "RETEST", "exit code 2, and it printed RETEST"),
+        (0, "no word", "PASS", "exit code 0; it printed none of PASS, FAIL, RETEST"),
+        (0, "PASS\nFAIL", "UNCLEAR", "it printed FAIL and ended with exit code 0"),
+        (1, "PASS", "UNCLEAR", "it printed PASS and ended with exit code 1"),
+        (139, "PASS", "UNCLEAR", "exit code 139, and NVIDIA documents 0, 1 and 2"),
+        (None, "PASS", "UNCLEAR", "it did not end within its time limit"),
+        (1, "BYPASS FAILURE", "FAIL", "exit code 1; it printed none of PASS, FAIL, RETEST"),
+    ],
+)
+def test_code_and_word_must_not_contradict(code: int | None, text: str, verdict: str, why: str) -> None:
+    assert judged(code, text) == (verdict, why)
+
+
+NVDEBUG = """#!/usr/bin/env python3
+import json, sys, zipfile, pathlib, os
+a = sys.argv
+out, dut = pathlib.Path(a[a.index("--outdir") + 1]), pathlib.Path(a[a.index("--dutconfig") + 1])
+import yaml
+told = yaml.safe_load(dut.read_text())["node01"]
+pathlib.Path(os.environ["RMA_LOG"]).write_text(json.dumps([a[1:], oct(dut.stat().st_mode), told["BMC_PASSWORD"]]))
+print("BMC password is", told["BMC_PASSWORD"])
+with zipfile.ZipFile(out / "nvdebug_logs.zip", "w") as z:
+    z.writestr("R1.json", "{}")
+sys.exit(int(os.environ.get("RMA_CODE", "0")))
+"""
+
+
+def test_nvdebug_gets_the_password_in_a_private_file(faulty: Faulty) -> None:
+    faulty.program("nvdebug", NVDEBUG)
+    faulty.site(nvdebug={"program": str(faulty.bin / "nvdebug"), "platform": "DGX", "baseboard": "Hopper-HGX-8-GPU"})
+    case, document = faulty.leave(without=FAST)
+    arguments, mode, password = json.loads(faulty.log.read_text())
+    assert (mode, password in " ".join(arguments)) == ("0o100600", False)
+    files = inside(case)
+    assert by_name(document)["nvdebug"]["gathered"]
+    assert files["nvdebug/nvdebug_logs.zip"].startswith(b"PK")
+    assert not any(password.encode() in data for data in files.values())
+    assert not list(case.base.rglob("dut_config.yaml"))
+
+
+def test_nvdebug_without_an_archive_gathers_nothing(faulty: Faulty) -> None:
+    faulty.program("nvdebug", "#!/bin/sh\necho no such platform\nexit 3\n")
+    faulty.site(nvdebug={"program": str(faulty.bin / "nvdebug"), "platform": "DGX", "baseboard": "x"})
+    _, document = faulty.leave(without=FAST)
+    assert by_name(document)["nvdebug"]["reason"] == "exit code 3, no archive: no such platform"
