@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from rackready.ledger.part_history import RETIRED, PartEvent, last_listed, retired_serials
+from rackready.ledger.part_history import ACCUSED, RETIRED, RETURNED, PartEvent, last_listed, retired_serials
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.problems import Message
@@ -14,7 +14,8 @@ HAND_BACK = "hand-back"
 """The ledger's operation: begun before the node is drained, done when the gates of its set have passed."""
 RMA = "rma"
 """The ledger's operation: begun before the node is drained, done when it is back from its vendor."""
-_SHOWN = 6
+_SHOWN = 8
+_HISTORY = frozenset({ACCUSED, RETURNED, RETIRED})
 
 
 def kept_out(ledger: Ledger, node: str, found: Fingerprint | None = None) -> Message | None:
@@ -69,7 +70,7 @@ def retired_part(ledger: Ledger, node: str, found: Fingerprint | None = None) ->
 
 def retired_message(node: str, serial: str, events: Iterable[PartEvent]) -> Message:
     """Return the refusal of a retired part, with its history."""
-    events = list(events)
+    events = [event for event in events if event.event in _HISTORY]
     words = [f"{_dated(event.at)} {event.event} at {event.node} {event.place} ({event.case})" for event in events]
     kind = next(event.kind for event in events if event.event == RETIRED)
     return Message(

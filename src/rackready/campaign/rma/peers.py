@@ -7,7 +7,7 @@ gates between nodes are void: every run looks at links and counters of each node
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackready.design.cabling.sockets import switch_ports
@@ -21,6 +21,7 @@ from rackready.model.base import expand_range
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.site import Site
 from rackready.profiles import loader
+from rackready.profiles.scope import Scoped
 
 
 @dataclass(slots=True)
@@ -80,23 +81,30 @@ def beside_at_switch(site: Site, node: str) -> Iterator[tuple[str, str]]:
     """Yield the nodes whose cables end in the same cage of a switch as one of a node's: a module with two ports."""
     models = {switch.name: switch.model for switch in topology_fabric(site).switches}
     models |= {switch.name: switch.model for switch in site.switches}
-    rates = {nic.rail: nic.rate for nic in node_facts(site, node).nics}
-    places: dict[tuple[str, str], str] = {}
-    for (owner, rail), (switch, port) in cables(site).items():
-        if owner == node and switch in models and (cage := _cage(models[switch], rates.get(rail, 0), port)):
-            places[switch, cage] = models[switch]
-    for (owner, rail), (switch, port) in cables(site).items():
-        if owner == node or switch not in models:
-            continue
-        rate = next((nic.rate for nic in node_facts(site, owner).nics if nic.rail == rail), 0)
-        cage = _cage(models[switch], rate, port)
-        if (switch, cage) in places:
-            yield owner, f"{switch} {cage}"
+    known, wired = {item.name for item in site.nodes()}, cables(site)
+    own = {(end, rail) for (owner, rail), end in wired.items() if owner == node}
+    switches = {switch for (switch, _), _ in own}
+    cages = {(end[0], _cage(site, models, node, rail, end)) for end, rail in own}
+    for (owner, rail), end in wired.items():
+        if owner != node and owner in known and end[0] in switches:
+            cage = _cage(site, models, owner, rail, end)
+            if cage and (end[0], cage) in cages:
+                yield owner, f"{end[0]} {cage}"
 
 
-def _cage(model: str, rate: int, port: str) -> str:
-    ports = switch_ports(model, rate) if rate else None
-    return next((item.cage for item in ports.sockets if item.port == port), "") if ports else ""
+def _cage(site: Site, models: Mapping[str, str], node: str, rail: int, end: tuple[str, str]) -> str:
+    """Return the cage of a port of a switch, "" where the switch's profile does not tell."""
+    switch, port = end
+    rate = next((nic.rate for nic in loader.platform(site.node(node).platform).nics if nic.rail == rail), 0)
+    if not rate or switch not in models:
+        return ""
+    return _cages(models[switch], rate).get(port, "")
+
+
+@Scoped
+def _cages(model: str, rate: int) -> Mapping[str, str]:
+    ports = switch_ports(model, rate)
+    return {item.port: item.cage for item in ports.sockets} if ports is not None else {}
 
 
 def measured_with(store: EvidenceStore, node: str) -> list[tuple[str, str]]:

@@ -97,7 +97,7 @@ def _blocks(source: IO[bytes], *, packed: bool) -> Iterator[bytes]:
         while packed and data:
             if out := unpack.decompress(data, _AT_ONCE):
                 yield out
-            data = unpack.unused_data or unpack.unconsumed_tail
+            data = unpack.unused_data.lstrip(b"\0") or unpack.unconsumed_tail  # tapes pad with zeros
             if unpack.eof:
                 unpack = zlib.decompressobj(_OF_GZIP)
 
