@@ -18,6 +18,7 @@ _CERTIFICATE = _CLI + "test_certificate.py::"
 _VERIFY = _RACK + "test_kill.py::test_a_certificate_is_verified_against_the_node_as_it_is_now"
 _RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_stay"
 _HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
+_RMA = _RACK + "test_rma.py::test_a_node_goes_to_its_vendor"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _MAKE = "tests/repo/test_make.py::"
 
@@ -50,6 +51,11 @@ ELSEWHERE = {
     "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",
     "hand-back --reason": _HAND_BACK,
     "hand-back --reason --yes": _HAND_BACK,
+    "rma": _RMA,
+    "rma --check": _RMA,
+    "rma --reason": _RMA,
+    "rma --reason --returned": _RACK
+    + "test_rma.py::test_it_comes_back_with_another_gpu_and_its_peer_stays_in_production",
     "hostkey accept": _CLI
     + "test_hostkey.py::test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned",
     "import netbox --into --token-file --url": _NETBOX + "test_import_writes_a_new_file_and_lists_what_is_missing",
