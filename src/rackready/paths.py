@@ -147,6 +147,16 @@ class EnvPaths:
         return self.state / "bmc_pins"
 
     @property
+    def node_sets(self) -> Path:
+        """Version sets of nodes that an upgrade moved: a copy of the ledger's, which the site is loaded with."""
+        return self.state / "node_sets.json"
+
+    @property
+    def upgrade_request(self) -> Path:
+        """What a second terminal asks of a running upgrade: pause or abort."""
+        return self.state / "upgrade_request"
+
+    @property
     def bmc_certificates(self) -> Path:
         """Requests of BMCs for a certificate, and the signed certificates until they are installed."""
         return self.state / "bmc_certificates"

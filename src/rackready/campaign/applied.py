@@ -40,6 +40,14 @@ def record_applied(
     return done
 
 
+def record_ready(paths: EnvPaths, site: Site, request: CampaignRequest, rows: Sequence[NodeSummary]) -> None:
+    """Record the facts of the nodes that a wave of an upgrade brought to production; it applies nothing else."""
+    done = [f"node {row.name}" for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
+    if done:
+        planned = device_facts(lay(site), {*done, *read(paths.state).facts})
+        record(paths.state, planned, done, request.campaign, site=site.name)
+
+
 def applied_keys(site: Site, rows: Sequence[NodeSummary]) -> list[str]:
     """Return the keys (``node gpu01``, ``switch leaf01``) of everything that a deploy's rows show as applied."""
     ready = [row.name for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]

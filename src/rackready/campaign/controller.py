@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -66,16 +66,24 @@ class Finished:
 
 
 def run_campaign(
-    paths: EnvPaths, wanted: CampaignRequest, *, command: str, reporter: Reporter, verbose: bool = False
+    paths: EnvPaths,
+    wanted: CampaignRequest,
+    *,
+    command: str,
+    reporter: Reporter,
+    verbose: bool = False,
+    locked: bool = False,
 ) -> Finished:
     """Run a campaign to its end, or resume an unfinished one with the same request. Raises ControllerBusyError.
 
     ``command``: the operator's command with its options. A second controller names it, and it resumes the campaign
-    after a stop. ``verbose``: also show what the campaign's log gets at level INFO. When the operator stops the
+    after a stop. ``verbose``: also show what the campaign's log gets at level INFO. ``locked``: the caller holds the
+    controller lock, for several campaigns in a row. When the operator stops the
     campaign, the process ends here with 130, after a call of its ``stopped`` with the words about it.
     """
     say = reporter.say
-    with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
+    lock = nullcontext() if locked else ControllerLock(paths.lock, command, paths.database)
+    with lock, Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")
         request, resumed = _choose(paths, ledger, wanted, say)

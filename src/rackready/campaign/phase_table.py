@@ -32,6 +32,12 @@ def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
     return run_prepared(ctx, nodes, lambda own, due: run_erasing(own, run_provision, due))
 
 
+def _take_out(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.campaign.upgrade.take_out import run_take_out  # noqa: PLC0415
+
+    return run_take_out(ctx, nodes)
+
+
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.campaign.drift.applied import tuned  # noqa: PLC0415
     from rackready.campaign.reboot import run_with_reboot  # noqa: PLC0415
@@ -86,6 +92,14 @@ PHASES: dict[str, Phase] = {
             NodeState.BASELINED,
             NodeState.PROVISIONED,
         ),
+    ),
+    "take-out": Phase(
+        _take_out,
+        whole_wave=True,
+        holds=NodeState.CERTIFIED,
+        reaches=(),
+        fail_quarantines=False,
+        touches=False,
     ),
     "install": Phase(
         _install,

@@ -16,6 +16,9 @@ from rackready.paths import EnvPaths
 DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate", "certify", "handover")
 """The phases of a deploy, in order."""
 
+UPGRADE = ("take-out", *DEPLOY[1:])
+"""The phases of a wave of an upgrade, in order."""
+
 DRY = ("provision", "install", "fabric")
 """The phases whose dry run shows changes."""
 

@@ -13,7 +13,7 @@ from rackready.drivers.process import check_stop, working
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import DRAINED, FINDINGS, NOTE, PLAN, REACHED, UNTOUCHED, NodeResult
+from rackready.model.phase import BROKEN, DRAINED, FINDINGS, NOTE, PLAN, REACHED, UNTOUCHED, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
@@ -45,7 +45,9 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
 
 def _plain(result: NodeResult) -> dict[str, Any]:
     out = {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
-    return out | {key: value for key, value in result.data.items() if key in _SHOWN}
+    tasks = [f"{one['role']} : {one['task']}" for one in result.data.get("broken", [])]
+    bad = {BROKEN: tasks} if tasks and result.outcome.value not in CONTINUES else {}
+    return out | bad | {key: value for key, value in result.data.items() if key in _SHOWN}
 
 
 def _must_drain(result: NodeResult) -> bool:

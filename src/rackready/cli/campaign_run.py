@@ -28,6 +28,7 @@ from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
+from rackready.ledger.node_sets import refresh
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_names
 from rackready.model.problems import RackreadyError, StoppedError
@@ -75,6 +76,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
 ) -> tuple[list[NodeSummary], dict[str, Any]]:
     """Run phases on the site's nodes and return their rows and the result. ``seen_as``: the site for this run."""
     paths = env_paths(env)
+    refresh(paths)
     site = load_site(env, root=paths.root)
     if seen_as is not None:
         site = seen_as(site)
@@ -104,7 +106,11 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     command = command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase)
     with _shown(request, verbose=verbose) as show:
         finished = (run_campaign if able else keep_off_alone)(
-            paths, request, command=command, reporter=Reporter(_say, show, partial(_stopped, output)), verbose=verbose
+            paths,
+            request,
+            command=command,
+            reporter=Reporter(_say, show, partial(stopped, json=output is Format.JSON)),
+            verbose=verbose,
         )
     with Ledger.open(paths.database) as ledger:
         rows = summarise(ledger, able, finished.results) + left_out
@@ -223,9 +229,10 @@ def _say(text: str) -> None:
     progress.print(text, style="yellow")
 
 
-def _stopped(output: Format, error: StoppedError) -> None:
+def stopped(error: StoppedError, *, json: bool) -> None:
+    """Print the last words of a campaign that the operator stopped."""
     _say(str(error))
-    if output is Format.JSON:
+    if json:
         with tolerant(sys.stdout):
             print_json(refused(error))
 

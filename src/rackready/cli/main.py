@@ -34,6 +34,7 @@ COMMANDS = {
     **dict.fromkeys(("provision", "install", "validate", "optimize", "handover"), "single_phase"),
     "fabric": "fabric",
     "drift": "drift",
+    "upgrade": "upgrade",
     "mirror": "mirror",
     "image": "image",
     "status": "status",

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rackready.design import check
+from rackready.design import check, node_sets
 from rackready.design.absent import require_site_file
 from rackready.design.assign import assign
 from rackready.design.bmc_pins import pins, with_pins
@@ -42,11 +42,12 @@ _KEPT = 4
 _NO_PROFILES = Own()
 
 
-def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None) -> Site:
+def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None, written: bool = False) -> Site:
     """Return the site of an environment: expanded, with manifest and overlay merged.
 
-    Reads ``inventories/<env>/site.yml``, or ``site_file``. The site's own profiles (``profiles/`` beside it) are used
-    from now on wherever a profile is loaded.
+    Reads ``inventories/<env>/site.yml``, or ``site_file``. Nodes that an upgrade moved have their own version set
+    (``node_sets``), with ``written`` the file's. The site's own profiles (``profiles/`` beside it) are used from now on
+    wherever a profile is loaded.
 
     Unchanged files are not parsed again within one process. Raises SiteInvalidError that lists every problem with its
     data path.
@@ -63,7 +64,9 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     folder = source.parent / FOLDER
     # the pins are this environment's own: another file with --site has none
     pinned = pins(paths.bmc_pins) if site_file is None else {}
+    moved = node_sets.read(paths.node_sets) if site_file is None and not written else {}
     read = (source, *over, *profile_files(folder), *([paths.bmc_pins] if pinned else []))
+    read += (paths.node_sets,) if moved else ()
     key = (str(base), *(f"{path}:{_digest(path)}" for path in read))
     if key not in _loaded:
         document, problems = read_judged(source)
@@ -76,7 +79,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
             own=read_own(folder, base),
             pinned=pinned,
         )
-        _loaded[key] = site
+        _loaded[key] = node_sets.with_sets(site, moved) if moved else site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
     scope.use(_loaded[key].own_profiles)

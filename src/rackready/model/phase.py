@@ -39,6 +39,8 @@ DRAINED = "drained"
 """In a result's data: the node is drained already, with a reason that must stay."""
 UNTOUCHED = "untouched"
 """In a result's data: nothing was done to the node, and it is not drained for this result."""
+BROKEN = "broken"
+"""In a bad result of a playbook: role and task of what failed."""
 FINDINGS = "findings"
 """In a result's data: what was found, with codes, as JSON types; the message has the same in words."""
 

@@ -40,6 +40,7 @@ from rackready.model.several import SeveralHandover, WithPart
 from rackready.model.supply import Inlet
 from rackready.model.switch import Switch
 from rackready.model.topology import Topology
+from rackready.model.upgrade import Upgrade
 from rackready.model.virtual import Hypervisor, VirtualMachine
 
 __all__ = [
@@ -301,6 +302,7 @@ class Site(WithPart):
     gates: Gates
     handover: Annotated[Handover | SeveralHandover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
+    upgrade: Upgrade = Field(default_factory=Upgrade, description="waves and limits of `rackready upgrade`")
     hand_back: HandBack = Field(
         default_factory=HandBack, description="what `hand-back` scrubs of a node between two tenants, and what stays"
     )

@@ -1,0 +1,1 @@
+"""Upgrades of nodes in waves: plan, order, drain, way back, stop rule."""

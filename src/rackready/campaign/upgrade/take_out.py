@@ -1,0 +1,84 @@
+"""The phase before an upgrade's install: nodes are drained, and their version set is recorded.
+
+A node on which jobs run is waited for, never interrupted. One that keeps its jobs, or that somebody else drained, is
+left out: its set stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rackready.design.node_sets import NodeSet, choice_of
+from rackready.design.pinned import site_of
+from rackready.design.site import load_site
+from rackready.drivers.scheduler.base import UnknownNodeError
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.handover.production import in_production, take_out
+from rackready.ledger.node_sets import assign, assigned
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.problems import Message, RackreadyError
+from rackready.model.site import FileHandover
+from rackready.model.state import NodeState
+from rackready.model.upgrade import Choice
+from rackready.paths import EnvPaths
+
+PHASE = "take-out"
+
+
+def run_take_out(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Drain the nodes that are in production, then record the set that this campaign's site gives each. No node raises.
+
+    A node that is ready with that set already stays as it is: a killed run had brought it there.
+    """
+    site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
+    written = load_site(ctx.env, root=ctx.root, written=True)
+    wanted = {node: choice_of(site, node) for node in nodes}
+    out: dict[str, NodeResult] = {}
+    with Ledger.open(paths.database) as ledger:
+        there = _there(ledger, wanted)
+        left = [node for node in nodes if node not in there]
+        out |= {node: NodeResult(Outcome.PASS, f"{node}: ready with {wanted[node]}", touched=False) for node in there}
+        if ctx.check:
+            return out | {node: NodeResult(Outcome.PASS, touched=False) for node in left}
+        out |= _of_others(ctx, left)
+        busy, unknown = in_production(ctx, [node for node in left if node not in out])
+        out |= unknown
+        kept = take_out(ctx, {node: f"upgrade: moves to {wanted[node]}" for node in busy})
+        out |= kept
+        for node in left:
+            if node not in out:
+                assign(ledger, paths, node, NodeSet(wanted[node], choice_of(written, node)))
+                out[node] = NodeResult(Outcome.PASS, f"{node}: empty; its set is {wanted[node]}", touched=False)
+    return out
+
+
+def _there(ledger: Ledger, wanted: Mapping[str, Choice]) -> set[str]:
+    ready = {row.name for row in ledger.states() if row.state is NodeState.READY}
+    return {node for node, found in assigned(ledger).items() if node in ready and wanted.get(node) == found.now}
+
+
+def _of_others(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Return the nodes that somebody else drained: they are not ours to change."""
+    site = site_of(ctx)
+    if isinstance(site.handover, FileHandover):
+        return {}
+    out: dict[str, NodeResult] = {}
+    try:
+        with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
+            for node in nodes:
+                try:
+                    now = adapter.show(node)
+                except UnknownNodeError:
+                    continue
+                if now.drained and not now.ours and not adapter.beside_others:
+                    step = "It was left out. Ask who drained it, release it, then run with --failed-only."
+                    actual = f"{now.reason or 'no reason'}{f', by {now.by}' if now.by else ''}"
+                    text = str(Message(node, "drained by somebody else", "offered, or drained by us", actual, step))
+                    out[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
+    except RackreadyError as error:
+        found = NodeResult(Outcome.ERROR, str(error), data={UNTOUCHED: True}, touched=False)
+        return {node: replace(found) for node in nodes}
+    return out

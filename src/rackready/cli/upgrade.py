@@ -1,0 +1,131 @@
+"""`rackready upgrade`: moves nodes to another version set in waves, with a way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rackready.cli.deploy import Limit
+from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.cli.upgrade_run import Asked
+    from rackready.model.upgrade import UpgradeRecord
+    from rackready.paths import EnvPaths
+
+
+def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
+    env: Env = "sim",
+    to: Annotated[str, typer.Option("--to", metavar="SET", help="Version set to move to.")] = "",
+    branch: Annotated[
+        int | None, typer.Option("--branch", help="Driver branch of the set; default: the site's, else the set's own.")
+    ] = None,
+    limit: Limit = "",
+    check: Annotated[bool, typer.Option("--check", help="Show the plan; change nothing.")] = False,  # noqa: FBT002
+    failed_only: Annotated[  # noqa: FBT002
+        bool, typer.Option("--failed-only", help="Only nodes that the last upgrade to this set did not bring up.")
+    ] = False,
+    resume: Annotated[  # noqa: FBT002
+        bool, typer.Option("--resume", help="Go on with an upgrade that was paused or stopped by its rule.")
+    ] = False,
+    pause: Annotated[  # noqa: FBT002
+        bool, typer.Option("--pause", help="Let the running upgrade pause after its wave.")
+    ] = False,
+    abort: Annotated[  # noqa: FBT002
+        bool, typer.Option("--abort", help="Let the upgrade end after its wave; the other nodes stay as they are.")
+    ] = False,
+    expect_minutes: Annotated[
+        int | None,
+        typer.Option("--expect-minutes", min=1, help="Longest time of a wave without its wait for jobs, min."),
+    ] = None,
+    drain_minutes: Annotated[
+        int | None,
+        typer.Option("--drain-minutes", min=0, help="Longest wait for jobs; default: handover.drain_wait_s."),
+    ] = None,
+    outside_windows: Annotated[  # noqa: FBT002
+        bool, typer.Option("--outside-windows", help="Begin waves outside the site's maintenance windows, too.")
+    ] = False,
+    verbose: Verbose = False,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    """Move nodes to another version set: a canary, then waves. Without options, show the last upgrade.
+
+    A wave drains its nodes and waits for their jobs, installs, reboots where needed, validates, and hands over. A node
+    that does not come up goes back to its former set; one that fails validation stays drained. A killed run goes on
+    with the same command.
+
+    Exit codes: 0 all nodes are on the set, 1 some are not or it waits, 2 refused, 130 stopped.
+    """
+    from rackready.cli.upgrade_run import Asked, carry_on, show_plan, start  # noqa: PLC0415
+
+    paths = env_paths(env)
+    _one_way(to=to, check=check, failed_only=failed_only, resume=resume, pause=pause, abort=abort)
+    asked = Asked(
+        env=env,
+        to=to,
+        branch=branch,
+        limit=limit,
+        failed_only=failed_only,
+        expect_s=None if expect_minutes is None else expect_minutes * 60.0,
+        drain_s=None if drain_minutes is None else drain_minutes * 60,
+        outside_windows=outside_windows,
+        verbose=verbose,
+        json=output is Format.JSON,
+    )
+    if pause or abort:
+        _ask(paths, asked, abort=abort)
+    elif check:
+        show_plan(paths, asked)
+    elif resume:
+        carry_on(paths, asked)
+    elif to:
+        start(paths, asked)
+    else:
+        _last(paths, asked)
+
+
+def _one_way(*, to: str, check: bool, failed_only: bool, resume: bool, pause: bool, abort: bool) -> None:
+    given = [name for name, on in (("--resume", resume), ("--pause", pause), ("--abort", abort)) if on]
+    given += ["--to"] if to else []
+    if len(given) > 1:
+        raise RackreadyError(
+            "upgrade",
+            expected="one of --to, --resume, --pause and --abort",
+            actual=" and ".join(given),
+            next_step="Give one.",
+        )
+    if (check or failed_only) and not to:
+        option = "--check" if check else "--failed-only"
+        raise RackreadyError("upgrade", option, expected="--to SET", actual="none", next_step="Name the version set.")
+
+
+def _ask(paths: EnvPaths, asked: Asked, *, abort: bool) -> None:
+    from rackready.cli.upgrade_run import ask  # noqa: PLC0415
+
+    text = ask(paths, abort=abort)
+    if asked.json:
+        print_json({"env": asked.env, "asked": "abort" if abort else "pause", "what": text})
+    else:
+        console.print(text)
+
+
+def _last(paths: EnvPaths, asked: Asked) -> None:
+    from rackready.cli.upgrade_run import last_record  # noqa: PLC0415
+    from rackready.cli.upgrade_text import document, show  # noqa: PLC0415
+    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
+
+    record: UpgradeRecord | None = last_record(paths)
+    refresh(paths)
+    if asked.json:
+        print_json({"env": asked.env, "upgrade": None if record is None else document(record)})
+    elif record is None:
+        console.print("no upgrade was begun. `rackready upgrade --to SET --check` shows a plan")
+    else:
+        show(record)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(upgrade)

@@ -1,0 +1,56 @@
+"""The version set of each node that an upgrade moved: recorded before anything is changed on the node."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from rackready.design import node_sets
+from rackready.design.node_sets import NodeSet
+from rackready.ledger import schema
+from rackready.ledger.store import Ledger
+from rackready.model.site import Site
+from rackready.model.upgrade import Choice
+from rackready.paths import EnvPaths
+
+OPERATION = "software-set"
+"""The ledger's operation. ``observed`` has the set and what the site file gave then."""
+
+
+def assigned(ledger: Ledger) -> dict[str, NodeSet]:
+    """Return node -> the set that was recorded last, where it is another one than the site file gave then."""
+    table = schema.operations
+    query = sa.select(table.c.node, table.c.observed).where(table.c.operation == OPERATION).order_by(table.c.token)
+    found: dict[str, NodeSet] = {}
+    with ledger.read() as connection:
+        for row in connection.execute(query):
+            seen = row.observed
+            found[row.node] = NodeSet(Choice.model_validate(seen["now"]), Choice.model_validate(seen["written"]))
+    return {node: one for node, one in found.items() if one.now != one.written}
+
+
+def assign(ledger: Ledger, paths: EnvPaths, node: str, wanted: NodeSet) -> None:
+    """Record the set of a node, in the ledger first. A kill in between is mended by ``refresh``."""
+    last = ledger.latest(node, OPERATION, every_epoch=True)
+    observed = {"now": wanted.now.model_dump(), "written": wanted.written.model_dump()}
+    if last is None or last.observed != observed:
+        entry = ledger.begin(node, OPERATION, str(wanted.now), observed)
+        ledger.done(entry.token)
+    node_sets.write(paths.node_sets, assigned(ledger))
+
+
+def refresh(paths: EnvPaths) -> None:
+    """Write the copy again from the ledger, where there is one. Raises LedgerError, OSError."""
+    if not Ledger.exists(paths.database):
+        return
+    with Ledger.read_only(paths.database) as ledger:
+        found = assigned(ledger)
+    if found or paths.node_sets.exists():
+        node_sets.write(paths.node_sets, found)
+
+
+def settle(ledger: Ledger, paths: EnvPaths, written: Site) -> None:
+    """Forget the sets of nodes to which the site file now gives the same: from then on the file decides alone."""
+    known = {node.name for node in written.nodes()}
+    for node, found in assigned(ledger).items():
+        if node in known and node_sets.choice_of(written, node) == found.now:
+            assign(ledger, paths, node, NodeSet(found.now, found.now))
