@@ -103,7 +103,9 @@ def regrouped(site: Site, chosen: Mapping[str, Choice]) -> Site:
         own = Choice(set=group.set, branch=group.driver_branch)
         names = sorted(name for name in group.names if wanted.get(name) == own)
         placed |= set(names)
-        groups += [group.model_copy(update={"nodes": names})] if names else []
+        # made anew: a copy would keep the names that the group has computed
+        fields = {"name": group.name, "set": group.set, "driver_branch": group.driver_branch}
+        groups += [SoftwareGroup.model_validate({**fields, "nodes": names})] if names else []
     left: dict[Choice, list[str]] = {}
     for name, choice in wanted.items():
         if name not in placed and choice != base:
