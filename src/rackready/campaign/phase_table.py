@@ -51,6 +51,12 @@ def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     return run_with_reboot(ctx, lambda ctx, nodes: run_drained(ctx, "install", play, nodes), nodes)
 
 
+def _baseline(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.campaign.baseline import run_baseline_drained  # noqa: PLC0415
+
+    return run_baseline_drained(ctx, nodes)
+
+
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.campaign.fabric import run_fabric_drained  # noqa: PLC0415
 
@@ -106,6 +112,13 @@ PHASES: dict[str, Phase] = {
         whole_wave=False,
         holds=NodeState.PROVISIONED,
         reaches=(NodeState.INSTALLED,),
+        fail_quarantines=False,
+    ),
+    "baseline": Phase(
+        _baseline,
+        whole_wave=True,
+        holds=NodeState.INSTALLED,
+        reaches=(),
         fail_quarantines=False,
     ),
     "fabric": Phase(

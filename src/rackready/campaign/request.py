@@ -19,6 +19,9 @@ DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate"
 UPGRADE = ("take-out", *DEPLOY[1:])
 """The phases of a wave of an upgrade, in order."""
 
+UPGRADE_FIRMWARE = ("take-out", "install", "baseline", *DEPLOY[2:])
+"""The same with firmware and BIOS settings, which come after the software that has a way back."""
+
 DRY = ("provision", "install", "fabric")
 """The phases whose dry run shows changes."""
 

@@ -36,6 +36,9 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     abort: Annotated[  # noqa: FBT002
         bool, typer.Option("--abort", help="Let the upgrade end after its wave; the other nodes stay as they are.")
     ] = False,
+    firmware: Annotated[  # noqa: FBT002
+        bool, typer.Option("--firmware", help="Bring firmware and BIOS settings to the site's baseline, too.")
+    ] = False,
     expect_minutes: Annotated[
         int | None,
         typer.Option("--expect-minutes", min=1, help="Longest time of a wave without its wait for jobs, min."),
@@ -68,6 +71,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
         branch=branch,
         limit=limit,
         failed_only=failed_only,
+        firmware=firmware,
         expect_s=None if expect_minutes is None else expect_minutes * 60.0,
         drain_s=None if drain_minutes is None else drain_minutes * 60,
         outside_windows=outside_windows,

@@ -34,6 +34,7 @@ from rackready.ledger import upgrades
 from rackready.ledger.lock import ControllerLock, is_held
 from rackready.ledger.node_sets import assigned, refresh, settle
 from rackready.ledger.store import Ledger
+from rackready.model.phase import PhaseContext
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
@@ -53,6 +54,7 @@ class Asked:
     branch: int | None
     limit: str
     failed_only: bool
+    firmware: bool
     expect_s: float | None
     drain_s: int | None
     outside_windows: bool
@@ -66,6 +68,7 @@ class Asked:
         words += ["--branch", str(self.branch)] if self.branch is not None else []
         words += ["--limit", shlex.quote(self.limit)] if self.limit else []
         words += ["--failed-only"] if self.failed_only else []
+        words += ["--firmware"] if self.firmware else []
         words += ["--expect-minutes", f"{self.expect_s / 60:.0f}"] if self.expect_s is not None else []
         words += ["--drain-minutes", str(self.drain_s // 60)] if self.drain_s is not None else []
         words += ["--outside-windows"] if self.outside_windows else []
@@ -110,13 +113,25 @@ def show_plan(paths: EnvPaths, asked: Asked) -> None:
     site = fleet.seen
     read_private_key("this controller", site.access.private_key)
     lacking = Repositories(site, paths).problems(list(plan.nodes), plan.changes)
+    firmware = _firmware(paths, asked, list(plan.nodes)) if asked.firmware else {}
     if asked.json:
-        print_json({"env": asked.env, **plan.document(), "lacking": [str(problem) for problem in lacking]})
+        more = {"lacking": [str(problem) for problem in lacking], "firmware": firmware}
+        print_json({"env": asked.env, **plan.document(), **more})
     else:
         upgrade_text.show_plan(plan)
+        for node, words in firmware.items():
+            console.print(f"firmware: {node} {words}")
         for problem in lacking:
             console.print(str(problem), style="yellow")
     raise typer.Exit(1 if lacking else 0)
+
+
+def _firmware(paths: EnvPaths, asked: Asked, nodes: list[str]) -> dict[str, str]:
+    """Return node -> how its firmware and BIOS settings differ from the baseline, as its BMC reports them."""
+    from rackready.campaign.baseline import run_baseline  # noqa: PLC0415 - only with --firmware
+
+    ctx = PhaseContext(asked.env, paths.root, new_run("upgrade"), check=True)
+    return {node: result.message for node, result in run_baseline(ctx, nodes).items()}
 
 
 def start(paths: EnvPaths, asked: Asked) -> None:
@@ -134,7 +149,9 @@ def start(paths: EnvPaths, asked: Asked) -> None:
         _nothing(asked, plan)
         return
     begun = time.time()
-    record = UpgradeRecord(id=new_run("upgrade"), to=plan.to, nodes=dict(plan.nodes), begun=begun)
+    record = UpgradeRecord(
+        id=new_run("upgrade"), to=plan.to, nodes=dict(plan.nodes), begun=begun, firmware=asked.firmware
+    )
     requests.take(paths)  # asked of an earlier upgrade
     _drive(paths, asked, record)
 

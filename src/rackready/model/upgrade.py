@@ -99,6 +99,8 @@ class UpgradeRecord(BaseModel):
 
     id: str
     to: Choice
+    firmware: bool = False
+    """Firmware and BIOS settings are brought to the baseline, too."""
     state: UpgradeState = UpgradeState.RUNNING
     reason: str = ""
     nodes: dict[str, NodeRecord]

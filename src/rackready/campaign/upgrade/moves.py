@@ -8,7 +8,7 @@ from typing import Any
 
 from rackready.campaign.applied import record_ready
 from rackready.campaign.controller import Finished, Reporter, run_campaign
-from rackready.campaign.request import UPGRADE, CampaignRequest, new_request
+from rackready.campaign.request import UPGRADE, UPGRADE_FIRMWARE, CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, summarise
 from rackready.campaign.upgrade.durations import KIND
 from rackready.design.node_sets import regrouped
@@ -55,7 +55,7 @@ class Moves:
                 env=self.env,
                 root=self.paths.root,
                 kind=KIND,
-                phases=UPGRADE,
+                phases=UPGRADE_FIRMWARE if self.record.firmware and not back else UPGRADE,
                 nodes=tuple(able),
                 check=False,
             ),

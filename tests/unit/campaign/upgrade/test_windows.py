@@ -34,7 +34,7 @@ def at(text: str) -> datetime:
     ],
     ids=["before", "at its begin", "a minute short", "after midnight", "too late", "at its end", "another day"],
 )
-def test_a_wave_begins_only_inside_and_if_it_ends_inside(now: str, hours: float, fits: bool) -> None:
+def test_a_wave_begins_only_inside_and_if_it_ends_inside(now: str, hours: float, *, fits: bool) -> None:
     assert (ask([window()], ["rack01"], at(now), hours * HOUR).fits is not None) is fits
 
 
@@ -54,7 +54,12 @@ def test_the_next_window_that_is_long_enough_is_named() -> None:
         ("02:30", "2026-03-29", "2026-03-29T01:30", "2026-03-29T05:30"),
         ("02:30", "2026-10-25", "2026-10-25T00:30", "2026-10-25T04:30"),
     ],
-    ids=["an hour comes twice", "an hour is missing", "begins in the missing hour", "begins in the hour that comes twice"],
+    ids=[
+        "an hour comes twice",
+        "an hour is missing",
+        "begins in the missing hour",
+        "begins in the hour that comes twice",
+    ],
 )
 def test_a_window_lasts_real_hours_where_the_clock_changes(start: str, day: str, begins: str, ends: str) -> None:
     """Europe/Berlin in 2026: +1 until 29 March 02:00, +2 until 25 October 03:00 (IANA tzdata)."""
