@@ -51,7 +51,7 @@ class World:
         if self._steps == self.dies_at:
             raise Killed
 
-    def move(self, nodes: Sequence[str], back: bool) -> dict[str, dict[str, Any]]:
+    def move(self, nodes: Sequence[str], back: bool) -> dict[str, dict[str, Any]]:  # noqa: FBT001 - as Ways has it
         self.moved.append(f"{'back' if back else 'up'} {' '.join(nodes)}")
         self.serves -= set(nodes)
         self.step()
@@ -99,8 +99,10 @@ def test_what_does_not_come_up_goes_back_and_stops_the_upgrade() -> None:
     assert steps(record) == {"node01": "ready", "node02": "rolled-back", "node03": "ready", "node04": "waiting"}
     assert (record.state, record.reason) == (
         UpgradeState.STOPPED,
-        "new kind of failure in wave 2: install nvidia_driver : load; 1 of 2 nodes of wave 2 failed, more than 25 %. "
-        "Look at them; `rackready upgrade --resume` goes on with the others.",
+        (
+            "new kind of failure in wave 2: install nvidia_driver : load; 1 of 2 nodes of wave 2 failed, "
+            "more than 25 %. Look at them; `rackready upgrade --resume` goes on with the others."
+        ),
     )
     assert record.nodes["node02"].reason == "no driver"
 
@@ -223,8 +225,10 @@ def test_a_wave_waits_for_a_window_and_says_when() -> None:
     record = world.run()
     assert (record.state, record.reason) == (
         UpgradeState.WINDOW,
-        "a wave of node01 may take 10 minutes, and none is open. The next one begins at 2026-11-28 22:00 UTC (night): "
-        "run the same command then.",
+        (
+            "a wave of node01 may take 10 minutes, and none is open. The next one begins at 2026-11-28 22:00 UTC "
+            "(night): run the same command then."
+        ),
     )
     assert world.moved == []
     world.clock = datetime(2026, 11, 28, 23, 0, tzinfo=UTC)

@@ -27,8 +27,10 @@ def test_both_sets_are_offered() -> None:
 
 def test_a_way_back_that_the_mirror_dropped_is_named() -> None:
     assert said(answer("dcgm=2", "driver=2", "fm=1")) == [
-        "node01: packages of the way back - Expected: offered by its repositories Actual: no dcgm=1, driver=1. "
-        "Put both sets into the mirror (`rackready mirror`), then run again. Nothing was changed."
+        (
+            "node01: packages of the way back - Expected: offered by its repositories Actual: no dcgm=1, driver=1. "
+            "Put both sets into the mirror (`rackready mirror`), then run again. Nothing was changed."
+        )
     ]
 
 
@@ -48,8 +50,10 @@ def test_a_new_set_that_is_not_there_yet_is_named() -> None:
 )
 def test_an_answer_that_says_nothing_is_no_pass(text: str, actual: str) -> None:
     assert said(text) == [
-        f"node01: packages that its repositories offer - Expected: read from the node Actual: {actual}. "
-        "Correct that, or leave the node out with --limit. Nothing was changed."
+        (
+            f"node01: packages that its repositories offer - Expected: read from the node Actual: {actual}. "
+            "Correct that, or leave the node out with --limit. Nothing was changed."
+        )
     ]
 
 

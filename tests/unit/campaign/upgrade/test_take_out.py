@@ -114,8 +114,10 @@ def test_a_node_that_somebody_else_drained_is_left_alone(ctx: PhaseContext, sche
     result = run(ctx)["node01"]
     assert (result.outcome, result.message, result.data) == (
         Outcome.ERROR,
-        "node01: drained by somebody else - Expected: offered, or drained by us Actual: fan noise, by ann. "
-        "It was left out. Ask who drained it, release it, then run with --failed-only.",
+        (
+            "node01: drained by somebody else - Expected: offered, or drained by us Actual: fan noise, by ann. "
+            "It was left out. Ask who drained it, release it, then run with --failed-only."
+        ),
         {UNTOUCHED: True},
     )
     assert (list(sets(ctx)), list(scheduler.drained)) == (["node02"], ["node02"])
