@@ -167,3 +167,14 @@ def test_the_site_file_may_then_name_the_set(rack: Project) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("hgx-r580-debian12", SET), encoding="utf-8")
     code, document = rack.json("deploy", "--limit", "node01,node02,node03")
     assert (code, document["changed"]) == (0, []), rack.progress()[-4000:]
+
+
+def test_a_leaf_pair_one_after_the_other(rack: Project) -> None:
+    for leaf, other in (("leaf01", "leaf02"), ("leaf02", "leaf01")):
+        code, begun = rack.json("upgrade", "--switch", leaf)
+        assert (code, begun["nodes"]) == (0, ["node01", "node02", "node03"]), rack.progress()[-4000:]
+        assert {rack.sinfo()[node] for node in begun["nodes"]} <= {"drained", "drained*"}
+        assert rack.run("upgrade", "--switch", other)[0] == 2, "its nodes would lose rails twice"
+        code, ended = rack.json("upgrade", "--switch", leaf, "--done")
+        assert (code, ended["proven"]) == (0, True), rack.progress()[-4000:]
+        assert all(rack.states()[node] == "ready" for node in begun["nodes"])

@@ -39,6 +39,15 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     firmware: Annotated[  # noqa: FBT002
         bool, typer.Option("--firmware", help="Bring firmware and BIOS settings to the site's baseline, too.")
     ] = False,
+    switches: Annotated[  # noqa: FBT002
+        bool, typer.Option("--switches", help="Show the order in which switches get another system.")
+    ] = False,
+    switch: Annotated[
+        str, typer.Option("--switch", metavar="NAME", help="Empty the nodes behind a switch, for its upgrade by hand.")
+    ] = "",
+    done: Annotated[  # noqa: FBT002
+        bool, typer.Option("--done", help="With --switch: prove the rails of its nodes, and hand them over.")
+    ] = False,
     expect_minutes: Annotated[
         int | None,
         typer.Option("--expect-minutes", min=1, help="Longest time of a wave without its wait for jobs, min."),
@@ -64,7 +73,13 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     from rackready.cli.upgrade_run import Asked, carry_on, show_plan, start  # noqa: PLC0415
 
     paths = env_paths(env)
-    _one_way(to=to, check=check, failed_only=failed_only, resume=resume, pause=pause, abort=abort)
+    given = [("--resume", resume), ("--pause", pause), ("--abort", abort), ("--to", to)]
+    _one_way([*given, ("--switches", switches), ("--switch", switch)])
+    _needs([("--check", check), ("--failed-only", failed_only)], "--to SET", to)
+    _needs([("--done", done)], "--switch NAME", switch)
+    if switches or switch:
+        _switch(paths, switch, output, done=done, verbose=verbose)
+        return
     asked = Asked(
         env=env,
         to=to,
@@ -90,19 +105,28 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
         _last(paths, asked)
 
 
-def _one_way(*, to: str, check: bool, failed_only: bool, resume: bool, pause: bool, abort: bool) -> None:
-    given = [name for name, on in (("--resume", resume), ("--pause", pause), ("--abort", abort)) if on]
-    given += ["--to"] if to else []
+def _one_way(options: list[tuple[str, object]]) -> None:
+    given = [name for name, value in options if value]
     if len(given) > 1:
-        raise RackreadyError(
-            "upgrade",
-            expected="one of --to, --resume, --pause and --abort",
-            actual=" and ".join(given),
-            next_step="Give one.",
-        )
-    if (check or failed_only) and not to:
-        option = "--check" if check else "--failed-only"
-        raise RackreadyError("upgrade", option, expected="--to SET", actual="none", next_step="Name the version set.")
+        known = ", ".join(name for name, _ in options)
+        raise RackreadyError("upgrade", expected=f"one of {known}", actual=", ".join(given), next_step="Give one.")
+
+
+def _needs(options: list[tuple[str, bool]], needed: str, given: str) -> None:
+    for name, on in options:
+        if on and not given:
+            raise RackreadyError(f"upgrade {name}", expected=needed, actual="none", next_step=f"Give {needed}.")
+
+
+def _switch(paths: EnvPaths, name: str, output: Format, *, done: bool, verbose: bool) -> None:
+    from rackready.cli.upgrade_switch import begin, end, show_order  # noqa: PLC0415
+
+    if not name:
+        show_order(paths, output)
+    elif done:
+        end(paths, name, output, verbose=verbose)
+    else:
+        begin(paths, name, output)
 
 
 def _ask(paths: EnvPaths, asked: Asked, *, abort: bool) -> None:
