@@ -1,5 +1,7 @@
 """Set up a checkout, by hand or by make: ``python3 scripts/setup``, with the options that ``--help`` lists.
 
+`rackready setup` of an installed package calls it with ``--only-pulumi``.
+
 It is safe to repeat; a second run is instant.
 """
 
@@ -43,6 +45,9 @@ def _set_up(options: argparse.Namespace) -> None:
     make_private()
     with (PRIVATE / "setup.lock").open("w", encoding="utf-8") as lock:
         _wait_for(lock.fileno())
+        if options.only_pulumi:
+            pulumi_engine.ensure()
+            return
         python_venv.ensure("docs" if options.docs else "dev" if options.dev else "runtime")
         if options.sim:
             apt.simulated_rack()
@@ -75,6 +80,9 @@ def _options() -> argparse.Namespace:
         help="also a Kubernetes control plane, built from Go modules; with --dev also charts of operators, and helm",
     )
     parser.add_argument("--cosign", action="store_true", help="also cosign for tests, built from its Go module")
+    parser.add_argument(
+        "--only-pulumi", action="store_true", help="the Pulumi engine alone, for a package that was installed otherwise"
+    )
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 
-PRIVATE = ROOT / ".rackready"
-"""Private to its owner: state, tools, keys."""
+PRIVATE = Path(os.environ.get("RACKREADY_STATE") or ROOT / ".rackready").absolute()
+"""Private to its owner: state, tools, keys. `rackready setup` names a site repository's."""
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def say(text: str) -> None:
 
 def make_private() -> None:
     """Make ``.rackready/`` so that only its owner may enter."""
-    PRIVATE.mkdir(mode=0o700, exist_ok=True)
+    PRIVATE.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def run(
@@ -71,8 +71,13 @@ def run(
     if status:
         raise SetupError(
             f"{what}: {argv[0]} ended with status {status}\n{_tail(log, start)}",
-            f"{what_to_do} The whole output is in {log.relative_to(ROOT)}.",
+            f"{what_to_do} The whole output is in {shown(log)}.",
         )
+
+
+def shown(path: Path) -> str:
+    """Return a path below the checkout without the checkout's own."""
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 def _tail(log: Path, start: int, lines: int = 15) -> str:

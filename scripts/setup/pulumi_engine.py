@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pulumi_modules
 import pulumi_release
-from console import PRIVATE, ROOT, SetupError, digest_of, make_private, say
+from console import PRIVATE, ROOT, SetupError, digest_of, make_private, say, shown
 
 TOOLS = PRIVATE / "tools"
 BIN = TOOLS / "bin"
@@ -76,8 +76,8 @@ def _finish(version: str, way: str, detail: str) -> None:
     seen = version_of(BIN / "pulumi")
     if seen != version:
         raise SetupError(
-            f"{BIN.relative_to(ROOT)}/pulumi - Expected: version {version} Actual: {seen or 'it does not run'}",
-            "Remove .rackready/tools and run this again.",
+            f"{shown(BIN)}/pulumi - Expected: version {version} Actual: {seen or 'it does not run'}",
+            f"Remove {shown(TOOLS)} and run this again.",
         )
     STAMP.write_text(
         json.dumps({"version": version, "way": way, "detail": detail, "recipe": digest_of(*RECIPE)}, indent=2) + "\n",

@@ -1,4 +1,4 @@
-"""Paths of a checkout: its root, an environment's inventory, and its private state below ``.rackready/``."""
+"""Paths of a site repository, its private state below ``.rackready/``, and what is shipped with the code."""
 
 from __future__ import annotations
 
@@ -10,36 +10,74 @@ from pathlib import Path
 from rackready.model.problems import RackreadyError
 
 PRIVATE = ".rackready"
-"""Folder of a checkout's state."""
+"""Folder of state in a site repository."""
+
+STATE = "RACKREADY_STATE"
+"""Environment variable: another folder for it, where a pipeline empties the working tree before each job."""
+
+_PACKAGE = Path(__file__).resolve().parent
+_INSIDE = _PACKAGE / "shipped"
+"""What a wheel has beside its modules, laid out as at the top of a checkout (pyproject.toml, force-include)."""
+
+
+def is_checkout() -> bool:
+    """Return whether this code runs from a checkout, and not from an installed wheel."""
+    return not _INSIDE.is_dir()
+
+
+def shipped() -> Path:
+    """Return the folder of playbooks, roles, plugins, templates, documents and set-up that belong to this code.
+
+    It is the top of the checkout, or a folder of the installed package with the same layout.
+    """
+    return _PACKAGE.parents[1] if is_checkout() else _INSIDE
+
+
+def setup_command() -> str:
+    """Return the command that installs what Python packages do not bring."""
+    return "make setup" if is_checkout() else "rackready setup"
+
+
+def first_site(env: str) -> str:
+    """Return the command that begins an environment's folder in the site repository."""
+    return f"mkdir -p inventories && cp -r {shipped()}/inventories/example inventories/{env}"
 
 
 def project_root() -> Path:
-    """Return the checkout, which has playbooks/ and inventories/: ``$RACKREADY_ROOT``, else the nearest folder above.
+    """Return the site repository: ``$RACKREADY_ROOT``, else the nearest folder above with inventories/*/site.yml.
 
-    Raises FileNotFoundError when neither the current folder nor this package is inside a checkout.
+    A checkout is one too. Raises FileNotFoundError when neither the current folder nor this package is inside one.
     """
     if override := os.environ.get("RACKREADY_ROOT"):
         return Path(override).resolve()
-    for start in (Path.cwd(), Path(__file__).resolve().parent):
+    for start in (Path.cwd(), _PACKAGE):
         for folder in (start, *start.parents):
-            if (folder / "playbooks").is_dir() and (folder / "inventories").is_dir():
+            if any(folder.glob("inventories/*/site.yml")):
                 return folder
     message = (
-        "no rackready checkout found - Expected: a folder with playbooks/ and inventories/, here or above "
-        f"Actual: none above {Path.cwd()}. cd into the clone, or set RACKREADY_ROOT."
+        "no site repository found - Expected: a folder with inventories/NAME/site.yml, here or above "
+        f"Actual: none above {Path.cwd()}. cd into it, or set RACKREADY_ROOT. To begin one here: `{first_site('NAME')}`"
     )
     raise FileNotFoundError(message)
+
+
+def state_base(root: Path) -> Path:
+    """Return the folder of all state: ``$RACKREADY_STATE``, else ``.rackready/`` of the site repository."""
+    override = os.environ.get(STATE)
+    return Path(override).absolute() if override else root / PRIVATE
 
 
 def private_dir(path: Path) -> Path:
     """Create a folder private to its owner, with its missing parents, and return it.
 
-    An existing folder, and ``.rackready`` above it, lose the rights of group and others.
+    An existing folder, and ``.rackready`` or ``$RACKREADY_STATE`` above it, lose the rights of group and others.
     """
+    outside = Path(os.environ[STATE]).absolute() if os.environ.get(STATE) else None
     for folder in reversed([path, *path.parents]):
-        if folder == path or folder.name == PRIVATE or not folder.exists():
+        ours = folder in {path, outside} or folder.name == PRIVATE
+        if ours or not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)
-        if folder == path or folder.name == PRIVATE:
+        if ours:
             _close(folder)
     return path
 
@@ -89,8 +127,8 @@ class EnvPaths:
 
     @property
     def base(self) -> Path:
-        """``.rackready/``: private to its owner."""
-        return self.root / PRIVATE
+        """``.rackready/``, or ``$RACKREADY_STATE``: private to its owner."""
+        return state_base(self.root)
 
     @property
     def state(self) -> Path:

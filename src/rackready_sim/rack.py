@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rackready.paths import EnvPaths, private_dir
+from rackready.paths import EnvPaths, private_dir, state_base
 from rackready_sim import (
     emulator,
     faults,
@@ -259,7 +259,7 @@ class Rack:
             self._refuse_while_deploying()
             removed = ["Redfish emulator"] if emulator.stop(self.store) else []
             removed += [f"Kubernetes: {name}" for name in control_plane.stop(self.store)]
-            removed += leftovers.end(self.store, self.root / ".rackready" / self._recorded_env())
+            removed += leftovers.end(self.store, state_base(self.root) / self._recorded_env())
             if shutil.which("podman") is not None:
                 for container in podman.containers(self.clone):
                     self._say(f"removing {container.name}")
@@ -271,7 +271,7 @@ class Rack:
         return removed
 
     def _refuse_while_deploying(self) -> None:
-        path = self.root / ".rackready" / self._recorded_env() / "controller.lock"
+        path = state_base(self.root) / self._recorded_env() / "controller.lock"
         if not path.exists():
             return
         with path.open("a") as handle:
@@ -291,7 +291,7 @@ class Rack:
     def _remove_files(self) -> list[str]:
         env = self._recorded_env()
         removed = []
-        base = self.root / ".rackready"
+        base = state_base(self.root)
         for path in (base / "overlays" / f"{env}.yml", base / env, self.store.base, base / "overlays"):
             if path.name == "overlays":
                 with suppress(OSError):  # other environments' overlays are not ours

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from rackready.paths import private_dir
+from rackready.paths import private_dir, state_base
 from rackready_sim.errors import describe
 from rackready_sim.host import run
 
@@ -57,7 +57,7 @@ class Store:
     @property
     def base(self) -> Path:
         """``.rackready/sim/``."""
-        return self.root / ".rackready" / "sim"
+        return state_base(self.root) / "sim"
 
     @property
     def record_file(self) -> Path:
@@ -105,7 +105,7 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the rack's lock: one command at a time creates, changes or removes it."""
-        with self._flock(private_dir(self.root / ".rackready") / "sim.lock"):
+        with self._flock(private_dir(state_base(self.root)) / "sim.lock"):
             yield
 
     @contextmanager

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -124,25 +124,10 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
     for row in ledger.campaigns():
         if row["status"] not in UNFINISHED:
             continue
-        same = (
-            row["kind"] == wanted.kind
-            and row["site_digest"] == wanted.site_digest
-            and row["nodes"] == list(wanted.nodes)
-            and row["summary"].get("check") == wanted.check
-            and row["summary"]["request"].get("again", False) == wanted.again
-            and row["summary"]["request"].get("erase", []) == list(wanted.erase)
-        )
-        if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
+        why = _why_not(row, wanted, paths)
+        if not why:
             say(f"going on with campaign {row['id']}, which was cut off")
             return CampaignRequest.load(row["summary"]["request"]), True
-        why = (
-            "it was made by another version of rackready"
-            if row["abi"] != CAMPAIGN_ABI
-            else "the site or what was asked for has changed since"
-        )
-        why = (
-            "how far it was is known only on the machine that began it" if same and row["abi"] == CAMPAIGN_ABI else why
-        )
         say(
             f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger "
             "recorded"
@@ -161,6 +146,26 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
         summary=summary,
     )
     return wanted, False
+
+
+def _why_not(row: Mapping[str, Any], wanted: CampaignRequest, paths: EnvPaths) -> str:
+    """Return why a campaign that was cut off is not the one to resume; empty when it is."""
+    before = row["summary"]["request"]
+    same = (
+        row["kind"] == wanted.kind
+        and row["site_digest"] == wanted.site_digest
+        and row["nodes"] == list(wanted.nodes)
+        and row["summary"].get("check") == wanted.check
+        and before.get("again", False) == wanted.again
+        and before.get("erase", []) == list(wanted.erase)
+    )
+    if row["abi"] != CAMPAIGN_ABI:
+        return "it was made by another version of rackready"
+    if not same:
+        return "the site or what was asked for has changed since"
+    if not paths.workflows.exists():
+        return "how far it was is known only on the machine that began it"
+    return "" if before.get("root", wanted.root) == wanted.root else f"it began in {before['root']}"
 
 
 def _forget(database: Path) -> None:

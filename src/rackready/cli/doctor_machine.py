@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rackready.cli.doctor_scene import Answer, Scene, output
 from rackready.model.outcome import Outcome
+from rackready.paths import is_checkout, setup_command
 
 MIN_PYTHON = (3, 11)
 SIMULATOR_PROGRAMS = ("podman", "runc", "mmdebstrap", "dpkg-deb", "apt-ftparchive", "gpg", "gcc", "ip")
@@ -32,7 +33,7 @@ def python(_scene: Scene) -> Answer:
 def packages(scene: Scene) -> Answer:
     """Compare installed packages with the lock file, by name."""
     lock = scene.paths.root / "requirements.lock"
-    if not lock.exists():
+    if not (is_checkout() and lock.exists()):
         return Outcome.SKIP, "no requirements.lock here: this is an installed package, not a checkout"
     differing = [
         f"{name} {wanted} (installed: {have or 'none'})"
@@ -77,21 +78,21 @@ def engine(scene: Scene) -> Answer:
             Outcome.FAIL,
             (
                 f"Expected: Pulumi {wanted} in .rackready/tools/bin or on the PATH Actual: none. "
-                "Run: make setup (only provisioning needs it)"
+                f"Run: {setup_command()} (only provisioning needs it)"
             ),
         )
     seen = output([program, "version"]).strip().removeprefix("v")
     if seen != wanted:
         return (
             Outcome.FAIL,
-            f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: make setup",
+            f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: {setup_command()}",
         )
     if shutil.which("pulumi-language-python", path=path) is None:
         return (
             Outcome.FAIL,
             (
                 f"Expected: pulumi-language-python beside {program} Actual: none. "
-                "Run: make setup (`pulumi preview` in a stack's folder needs it)"
+                f"Run: {setup_command()} (`pulumi preview` in a stack's folder needs it)"
             ),
         )
     return Outcome.PASS, f"{seen} ({_way(scene) or program})"

@@ -35,8 +35,8 @@ class Scene:
 
     @property
     def private(self) -> Path:
-        """``.rackready`` as it is now, without creating it."""
-        return self.paths.root / ".rackready"
+        """The folder of state as it is now, without creating it."""
+        return self.paths.base
 
     @property
     def database(self) -> Database:

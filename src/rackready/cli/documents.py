@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from rackready.model.problems import RackreadyError
+from rackready.paths import shipped
 
 CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
 FINDINGS, SITE_FILE = "reference/findings.md", "reference/site-file.md"
@@ -46,14 +47,13 @@ class Page:
 
 
 def root() -> Path:
-    """Return the folder of documents: inside the package in a wheel, else at the top of the checkout."""
-    here = Path(__file__).resolve()
-    for folder in (here.parents[1] / "docs", here.parents[3] / "docs"):
-        if (folder / GLOSSARY).is_file():
-            return folder
+    """Return the folder of documents. Raises DocumentsMissingError."""
+    folder = shipped() / "docs"
+    if (folder / GLOSSARY).is_file():
+        return folder
     raise DocumentsMissingError(
         "docs/",
-        expected=f"beside the package {here.parents[1]}",
+        expected=f"in {shipped()}",
         actual="not there",
         next_step="Install rackready again.",
     )

@@ -9,7 +9,7 @@ import typer
 
 from rackready.cli.output import Format, Output, Verbose, console, print_json, print_table, progress
 from rackready.model.problems import RackreadyError
-from rackready.paths import PRIVATE, project_root
+from rackready.paths import project_root, state_base
 
 if TYPE_CHECKING:
     from rackready.images.ramdisk import Ramdisk
@@ -107,7 +107,7 @@ def ramdisk(*, again: Again = False, output: Output = Format.TEXT, verbose: Verb
 
 def _base() -> Path:
     try:
-        return project_root() / PRIVATE
+        return state_base(project_root())
     except FileNotFoundError as error:
         raise RackreadyError(error) from error
 

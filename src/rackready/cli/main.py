@@ -54,6 +54,7 @@ COMMANDS = {
     "doctor": "doctor",
     "profile": "profile",
     "schema": "schema",
+    "setup": "setup",
     "import": "import_data",
     "size": "size",
     "plan": "plan",

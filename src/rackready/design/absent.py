@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackready.design.names import listed
 from rackready.model.problems import Problem, SiteInvalidError
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, first_site
 
 DEFAULT, EXAMPLE = "sim", "example"
 """Environment without --env and ENV; the environment that a first site file is copied from."""
@@ -27,4 +27,7 @@ def _next_step(paths: EnvPaths) -> str:
         return f"{first}; or {copy}" if EXAMPLE in known else f"{first}."
     if EXAMPLE in known:
         return f"To begin, {copy}"
-    return f"{paths.root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one."
+    return (
+        f"{paths.root} has no environments: cd into your site repository, or set RACKREADY_ROOT to it. "
+        f"To begin one here: `{first_site(paths.env)}`"
+    )

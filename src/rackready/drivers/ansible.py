@@ -28,14 +28,17 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
-from rackready.paths import EnvPaths, private_dir
+from rackready.paths import EnvPaths, is_checkout, private_dir, shipped
 
 _LIMIT_S = 7200.0
 """A playbook that runs longer is ended: a node with a hung disk must not block its batch."""
 
 _FORKS = 32
 _LOGIN_S, _PROBE_S = 15.0, 5.0
-_PASSED_ON = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "RACKREADY_ROOT", "PYTHONPATH", "VIRTUAL_ENV")
+_PASSED_ON = (
+    *("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
+    *("RACKREADY_ROOT", "RACKREADY_STATE", "PYTHONPATH", "VIRTUAL_ENV"),
+)
 """ansible-runner writes its environment to a file, so only these are passed on.
 
 They are what Ansible needs, and what the site file names by ``env:``.
@@ -132,7 +135,7 @@ class _Run:
         ]
         argv += ["--tags", ",".join(tags)] if tags else []
         argv += ["--check", "--diff"] if self.ctx.check else []
-        return [*argv, str(self.ctx.root / "playbooks" / self.playbook)]
+        return [*argv, str(shipped() / "playbooks" / self.playbook)]
 
     def _child(self, argv: list[str], connection: dict[str, str], events: Events) -> ChildResult:
         request = {"argv": argv, "cwd": str(self.ctx.root), "artifacts": str(self.folder / self.ident)}
@@ -140,7 +143,7 @@ class _Run:
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.ctx.root, self.site) | self._pinned() | connection,
+            env=_environment(self.site) | self._pinned() | connection,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
@@ -192,18 +195,17 @@ class _Run:
         )
 
 
-def _environment(root: Path, site: Site) -> dict[str, str]:
+def _environment(site: Site) -> dict[str, str]:
     keys = [getattr(view.site.handover, "munge_key", None) for view in handover_views(site)]
     secrets = (*keys, site.access.sudo_password)
     names = (*_PASSED_ON, *(secret.env for secret in secrets if secret is not None and secret.env))
     env = {name: os.environ[name] for name in names if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
-    source = str(Path(__file__).resolve().parents[2])
-    env["PYTHONPATH"] = os.pathsep.join(
-        dict.fromkeys([source, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))])
-    )
+    if is_checkout():  # an installed package is found anyway, and packages beside it must not come before Python's own
+        given = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+        env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(shipped() / "src"), *given]))
     return env | {
-        "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(shipped() / "ansible.cfg"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONUNBUFFERED": "1",

@@ -21,7 +21,7 @@ from pulumi.automation._stack import StackInitMode
 
 from rackready import files
 from rackready.model.problems import RackreadyError
-from rackready.paths import EnvPaths, private_dir
+from rackready.paths import EnvPaths, private_dir, setup_command, state_base
 
 PROJECT = "rackready-metal"
 """Name of the Pulumi project, as in stacks/metal/Pulumi.yaml."""
@@ -48,7 +48,7 @@ def search_path(root: Path) -> str:
     return os.pathsep.join(
         [
             str(Path(sys.executable).parent),
-            str(root / ".rackready" / "tools" / "bin"),
+            str(state_base(root) / "tools" / "bin"),
             os.environ.get("PATH", os.defpath),
         ]
     )
@@ -63,14 +63,14 @@ def require_engine(root: Path) -> Path:
             "Pulumi engine",
             expected="`pulumi` on the PATH or in .rackready/tools/bin",
             actual="none",
-            next_step="Run `make setup`, which installs it; `rackready doctor` shows more.",
+            next_step=f"Run `{setup_command()}`, which installs it; `rackready doctor` shows more.",
         )
     if shutil.which(PROVIDER, path=path) is None:
         raise EngineError(
             "Pulumi provider",
             expected=f"`{PROVIDER}` beside {sys.executable}",
             actual="none",
-            next_step="Run `make setup`, which installs rackready into .venv.",
+            next_step="Run `make setup`, which installs rackready into .venv; or install the package again.",
         )
     return Path(engine)
 
@@ -82,7 +82,7 @@ def engine_version(engine: Path) -> str:
         out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineError(
-            f"Pulumi engine {engine}", expected="it runs", actual=error, next_step="Run `make setup` again."
+            f"Pulumi engine {engine}", expected="it runs", actual=error, next_step=f"Run `{setup_command()}` again."
         ) from error
     return out.stdout.strip().removeprefix("v")
 

@@ -1,4 +1,4 @@
-"""The Jinja environment: undefined names are errors; templates are in ``templates/`` of the checkout or the wheel."""
+"""The Jinja environment: undefined names are errors; templates are in ``templates/`` that comes with the code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rackready.model.problems import RackreadyError
+from rackready.paths import shipped
 
 
 class TemplateMissingError(RackreadyError):
@@ -16,14 +17,13 @@ class TemplateMissingError(RackreadyError):
 
 
 def template_root() -> Path:
-    """Return the folder of templates: inside the package in a wheel, else at the top of the checkout."""
-    here = Path(__file__).resolve()
-    for folder in (here.parents[1] / "templates", here.parents[3] / "templates"):
-        if folder.is_dir():
-            return folder
+    """Return the folder of templates. Raises TemplateMissingError."""
+    folder = shipped() / "templates"
+    if folder.is_dir():
+        return folder
     raise TemplateMissingError(
         "templates/",
-        expected=f"beside the package {here.parents[1]}",
+        expected=f"in {shipped()}",
         actual="not there",
         next_step="Install rackready again.",
     )

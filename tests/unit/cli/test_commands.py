@@ -316,7 +316,7 @@ def test_schema_is_one_json_document(project: Path) -> None:
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in {"RACKREADY_ROOT", "ENV"}}
-    code = "import rackready.paths as p; p.__file__ = '/nowhere/x.py'; from rackready.cli.main import main; main()"
+    code = "import pathlib, rackready.paths as p; p._PACKAGE = pathlib.Path('/nowhere/x/rackready'); from rackready.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "status"],
         capture_output=True,
@@ -327,7 +327,11 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "no rackready checkout found - Expected: a folder with playbooks/ and inventories/" in done.stderr
+    assert done.stderr == (
+        "no site repository found - Expected: a folder with inventories/NAME/site.yml, here or above "
+        f"Actual: none above {tmp_path}. cd into it, or set RACKREADY_ROOT. "
+        "To begin one here: `mkdir -p inventories && cp -r /nowhere/inventories/example inventories/NAME`\n"
+    )
 
 
 def without_scheduler(project: Path) -> None:

@@ -18,6 +18,7 @@ from rackready.drivers.scheduler.base import SchedulerError
 from rackready.model.problems import Message, RackreadyError, StoppedError
 from rackready.model.refusal import Refusal, refusal
 
+ROOT = Path(__file__).resolve().parents[3]
 CODES = Path(__file__).with_name("refusal_codes.txt")
 
 
@@ -140,7 +141,8 @@ def test_the_codes_of_refusals_stay_the_same() -> None:
             (
                 "{root}/inventories/sim/site.yml: 1 problem; nothing was changed.\n"
                 "  no such file. Without --env and ENV, the environment is sim. "
-                "{root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one.\n"
+                "{root} has no environments: cd into your site repository, or set RACKREADY_ROOT to it. "
+                f"To begin one here: `mkdir -p inventories && cp -r {ROOT}/inventories/example inventories/sim`\n"
             ),
         ),
         (

@@ -17,7 +17,7 @@ from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, shipped
 
 PLAYBOOK = "drift.yml"
 
@@ -40,7 +40,7 @@ def compare_roles(
 
 def _roles(ctx: PhaseContext, site: Site, applied: Applied) -> dict[str, str]:
     """Return role -> its phase, in the order of a deploy."""
-    return {role: phase for phase in applied.phases for role in roles_of(ctx.root, playbook_of(site, phase))}
+    return {role: phase for phase in applied.phases for role in roles_of(shipped(), playbook_of(site, phase))}
 
 
 def _add(found: DriftReading, result: NodeResult, phases: Mapping[str, str]) -> None:

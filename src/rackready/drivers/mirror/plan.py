@@ -14,7 +14,7 @@ from rackready.drivers.mirror.tools import MirrorError
 from rackready.drivers.role_packages import Asked, asked_for
 from rackready.model.problems import Message
 from rackready.model.site import Site, SlurmHandover
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, shipped
 from rackready.profiles import loader
 
 _DIGEST = re.compile(r"@(sha256:[0-9a-f]{64})$")
@@ -39,7 +39,7 @@ def plan(
     """
     _check(site, installed, build=build)
     by_platform = {
-        name: asked_for(site, paths.root, loader.platform(name), paths.inventory / "group_vars")
+        name: asked_for(site, shipped(), loader.platform(name), paths.inventory / "group_vars")
         for name in dict.fromkeys(node.platform for rack in site.racks for node in rack.nodes)
     }
     lists: dict[tuple[tuple[str, str], ...], list[str]] = {}
