@@ -90,7 +90,9 @@ def test_it_is_the_wheel_that_runs(run: Run, installed: Path) -> None:
     checks = {item["check"]: item for item in json.loads(done.stdout)["checks"]}
     assert done.returncode == 1, "secrets of the example are not there"
     assert checks["site file"]["outcome"] == "pass"
-    assert checks["Python packages"]["text"] == "no requirements.lock here: this is an installed package, not a checkout"
+    assert (
+        checks["Python packages"]["text"] == "no requirements.lock here: this is an installed package, not a checkout"
+    )
     assert "make setup" not in done.stdout
     assert "Run: rackready setup" in checks["Pulumi engine"]["text"]
     code = "from rackready import paths; print(paths.shipped())"
@@ -138,7 +140,9 @@ def test_ansible_reads_the_site_and_runs_shipped_modules(run: Run, installed: Pa
     checked = run("ansible-playbook", "-i", "inventories/prod", "--syntax-check", book, more=more)
     assert checked.returncode == 0, checked.stderr
     local = ["-e", "ansible_connection=local", "-e", f"ansible_python_interpreter={sys.executable}"]
-    done = run("ansible", "gpu-a01-01", "-i", "inventories/prod", *local, "--check", "-m", "rackready_settings", more=more)
+    done = run(
+        "ansible", "gpu-a01-01", "-i", "inventories/prod", *local, "--check", "-m", "rackready_settings", more=more
+    )
     assert "SUCCESS" in done.stdout, done.stdout + done.stderr
 
 

@@ -23,9 +23,9 @@ def secrets(scene: Scene) -> Answer:
     """Check that every secret and private key of the site is readable, by its owner only. None is shown."""
     if scene.site is None:
         return Outcome.SKIP, "the site file cannot be used"
-    refs, keys = _secret_places(scene.site)
+    refs, keys = secret_places(scene.site)
     if scene.database.settings.exists():
-        more = _secret_places(read_server(scene.database.settings))
+        more = secret_places(read_server(scene.database.settings))
         refs, keys = refs + more[0], keys + more[1]
     problems = [text for text in (_secret_problem(ref) for ref in refs) if text]
     problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
@@ -46,7 +46,8 @@ def _made_later(scene: Scene) -> list[str]:
     return []
 
 
-def _secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
+def secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
+    """Return the secrets and the files of private keys that a model names, each once."""
     refs: dict[str, SecretRef] = {}
     keys: dict[Path, None] = {}
     for name, value in _fields(site):

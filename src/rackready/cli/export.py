@@ -12,6 +12,7 @@ from rackready.cli import complete
 MODULES = {
     "netbox": "netbox",
     "kubernetes": "export_kubernetes",
+    "pipeline": "export_pipeline",
     **dict.fromkeys(("prometheus", "grafana", "metrics"), "export_monitoring"),
 }
 """Command -> module of this package; several may share one. Only the module of the called command is imported."""

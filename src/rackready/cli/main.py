@@ -55,6 +55,7 @@ COMMANDS = {
     "profile": "profile",
     "schema": "schema",
     "setup": "setup",
+    "comment": "comment",
     "import": "import_data",
     "size": "size",
     "plan": "plan",

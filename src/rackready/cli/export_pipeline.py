@@ -1,0 +1,131 @@
+"""`rackready export pipeline`: the site repository's pipeline for GitHub Actions or GitLab CI."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import Message, RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+if TYPE_CHECKING:
+    from rackready.render.pipeline import Pipeline
+
+
+class Forge(StrEnum):
+    """A service that runs pipelines."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+_WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+_FOLDER = re.compile(r"^/[A-Za-z0-9._/-]+$")
+_CRON = re.compile(r"^[0-9*,/-]+( [0-9*,/-]+){4}$")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `rackready export`."""
+    app.command("pipeline")(export_pipeline)
+
+
+def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    forge: Annotated[Forge, typer.Option("--for", help="The service that runs it.")],
+    env: Env = "sim",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Top of the repository. Default: the site repository's.")
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", help="Branch that is deployed.")] = "main",
+    runner: Annotated[
+        str, typer.Option("--runner", help="Label or tag of the runner of this environment.")
+    ] = "rackready",
+    state: Annotated[
+        str, typer.Option("--state", help="Folder on the runner that keeps state between jobs.")
+    ] = "/var/lib/rackready",
+    drift_cron: Annotated[str, typer.Option("--drift", help="When to look for drift, cron, UTC.")] = "17 */4 * * *",
+    nightly_cron: Annotated[
+        str, typer.Option("--nightly", help="When to measure what is due, cron, UTC.")
+    ] = "43 0 * * *",
+    output: Output = Format.TEXT,
+) -> None:
+    """Write a pipeline: plan as a comment, deploy after approval, drift and nightly on schedule, reports as artifacts.
+
+    Files that rackready did not write, or that were edited since, are refused.
+
+    Exit codes: 0 written, 2 refused and nothing written.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.render.owned_folder import write_owned  # noqa: PLC0415
+    from rackready.render.pipeline import Pipeline, pipeline_file  # noqa: PLC0415
+
+    _plain(branch, runner, state, (drift_cron, nightly_cron))
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    names, notes = _secrets(site, paths)
+    wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names)
+    name, text = pipeline_file(forge, wanted)
+    folder = out or paths.root
+    done = write_owned(folder, {name: text.encode()}, f"rackready export pipeline --for {forge} --env {env}")
+    notes = [*_next_steps(forge, wanted, name), *notes]
+    if output is Format.JSON:
+        print_json({"file": str(folder / name), "changed": bool(done.changed), "secrets": names, "notes": notes})
+        return
+    console.print(f"{folder / name}{'' if done.changed else ' (unchanged)'}")
+    for note in notes:
+        progress.print(note, style="yellow")
+
+
+def _plain(branch: str, runner: str, state: str, crons: tuple[str, str]) -> None:
+    """Raise RackreadyError for all values that would mean something else in a pipeline's file."""
+    rows = [
+        ("--branch", branch, _WORD, "a plain name such as main (letters, digits, . _ / -)"),
+        ("--runner", runner, _WORD, "a plain name such as rackready (letters, digits, . _ / -)"),
+        ("--state", state, _FOLDER, "an absolute path of letters, digits, . _ / -"),
+        ("--drift", crons[0], _CRON, "five fields of cron, such as 17 */4 * * *"),
+        ("--nightly", crons[1], _CRON, "five fields of cron, such as 43 0 * * *"),
+    ]
+    wrong = [
+        Message(option, expected=expected, actual=repr(value), next_step="Correct it.")
+        for option, value, pattern, expected in rows
+        if not pattern.match(value)
+    ]
+    if crons[0] == crons[1]:
+        wrong.append(
+            Message("--nightly", expected="another time than --drift", actual="the same", next_step="Correct it.")
+        )
+    if wrong:
+        raise RackreadyError.of(wrong)
+
+
+def _secrets(site: Site, paths: EnvPaths) -> tuple[list[str], list[str]]:
+    """Return variables with secrets, and a note for each secret's file that a fresh checkout would not have."""
+    from rackready.cli.doctor_keys import secret_places  # noqa: PLC0415
+    from rackready.design.database import read_server  # noqa: PLC0415
+
+    models = [site, *([read_server(paths.database.settings)] if paths.database.settings.exists() else [])]
+    found = [secret_places(model) for model in models]
+    names = sorted({ref.env for refs, _ in found for ref in refs if ref.env})
+    files = [ref.file for refs, _ in found for ref in refs if ref.file] + [key for _, keys in found for key in keys]
+    inside = sorted({str(file.relative_to(paths.root)) for file in files if file.is_relative_to(paths.root)})
+    notes = [
+        f"{file} is a secret in the working tree, which jobs empty: name an absolute path, or `env`" for file in inside
+    ]
+    return names, notes
+
+
+def _next_steps(forge: Forge, wanted: Pipeline, name: str) -> list[str]:
+    if forge is Forge.GITHUB:
+        return [
+            f"Give the environment {wanted.env} required reviewers (Settings, Environments): they approve each deploy."
+        ]
+    return [
+        f"Include it in .gitlab-ci.yml: `include: [{{local: {name}}}]`. Protect the environment {wanted.env}.",
+        f"Make two schedules, with RACKREADY_JOB drift ({wanted.drift_cron}) and nightly ({wanted.nightly_cron}).",
+        "Set RACKREADY_GITLAB_TOKEN, a masked variable with a project access token (scope api), for the comment.",
+    ]
