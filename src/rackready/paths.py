@@ -67,6 +67,11 @@ def state_base(root: Path) -> Path:
     return Path(override).absolute() if override else root / PRIVATE
 
 
+def placed(root: Path, written: str) -> Path:
+    """Return the place of a path in a file of the site repository; ``.rackready/`` is the folder of state."""
+    return state_base(root) / written[len(PRIVATE) + 1 :] if written.startswith(f"{PRIVATE}/") else root / written
+
+
 def private_dir(path: Path) -> Path:
     """Create a folder private to its owner, with its missing parents, and return it.
 

@@ -85,7 +85,10 @@ def engine(scene: Scene) -> Answer:
     if seen != wanted:
         return (
             Outcome.FAIL,
-            f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: {setup_command()}",
+            (
+                f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). "
+                f"Run: {setup_command()}"
+            ),
         )
     if shutil.which("pulumi-language-python", path=path) is None:
         return (

@@ -112,7 +112,8 @@ def _secrets(site: Site, paths: EnvPaths) -> tuple[list[str], list[str]]:
     found = [secret_places(model) for model in models]
     names = sorted({ref.env for refs, _ in found for ref in refs if ref.env})
     files = [ref.file for refs, _ in found for ref in refs if ref.file] + [key for _, keys in found for key in keys]
-    inside = sorted({str(file.relative_to(paths.root)) for file in files if file.is_relative_to(paths.root)})
+    open_files = {file for file in files if file.is_relative_to(paths.root) and not file.is_relative_to(paths.base)}
+    inside = sorted(str(file.relative_to(paths.root)) for file in open_files)
     notes = [
         f"{file} is a secret in the working tree, which jobs empty: name an absolute path, or `env`" for file in inside
     ]

@@ -27,7 +27,7 @@ from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths, project_root
+from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 
 _PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig"})
@@ -383,10 +383,10 @@ def gathered(problems: list[Problem]) -> list[Problem]:
 
 
 def absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
-    """Return a YAML document with relative paths taken from ``base``."""
+    """Return a YAML document with paths made absolute: from ``base``, or from the folder of state."""
     kind = type(value)
     if kind is str:
-        return str(base / value) if key in _PATH_KEYS and not value.startswith("/") else value
+        return str(placed(base, value)) if key in _PATH_KEYS else value
     if kind is dict:
         # Plain values are most of 12,500 nodes: skip those that cannot hold or be a path.
         return {

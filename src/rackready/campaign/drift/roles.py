@@ -26,7 +26,7 @@ def compare_roles(
     ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
 ) -> None:
     """Add what the roles of the applied phases would change on each node, in one run per scheduler."""
-    wanted = {node: _roles(ctx, site, item) for node, item in applied.items()}
+    wanted = {node: _roles(site, item) for node, item in applied.items()}
     guids = kept_guids(EnvPaths(ctx.root, ctx.env), site)
     for view in by_scheduler(site, wanted):
         variables = {
@@ -38,7 +38,7 @@ def compare_roles(
             _add(found[node], result, wanted[node])
 
 
-def _roles(ctx: PhaseContext, site: Site, applied: Applied) -> dict[str, str]:
+def _roles(site: Site, applied: Applied) -> dict[str, str]:
     """Return role -> its phase, in the order of a deploy."""
     return {role: phase for phase in applied.phases for role in roles_of(shipped(), playbook_of(site, phase))}
 
