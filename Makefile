@@ -57,6 +57,10 @@ setup-kubernetes: python ## setup-dev, and a Kubernetes control plane for tests 
 setup-cosign: python ## setup-dev, and cosign for tests of certificates: built from its Go module, about 5 minutes, once
 	@$(SETUP) --dev --cosign
 
+.PHONY: setup-pipelines
+setup-pipelines: python ## setup-dev, and actionlint for tests of pipelines: built from its Go module, once
+	@$(SETUP) --dev --actionlint
+
 .PHONY: lock
 lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)
@@ -131,6 +135,10 @@ test-kubernetes: setup-kubernetes ## hand nodes over to a real Kubernetes API se
 .PHONY: test-cosign
 test-cosign: setup-cosign ## verify certificates with a real cosign, good and forged ones: ARGS="-k forged"
 	@$(BIN)/python -m pytest -v tests/cosign $(ARGS)
+
+.PHONY: test-pipelines
+test-pipelines: setup-pipelines ## lint the exported pipelines with actionlint, and run them with gitlab-ci-local and act if those are on the PATH
+	@$(BIN)/python -m pytest -v tests/pipelines $(ARGS)
 
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again

@@ -12,6 +12,7 @@ import fcntl
 import sys
 from contextlib import suppress
 
+import actionlint
 import apt
 import control_plane
 import cosign
@@ -57,6 +58,8 @@ def _set_up(options: argparse.Namespace) -> None:
             control_plane.ensure()
         if options.kubernetes and options.dev:
             operators.ensure()
+        if options.actionlint:
+            actionlint.ensure()
         if options.cosign:
             cosign.ensure()
         if not options.no_pulumi:
@@ -79,6 +82,7 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="also a Kubernetes control plane, built from Go modules; with --dev also charts of operators, and helm",
     )
+    parser.add_argument("--actionlint", action="store_true", help="also actionlint for tests, built from its Go module")
     parser.add_argument("--cosign", action="store_true", help="also cosign for tests, built from its Go module")
     parser.add_argument(
         "--only-pulumi", action="store_true", help="the Pulumi engine alone, for a package that was installed otherwise"

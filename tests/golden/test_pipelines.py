@@ -1,0 +1,113 @@
+"""Pipelines of the example site: their text, and what GitLab's own schema says of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from rackready.render.pipeline import Pipeline, pipeline_file
+
+GOLDEN = Path(__file__).with_name("pipelines")
+WANTED = Pipeline("prod", "main", "rackready", "/var/lib/rackready", "17 */4 * * *", "43 0 * * *", ["LEAF_PASSWORD"])
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_text(kind: str) -> None:
+    golden = GOLDEN / f"{kind}.yml"
+    _, text = pipeline_file(kind, WANTED)
+    if os.environ.get("GOLDENS") == "rewrite":
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 160
+
+
+def gitlab() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(pipeline_file("gitlab", WANTED)[1])
+    return document
+
+
+def github() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(pipeline_file("github", WANTED)[1])
+    return document
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    """Return what GitLab's published schema of pipelines finds (editor/schema/ci.json, as check-jsonschema has it)."""
+    package = importlib.util.find_spec("check_jsonschema")
+    assert package is not None, "run `make setup-dev`"
+    file = Path(str(package.origin)).parent / "builtin_schemas/vendor/gitlab-ci.json"
+    validator = Draft7Validator(json.loads(file.read_text(encoding="utf-8")))
+    return [error.message for error in validator.iter_errors(document)]
+
+
+def test_gitlabs_schema_takes_it() -> None:
+    assert problems(gitlab()) == []
+
+
+def test_gitlabs_schema_refuses_a_slip() -> None:
+    document = gitlab()
+    document["rackready deploy prod"]["artifacts"]["when"] = "sometimes"
+    assert problems(document) != []
+
+
+def test_no_deploy_is_cancelled_by_the_next_one() -> None:
+    jobs = github()["jobs"]
+    assert {name for name, job in jobs.items() if job.get("concurrency", {}).get("cancel-in-progress") is False} == {
+        "deploy",
+        "drift",
+        "nightly",
+    }
+    assert len({job["concurrency"]["group"] for job in jobs.values() if "concurrency" in job}) == 3, (
+        "GitHub keeps one waiting run per group: a nightly would replace an approved deploy"
+    )
+    others = gitlab()
+    for name in ("deploy", "drift", "nightly"):
+        assert others[f"rackready {name} prod"]["resource_group"] == "rackready-prod"
+    assert others[".rackready prod"]["interruptible"] is False
+
+
+def test_a_deploy_is_approved_after_its_plan() -> None:
+    deploy = github()["jobs"]["deploy"]
+    assert (deploy["environment"], deploy["needs"]) == ("prod", "plan")
+    other = gitlab()["rackready deploy prod"]
+    assert [(rule["when"], rule["allow_failure"]) for rule in other["rules"]] == [("manual", False)]
+    assert other["needs"] == ["rackready plan prod"]
+
+
+def test_reports_are_kept_when_the_job_fails() -> None:
+    for name, job in github()["jobs"].items():
+        upload = [step for step in job["steps"] if "upload-artifact" in step.get("uses", "")]
+        assert [step["if"] for step in upload] == ["always()"], name
+    assert gitlab()[".rackready prod"]["artifacts"]["when"] == "always"
+    assert gitlab()["rackready deploy prod"]["artifacts"]["reports"] == {"junit": "out/junit.xml"}
+
+
+def test_every_action_is_pinned_by_its_commit_and_leaves_no_token() -> None:
+    for job in github()["jobs"].values():
+        for step in (step for step in job["steps"] if "uses" in step):
+            assert len(step["uses"].partition("@")[2]) == 40
+            if step["uses"].startswith("actions/checkout"):
+                assert step["with"] == {"persist-credentials": False}
+
+
+def test_the_deploy_itself_gets_the_runners_signals() -> None:
+    """GitHub signals the step's own process alone (docs.github.com, workflow-cancellation)."""
+    steps = {step.get("name"): step for job in github()["jobs"].values() for step in job["steps"]}
+    assert steps["Deploy"]["run"] == "exec rackready deploy --env prod"
+    assert steps["Nightly"]["run"] == "exec rackready validate --env prod"
+
+
+def test_a_forks_pull_request_runs_nothing_here() -> None:
+    jobs = github()["jobs"]
+    assert "github.event.pull_request.head.repo.full_name == github.repository" in jobs["plan"]["if"]
+    assert "github.event_name != 'pull_request'" in jobs["deploy"]["if"]
+    assert all("pull_request" not in jobs[name]["if"] for name in ("drift", "nightly"))
+    assert github()["permissions"] == {"contents": "read"}
