@@ -22,7 +22,8 @@ _HEAD = """# Alerts
 
 Made from `src/rackready/design/monitoring` (`make goldens`). How to use them: [Monitoring](../howto/monitoring.md).
 Action: NVIDIA's word in the Xid catalogue. A critical alert needs somebody now,
-a warning today; info only explains others.
+a warning today; info only explains others. Watch: what [`rackready watch`](../howto/watch.md) does;
+`none`: the alert exists in Prometheus alone.
 """
 
 
@@ -36,6 +37,7 @@ def row(condition: Condition) -> str:
         condition.id,
         condition.severity.value,
         condition.action or "-",
+        condition.watch.value,
         waits,
         f"{condition.meaning} {condition.next_step}",
         f"`{condition.expr}` ({condition.unit})",
@@ -49,8 +51,8 @@ def page() -> str:
     for topic in topics():
         out += [
             f"## {topic.name}\n",
-            "| alert | severity | action | after | meaning and next step | query (unit) | source |",
-            "|---|---|---|---|---|---|---|",
+            "| alert | severity | action | watch | after | meaning and next step | query (unit) | source |",
+            "|---|---|---|---|---|---|---|---|",
             *map(row, topic.conditions),
             "",
         ]

@@ -15,6 +15,7 @@ SIM = ROOT / "src" / "rackready_sim"
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"watch"},
     {"campaign"},
     {"handover"},
     {"gates", "stacks"},

@@ -106,6 +106,8 @@ def _metrics(env: str) -> str:
     from rackready.handover.metrics import metrics  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.render.exposition import exposition  # noqa: PLC0415
+    from rackready.watch.view import look  # noqa: PLC0415
+    from rackready.watch.view import metrics as watch_metrics  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
@@ -115,7 +117,9 @@ def _metrics(env: str) -> str:
         store = EvidenceStore.read_only(ledger, paths.raw)
         campaigns = working_campaigns(ledger, paths)
         rows = {row.name: row for row in ledger.states()}
-        return exposition(metrics(site, rows, store, campaigns[0] if campaigns else None, time.time()))
+        found = metrics(site, rows, store, campaigns[0] if campaigns else None, time.time())
+        watched = look(ledger, site, paths)
+        return exposition([*found, *(watch_metrics(watched, site) if watched else ())])
 
 
 def _write(out: Path, text: str) -> None:

@@ -46,6 +46,8 @@ COMMANDS = {
     "repair": "repair",
     "rma": "rma",
     "hand-back": "hand_back",
+    "watch": "watch",
+    "ticket": "ticket",
     "retire": "retire",
     "hostkey": "hostkey",
     "bmc": "bmc",

@@ -13,6 +13,7 @@ from rackready.model.base import Model
 from rackready.model.database import Server
 from rackready.model.refusal import Refusal
 from rackready.model.site_file import json_schema
+from rackready.model.ticket import Ticket
 
 
 class Written(StrEnum):
@@ -26,6 +27,7 @@ class Written(StrEnum):
     SOFTWARE = "software"
     PARTS = "parts"
     REFUSAL = "refusal"
+    TICKET = "ticket"
 
 
 def schema(
@@ -34,16 +36,16 @@ def schema(
         typer.Option(
             "--of",
             help="File: site (site.yml), database (database.yml), or the family of a profile; "
-            "refusal: what --output json prints for an error.",
+            "refusal: what --output json prints for an error; ticket: a repair ticket of watch.",
         ),
     ] = Written.SITE,
 ) -> None:
-    """Print the JSON schema of the site file, of database.yml, of a profile or of a refusal."""
+    """Print the JSON schema of the site file, of database.yml, of a profile, of a refusal or of a repair ticket."""
     if of is Written.SITE:
         print_json(json_schema())
         return
     kinds: dict[str, type[Model]] = {str(family): kind for family, kind in KINDS.items()}
-    kinds |= {Written.DATABASE: Server, Written.REFUSAL: Refusal}
+    kinds |= {Written.DATABASE: Server, Written.REFUSAL: Refusal, Written.TICKET: Ticket}
     kind = kinds[of]
     print_json(kind.model_json_schema(by_alias=True))
 

@@ -42,6 +42,7 @@ from rackready.model.switch import Switch
 from rackready.model.topology import Topology
 from rackready.model.upgrade import Upgrade
 from rackready.model.virtual import Hypervisor, VirtualMachine
+from rackready.model.watch import Watch
 
 __all__ = [
     "Access",
@@ -310,6 +311,7 @@ class Site(WithPart):
     monitoring: Monitoring = Field(
         default_factory=Monitoring, description="exporters and receivers of alerts, for `export prometheus`"
     )
+    watch: Watch = Field(default_factory=Watch, description="rates, limits and receivers of `rackready watch`")
     provisioning: Provisioning | None = Field(
         None, description="how nodes get their operating system; absent: they boot what is on their disks"
     )

@@ -91,7 +91,17 @@ _DOWN = {
 }
 _RACK = {label: PLACE[label] for label in ("site", "rack", "unit")}
 _SWITCH = _RACK | {"job": "switch", "instance": "leaf03:9100", "switch": "leaf03"}
+_SITE = OWN | {"site": "dc1"}
 _CAMPAIGN = {"campaign": "20260101-1", "kind": "deploy"}
+
+
+def _watch(condition: str) -> Case:
+    labels = STATE | {"condition": condition, "part": "gpu3"}
+    metric = "rackready_node_watch_fault"
+    return Case(
+        {named(metric, labels): "1x20"}, labels, {named(metric, labels | {"condition": "GpuXidResetGpu"}): "1x20"}
+    )
+
 
 CASES: dict[str, Case] = {
     "GpuXidCheckMechanicals": _xid(54, 63),
@@ -214,5 +224,33 @@ CASES: dict[str, Case] = {
         "1h 10m 0s",
     ),
     "RackreadyMetricsMissing": Case({}, {}, {named("rackready_metrics_timestamp_seconds", OWN): "0x20"}, at=20),
+    **{
+        name: _watch(name)
+        for name in (
+            "NvswitchSxidFatal",
+            "NvswitchSxidUnlisted",
+            "NvlinkInactive",
+            "BmcLeak",
+            "BmcEventCritical",
+            "NodeDrifted",
+        )
+    },
+    "NodeNotWatched": Case(own("rackready_node_watched", "0x20"), STATE, own("rackready_node_watched", "1x20"), "0"),
+    "WatchSilent": Case(
+        {named("rackready_watch_beat_timestamp_seconds", _SITE): "-300x20"},
+        _SITE,
+        {named("rackready_watch_beat_timestamp_seconds", _SITE): "600x20"},
+        "15m 0s",
+    ),
+    "WatchStorm": Case(
+        {named("rackready_watch_storm", _SITE): "1x20"}, _SITE, {named("rackready_watch_storm", _SITE): "0x20"}
+    ),
+    "TicketsWaiting": Case(
+        {named("rackready_watch_tickets_waiting", _SITE): "2x20"},
+        _SITE,
+        {named("rackready_watch_tickets_waiting", _SITE): "0x20"},
+        "2",
+        15,
+    ),
 }
 """Alert -> case."""

@@ -51,6 +51,19 @@ class Scope(StrEnum):
     MONITORING = "monitoring"
 
 
+class Act(StrEnum):
+    """What `rackready watch` does about a condition."""
+
+    DRAIN = "drain"
+    """Drain the node, keep evidence, open a ticket."""
+    TICKET = "ticket"
+    """Keep evidence and open a ticket. The node stays in production."""
+    RECORD = "record"
+    """Record it."""
+    NONE = "none"
+    """Nothing: only Prometheus knows it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A recording rule. ``name``: level:metric:operations, as Prometheus' own practice asks for."""
@@ -68,6 +81,7 @@ class Condition:
     ``for_s``: how long it must hold before it is an alert. ``keep_s``: how long the alert stays after the series ended,
     for events that a metric shows for a short time only. ``action``: NVIDIA's word for what to do, empty where the
     catalogue has none. ``source``: where metric and threshold come from. ``actual`` may use ``$value`` and ``$labels``.
+    ``watch``: what `rackready watch` does. ``job_lost``: the jobs of the node computed wrong results or cannot go on.
     """
 
     id: str
@@ -83,6 +97,8 @@ class Condition:
     for_s: int = 0
     keep_s: int = 0
     action: str = ""
+    watch: Act = Act.NONE
+    job_lost: bool = False
 
     @property
     def metrics(self) -> tuple[str, ...]:

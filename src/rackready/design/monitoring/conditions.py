@@ -10,6 +10,7 @@ from rackready.design.monitoring.counters import DCGM
 from rackready.design.monitoring.gpu_conditions import GPU_CONDITIONS, GPU_RECORDS
 from rackready.design.monitoring.host_conditions import HOST_CONDITIONS, HOST_RECORDS
 from rackready.design.monitoring.own_conditions import OWN_CONDITIONS, OWN_RECORDS
+from rackready.design.monitoring.watch_conditions import WATCH_CONDITIONS
 from rackready.design.monitoring.xid_conditions import xid_conditions
 
 
@@ -30,12 +31,19 @@ def topics() -> tuple[Topic, ...]:
         Topic("rackready-gpu", GPU_RECORDS, GPU_CONDITIONS),
         Topic("rackready-host", HOST_RECORDS, HOST_CONDITIONS),
         Topic("rackready-own", OWN_RECORDS, OWN_CONDITIONS),
+        Topic("rackready-watch", (), WATCH_CONDITIONS),
     )
 
 
 def conditions() -> tuple[Condition, ...]:
     """Return every condition."""
     return tuple(condition for topic in topics() for condition in topic.conditions)
+
+
+@cache
+def by_id() -> dict[str, Condition]:
+    """Return every condition by its id."""
+    return {condition.id: condition for condition in conditions()}
 
 
 def records() -> dict[str, Record]:

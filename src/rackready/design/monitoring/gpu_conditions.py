@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.monitoring.condition import AWAY, NODE, Condition, Record, Scope, Severity
+from rackready.design.monitoring.condition import AWAY, NODE, Act, Condition, Record, Scope, Severity
 from rackready.design.monitoring.counters import EXPORTER_SOURCE, FIELDS_SOURCE
 
 _CATALOGUE = "NVIDIA Xid catalogue"
@@ -55,6 +55,8 @@ GPU_CONDITIONS = (
         "else: `nvidia-smi -q`, GPU Recovery Action)",
         next_step="Drain the node, then do what the number asks for. See docs/runbooks/gpu.md.",
         source=f"{FIELDS_SOURCE}: 1523; nvmlDeviceGpuRecoveryAction_t",
+        watch=Act.DRAIN,
+        job_lost=True,
     ),
     Condition(
         id="GpuEccUncorrected",
@@ -68,6 +70,8 @@ GPU_CONDITIONS = (
         next_step=_RESET,
         source=f"{FIELDS_SOURCE}: 311; {_CATALOGUE}: Xid 48",
         action="WORKFLOW_XID_48",
+        watch=Act.DRAIN,
+        job_lost=True,
     ),
     Condition(
         id="GpuSramThreshold",
@@ -81,6 +85,7 @@ GPU_CONDITIONS = (
         next_step=_RMA,
         source=f"{FIELDS_SOURCE}: 346; {_MEMORY}",
         action="CONTACT_SUPPORT",
+        watch=Act.DRAIN,
     ),
     Condition(
         id="GpuRowRemapFailed",
@@ -94,6 +99,7 @@ GPU_CONDITIONS = (
         next_step=_RMA,
         source=f"{FIELDS_SOURCE}: 395; {_CATALOGUE}: Xid 64; {_MEMORY}",
         action="RESET_GPU",
+        watch=Act.DRAIN,
     ),
     Condition(
         id="GpuRowRemapPending",
@@ -107,6 +113,7 @@ GPU_CONDITIONS = (
         next_step=_RESET,
         source=f"{FIELDS_SOURCE}: 396; {_MEMORY}",
         action="RESET_GPU",
+        watch=Act.TICKET,
     ),
     Condition(
         id="GpuThermalSlowdown",
@@ -120,6 +127,7 @@ GPU_CONDITIONS = (
         next_step="Compare its neighbours: fans, inlet and coolant of the node. Run `rackready validate --limit NODE`.",
         source=f"{FIELDS_SOURCE}: 241, in ns; the threshold is our judgement",
         for_s=300,
+        watch=Act.TICKET,
     ),
     Condition(
         id="GpuHealthFailed",
@@ -197,6 +205,8 @@ GPU_CONDITIONS = (
         next_step="Drain the node and run `rackready validate --limit NODE`. See docs/runbooks/gpu.md.",
         source="the platform profile; NVIDIA Health Validation: gpu_count",
         for_s=300,
+        watch=Act.DRAIN,
+        job_lost=True,
     ),
     Condition(
         id="GpuExporterDown",

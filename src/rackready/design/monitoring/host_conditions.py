@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.monitoring.condition import AWAY, KNOWN, NODE, Condition, Record, Scope, Severity
+from rackready.design.monitoring.condition import AWAY, KNOWN, NODE, Act, Condition, Record, Scope, Severity
 from rackready.design.monitoring.counters import NODE_SOURCE
 
 _UFM = "Mellanox/ufm_sdk_3.0 @3e96418e, plugins/pdr_deterministic_plugin"
@@ -83,6 +83,7 @@ HOST_CONDITIONS = (
         actual="booted {{ $value | humanizeDuration }} ago",
         next_step="If nobody rebooted it: read the BMC's event log and the last lines of the kernel log.",
         source=f"{NODE_SOURCE}; changes() would not do: the value moves by a second when the clock is set",
+        watch=Act.RECORD,
     ),
     Condition(
         id="NodeMemoryUncorrected",
@@ -95,6 +96,7 @@ HOST_CONDITIONS = (
         actual="{{ $value | humanize }} in 1 h",
         next_step="Drain the node; the BMC's event log names the module. Replace it.",
         source=f"{NODE_SOURCE}, edac_linux.go",
+        watch=Act.DRAIN,
     ),
     Condition(
         id="NodeClockNotSynchronised",
@@ -121,6 +123,7 @@ HOST_CONDITIONS = (
         next_step=_CABLE,
         source=f"{NODE_SOURCE}, infiniband_linux.go; the site's links",
         for_s=60,
+        watch=Act.DRAIN,
     ),
     Condition(
         id="RailMissing",
@@ -135,6 +138,7 @@ HOST_CONDITIONS = (
         next_step="See docs/runbooks/nic.md.",
         source=f"{NODE_SOURCE}, infiniband_linux.go; the site's links",
         for_s=300,
+        watch=Act.DRAIN,
     ),
     Condition(
         id="RailSlow",
@@ -150,6 +154,7 @@ HOST_CONDITIONS = (
         next_step="See docs/runbooks/rail-slow.md.",
         source=f"{NODE_SOURCE}, infiniband_linux.go; the site's links",
         for_s=120,
+        watch=Act.DRAIN,
     ),
     Condition(
         id="RailFlapping",
@@ -162,6 +167,7 @@ HOST_CONDITIONS = (
         actual="{{ $value | humanize }} in 1 h",
         next_step=f"Clean and reseat both ends; if it returns, replace the cable. {_CABLE}",
         source=f"{NODE_SOURCE}, infiniband_linux.go; {_UFM}: a link went down if LinkDowned grew",
+        watch=Act.TICKET,
     ),
     Condition(
         id="RailSymbolErrors",

@@ -111,6 +111,13 @@ class SchedulerAdapter(ABC):
         """Yield drained nodes as ``jobs_of`` does. A scheduler that ends jobs by itself asks them to end first."""
         return self.jobs_of(nodes)
 
+    def requeue(self, node: str) -> list[str]:
+        """Let the jobs of a drained node start again elsewhere; return what became of each one.
+
+        A scheduler that cannot leaves them. Raises SchedulerError.
+        """
+        return [f"job {job.id} ({job.user}, {job.name}) left to its end" for job in self.jobs(node)]
+
     def label(self, node: str, facts: Mapping[Fact, str], certificate: str) -> bool:
         """Publish facts about a node that jobs are placed by, and the SHA-256 (hex) of its certificate.
 

@@ -164,6 +164,15 @@ class SlurmAdapter(SchedulerAdapter):
         found = {node: [job for job, places in placed if node in places] for node in nodes}
         return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
 
+    def requeue(self, node: str) -> list[str]:
+        """Requeue the batch jobs of a node (scontrol(1), requeue). Others, and those that forbid it, are left."""
+        told = []
+        for job in self.jobs(node):
+            code, out, err = self._run(f"scontrol requeue {shlex.quote(job.id)}")
+            end = "requeued" if code == 0 else f"not requeued: {' '.join((err or out).split())}"
+            told.append(f"job {job.id} ({job.user}, {job.name}) {end}")
+        return told
+
     def how_to_end(self, jobs: Sequence[Job]) -> str:
         """Return the sentence that says what to do about jobs that do not end."""
         return f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."

@@ -1,0 +1,1 @@
+"""Nodes in production: faults are seen, drained, proven and ticketed (`rackready watch`)."""

@@ -1,0 +1,207 @@
+"""Drains nodes with faults: each once, never beyond the storm limit, never a node that a campaign works on.
+
+Every step is committed before and after its effect. Draining twice is harmless, so a fault that was being drained when
+watch was killed is drained again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from rackready.design.monitoring.conditions import by_id
+from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.ledger.error import ControllerBusyError
+from rackready.ledger.lock import ControllerLock, is_held
+from rackready.ledger.store import NodeRow
+from rackready.model.problems import RackreadyError, quoted
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+from rackready.watch import storm
+from rackready.watch.store import Fault, Step, WatchStore, faults
+
+Tell = Callable[[str, str, str], None]
+"""Takes the kind of an event, a node ("" for the site) and a text."""
+PHASE = "watch"
+_HELD_LOCK = "rackready watch: records quarantined nodes"
+
+
+@dataclass
+class Actor:
+    """Acts on recorded faults."""
+
+    site: Site
+    paths: EnvPaths
+    store: WatchStore
+    tell: Tell
+    connect: Callable[[Site, EnvPaths], AbstractContextManager[SchedulerAdapter]] = adapter_for
+    clock: Callable[[], float] = time.time
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def act(self) -> None:
+        """Drain what is to be drained, then record the drained nodes as quarantined."""
+        found = self.store.at_step(Step.SEEN, Step.DRAINING)
+        if found:
+            self._drain(self._allowed(self._wanted(found)))
+        self.settle()
+
+    # which -------------------------------------------------------------------------------------------------------
+
+    def _wanted(self, found: Sequence[Fault]) -> dict[str, list[Fault]]:
+        """Return the faults by node that are to be drained now. Others are set aside, with the reason."""
+        rows = {row.name: row for row in self.store.ledger.states()}
+        busy = working(self.store, self.paths)
+        out: dict[str, list[Fault]] = {}
+        for fault in found:
+            if (first := self._goes_with(fault)) is not None:
+                self.store.put(fault.id, step=Step.RECORDED.value, why=f"the same part as fault {first}")
+            elif (why := self._overtaken(fault, rows.get(fault.node))) is not None:
+                self.store.put(fault.id, step=Step.OVERTAKEN.value, why=why)
+                self.tell("overtaken", fault.node, f"{fault.reason}: not drained, {why}")
+            elif fault.node in busy:
+                self._once("waits", fault.node, f"{fault.reason}: waits, campaign {busy[fault.node]} works on the node")
+            else:
+                out.setdefault(fault.node, []).append(fault)
+        return out
+
+    def _goes_with(self, fault: Fault) -> int | None:
+        """Return an earlier fault of the same part, which is on its way already: one repair, one ticket."""
+        same = [faults.c.node == fault.node, faults.c.epoch == fault.epoch, faults.c.part == fault.part]
+        steps = [step.value for step in (Step.RECORDED, Step.OVERTAKEN)]
+        earlier = self.store.faults(
+            *same, faults.c.id < fault.id, faults.c.step.not_in(steps), faults.c.ticket != "closed"
+        )
+        return earlier[0].id if earlier and earlier[0].act == fault.act else None
+
+    def _overtaken(self, fault: Fault, row: NodeRow | None) -> str | None:
+        """Return why watch does not drain a node any more; None when it does."""
+        if row is None or (row.state is not NodeState.READY and not self._ours(fault)):
+            return f"the node is {row.state.value if row else 'not on record'}, not in production"
+        if row.state is NodeState.READY and row.since > fault.first_at:
+            return "the node came into production after it"
+        return None
+
+    def _ours(self, fault: Fault) -> bool:
+        """Return whether watch drained the node for another fault: this one is drained with it."""
+        same = [faults.c.node == fault.node, faults.c.epoch == fault.epoch, faults.c.drained_at.is_not(None)]
+        return bool(self.store.faults(*same))
+
+    def _allowed(self, wanted: Mapping[str, list[Fault]]) -> dict[str, list[Fault]]:
+        """Return the nodes within the storm limit. The others are held, and a storm begins."""
+        now = self.clock()
+        ready = {row.name for row in self.store.ledger.states() if row.state is NodeState.READY}
+        allowed = storm.allowance(self.store, self.site.watch, ready, now)
+        counted = self.store.drained_since(now - self.site.watch.storm_window_s)
+        again = [node for node in wanted if node in counted]
+        new = [node for node in wanted if node not in counted]
+        held = new[allowed.left :]
+        out = {node: wanted[node] for node in (*again, *new[: allowed.left])}
+        self.store.put_all(
+            [fault.id for faults_ in out.values() for fault in faults_], step=Step.DRAINING.value, drained_at=now
+        )
+        if held:
+            self.store.put_all([fault.id for node in held for fault in wanted[node]], step=Step.HELD.value, why="storm")
+            self._storm(allowed, held)
+        return out
+
+    def _storm(self, allowed: storm.Allowance, held: Sequence[str]) -> None:
+        if storm.begin(self.store, allowed, self.clock()):
+            text = (
+                f"storm: faults on more nodes than the limit - Expected: at most {allowed.limit} of {allowed.fleet} "
+                f"nodes in {self.site.watch.storm_window_s} s Actual: {len(held)} more. Nothing more is drained. Find "
+                "the common cause, then run `rackready watch clear-storm --reason ...`."
+            )
+            self.tell("storm", "", text)
+        for node in held:
+            self.tell("held", node, f"{node}: has a fault and is not drained: storm")
+
+    # drain -------------------------------------------------------------------------------------------------------
+
+    def _drain(self, wanted: Mapping[str, list[Fault]]) -> None:
+        if not wanted:
+            return
+        try:
+            with self.connect(self.site, self.paths) as adapter:
+                for node, found in wanted.items():
+                    self._drain_node(adapter, node, found)
+        except RackreadyError as error:
+            self._once("failed", "", f"nodes wait to be drained ({', '.join(wanted)}): {quoted(str(error))}")
+
+    def _drain_node(self, adapter: SchedulerAdapter, node: str, found: Sequence[Fault]) -> None:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        reason = reason_text(f"{found[0].reason}{more}")
+        try:
+            now = adapter.show(node)
+            if now.drained and not now.ours and not adapter.beside_others:
+                self._left(node, found, f"drained by {now.by or 'somebody'}: {now.reason or 'no reason'}")
+                return
+            adapter.drain(node, reason)
+            jobs = self._jobs(adapter, node, found)
+        except UnknownNodeError as error:
+            self._left(node, found, f"not drained: {quoted(str(error))}")
+            return
+        except RackreadyError as error:
+            self._once("failed", node, f"{node}: could not be drained: {quoted(str(error))} It is tried again.")
+            return
+        for fault in found:
+            self.store.put(fault.id, step=Step.DRAINED.value, detail={**fault.detail, "jobs": jobs, "drain": reason})
+        seconds = self.clock() - min(fault.first_at for fault in found)
+        self.tell("drained", node, f"{node}: drained {seconds:.1f} s after the fault: {reason}")
+        for job in jobs:
+            self.tell("job", node, f"{node}: {job}")
+
+    def _left(self, node: str, found: Iterable[Fault], why: str) -> None:
+        """Leave a drain of somebody else as it is. The fault still gets its ticket."""
+        for fault in found:
+            self.store.put(fault.id, step=Step.DRAINED.value, why=why, drained_at=None)
+        self.tell("left", node, f"{node}: {why}")
+
+    def _jobs(self, adapter: SchedulerAdapter, node: str, found: Sequence[Fault]) -> list[str]:
+        """Requeue the jobs of a node where the site wants it and they are lost. Return what is known about its jobs."""
+        try:
+            if self.site.watch.requeue and any(by_id()[fault.condition].job_lost for fault in found):
+                return adapter.requeue(node)
+            return [f"job {job.id} ({job.user}, {job.name}) left to its end" for job in adapter.jobs(node)]
+        except RackreadyError as error:
+            return [f"jobs unknown: {quoted(str(error))}"]
+
+    # record ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Record drained nodes as quarantined, as soon as no other controller has the lock."""
+        waiting = self.store.faults(
+            faults.c.quarantined.is_(False), faults.c.drained_at.is_not(None), faults.c.step != Step.DRAINING.value
+        )
+        if not waiting:
+            return
+        ledger = self.store.ledger
+        try:
+            with ControllerLock(self.paths.lock, _HELD_LOCK, self.paths.database):
+                rows = {row.name: row for row in ledger.states()}
+                for fault in waiting:
+                    row = rows[fault.node]
+                    if row.state is NodeState.READY and row.since <= (fault.drained_at or 0.0):
+                        ledger.set_state(
+                            fault.node, NodeState.QUARANTINED, fault.reason, phase=PHASE, campaign=row.campaign
+                        )
+                    self.store.put(fault.id, quarantined=True)
+        except ControllerBusyError:
+            self._once("waits", "", "drained nodes are recorded as quarantined when the present command has ended")
+
+    def _once(self, kind: str, node: str, text: str) -> None:
+        """Tell something that may be found again and again, once."""
+        if self._said.get(f"{kind} {node}") != text:
+            self._said[f"{kind} {node}"] = text
+            self.tell(kind, node, text)
+
+
+def working(store: WatchStore, paths: EnvPaths) -> dict[str, str]:
+    """Return the nodes that a running campaign works on, with the campaign."""
+    if not is_held(paths.lock, paths.database):
+        return {}
+    newest = next((row for row in store.ledger.campaigns() if row["status"] == "running"), None)
+    return dict.fromkeys(newest["nodes"], newest["id"]) if newest else {}

@@ -1,0 +1,123 @@
+"""Event logs of BMCs, polled: entries that were not there at the look before."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_read import Gathered, read
+from rackready.gates.bmc.eventlog import LEAK_ENTRY, LogEntry, grouped, logs
+from rackready.gates.bmc.events import ENTRIES, SERVICES
+from rackready.model.problems import RackreadyError, quoted
+from rackready.model.site import Site
+from rackready.watch.sighting import Sighting, act_of
+from rackready.watch.store import Seen, WatchStore
+
+_AT_ONCE = 8
+"""BMCs that are read at once. Our judgement: a look takes seconds, and a BMC of one rack slows no other."""
+_LIMIT_S = 120.0
+_KEPT = 2000
+"""Entries of a BMC that are remembered: more than a log has that is read."""
+Put = Callable[[str, list[Seen], str], None]
+"""Takes a node, what its log shows, and why it could not be read."""
+
+
+def gather(site: Site, node: str) -> Gathered:
+    """Return the log services and entries of a node's BMC. Raises RackreadyError."""
+    known = site.node(node).bmc.known()
+    if known is None:
+        raise RackreadyError(
+            node, "event log of the BMC", expected="address and password in the site file", actual="not given"
+        )
+    end = time.monotonic() + _LIMIT_S
+
+    def proceed() -> None:
+        if time.monotonic() > end:
+            raise RackreadyError(node, "event log of the BMC", expected=f"read within {_LIMIT_S:.0f} s", actual="late")
+
+    with Bmc(node, known) as bmc:
+        return read(bmc, (*SERVICES, *ENTRIES), proceed)
+
+
+def critical(found: Gathered) -> list[LogEntry]:
+    """Return the entries about broken hardware, of all logs."""
+    documents = found.documents
+    services = [documents[at] for trail in SERVICES for at in found.trails.get(trail, []) if at in documents]
+    entries = [documents[at] for trail in ENTRIES for at in found.trails.get(trail, []) if at in documents]
+    return [
+        entry
+        for log in logs(services, entries)
+        for entry in log.entries
+        if entry.severity == "Critical" or entry.belittled
+    ]
+
+
+def sightings(entries: Iterable[LogEntry]) -> list[Sighting]:
+    """Return what entries show, one for each kind of event."""
+    found: dict[tuple[str, str], Sighting] = {}
+    for group in grouped(list(entries)):
+        condition = "BmcLeak" if group.kind is LEAK_ENTRY else "BmcEventCritical"
+        part = group.kind.code.removeprefix("bmc-log-")
+        found.setdefault((condition, part), Sighting(condition, part, group.said[:160]))
+    return list(found.values())
+
+
+def name_of(entry: LogEntry) -> str:
+    """Return the name under which an entry is remembered."""
+    return hashlib.sha256(f"{entry.dated} {entry.severity} {entry.text}".encode()).hexdigest()[:16]
+
+
+@dataclass
+class BmcLogs:
+    """Looks at the BMCs of watched nodes in turn, some at once."""
+
+    site: Site
+    store: WatchStore
+    put: Put
+    read: Callable[[Site, str], Gathered] = gather
+    _due: dict[str, float] = field(default_factory=dict)
+    _busy: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "watch BMC"))
+
+    def look(self, nodes: Iterable[str], now: float) -> None:
+        """Begin the looks that are due. ``now``: time.monotonic()."""
+        for node in nodes:
+            known = self.site.node(node).bmc.known() is not None
+            if known and node not in self._busy and now >= self._due.get(node, 0.0):
+                self._due[node] = now + self.site.watch.bmc_poll_s
+                self._busy.add(node)
+                self._pool.submit(self.one, node)
+
+    def one(self, node: str) -> None:
+        """Look at one BMC, and tell what is new. The first look ever only remembers what is there."""
+        try:
+            entries = critical(self.read(self.site, node))
+            mark = self.store.mark(f"bmc:{node}")
+            known = set(mark.get("known", []))
+            new = [entry for entry in entries if name_of(entry) not in known] if mark else []
+            act = self.site.watch
+            self.put(
+                node,
+                [
+                    Seen(node, one.condition, one.part, one.actual, act_of(one.condition, act).value, at=time.time())
+                    for one in sightings(new)
+                ],
+                "",
+            )
+            self.store.put_mark(f"bmc:{node}", {"known": [name_of(entry) for entry in entries][-_KEPT:]})
+        except RackreadyError as error:
+            self.put(node, [], quoted(str(error)))
+        except Exception as error:  # noqa: BLE001 - one bad BMC must not end the look at the others
+            self.put(node, [], f"{type(error).__name__}: {error}")
+        finally:
+            self._busy.discard(node)
+
+    def close(self) -> None:
+        """Begin no further look."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,243 @@
+"""The watch: streams of all nodes in production, their faults recorded and drained; a second thread writes tickets."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.design.facts import node_facts
+from rackready.evidence.store import EvidenceStore
+from rackready.model.evidence import Fingerprint
+from rackready.model.problems import RackreadyError, quoted
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+from rackready.watch.act import Actor, Tell
+from rackready.watch.bmc_logs import BmcLogs
+from rackready.watch.node_view import NodeView
+from rackready.watch.store import Seen, WatchStore
+from rackready.watch.stream import BEAT_S, Item, Lines, NodeStream
+
+BEAT = "beat"
+"""The mark with the watch's own sign of life."""
+_QUEUED = 2000
+"""Lines that wait in memory: beyond them, the nodes' programs wait."""
+_BATCH = 500
+_REFRESH_S, _ACT_S = 5.0, 2.0
+
+
+@dataclass
+class Engine:
+    """One watch. ``once``: every node is looked at once."""
+
+    site: Site
+    paths: EnvPaths
+    store: WatchStore
+    evidence: EvidenceStore
+    lines: Lines
+    actor: Actor
+    tell: Tell
+    bmcs: BmcLogs | None = None
+    once: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+    _items: queue.Queue[Item] = field(default_factory=lambda: queue.Queue(_QUEUED))
+    _views: dict[str, NodeView] = field(default_factory=dict)
+    _streams: dict[str, NodeStream] = field(default_factory=dict)
+    _cursors: dict[str, str] = field(default_factory=dict)
+    _watched: dict[str, bool] = field(default_factory=dict)
+    _first: bool = True
+
+    def run(self) -> None:
+        """Watch until ``stop`` is set; with ``once`` until every stream has ended."""
+        refresh = act = beat = 0.0
+        while not self.stop.is_set():
+            now = time.monotonic()
+            if now >= refresh:
+                refresh = now + _REFRESH_S
+                self.refresh()
+                self._flush()
+            new = self.take()
+            if new or now >= act:
+                act = now + _ACT_S
+                self.actor.act()
+            if now >= beat:
+                beat = now + BEAT_S
+                self.beat()
+            if self.bmcs is not None and not self.once:
+                self.bmcs.look(list(self._views), now)
+            if self.once and not any(stream.is_alive() for stream in self._streams.values()) and self._items.empty():
+                break
+        self._flush()
+        self.actor.act()
+        for stream in self._streams.values():
+            stream.over.set()
+
+    # nodes -------------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Begin to watch nodes that came into production, and leave those that went out of it."""
+        if self.once and not self._first:
+            return
+        rows = {row.name: row for row in self.store.ledger.states()}
+        ready = [
+            node.name for node in self.site.nodes() if node.name in rows and rows[node.name].state is NodeState.READY
+        ]
+        gone = [node for node in self._streams if node not in ready]
+        for node in gone:
+            self._streams.pop(node).over.set()
+            self._views.pop(node, None)
+            self._cursors.pop(node, None)
+            self._watched.pop(node, None)
+        known = self.store.nodes()
+        stale = [node for node in known if node not in ready]
+        if stale:
+            self.store.forget(stale)
+        new = [node for node in ready if node not in self._streams]
+        prints = self._fingerprints(new)
+        for node in new:
+            before = known.get(node)
+            since = rows[node].since if not self._first or self._missed(rows[node].since) else None
+            self._begin(
+                node, before.cursor if before else "", before.boot_id if before else "", since, prints.get(node)
+            )
+        self._first = False
+
+    def _begin(self, node: str, cursor: str, boot: str, since: float | None, certified: Fingerprint | None) -> None:
+        view = NodeView(node_facts(self.site, node), self.site.watch, certified, cursor, boot)
+        devices = [nic.rdma_device for nic in view.facts.nics if nic.rdma_device]
+        settings = self.site.watch
+
+        def wanted() -> dict[str, Any]:
+            return {
+                "cursor": view.cursor,
+                "since": since,
+                "follow": not self.once,
+                "port_poll_s": settings.port_poll_s,
+                "gpu_poll_s": settings.gpu_poll_s,
+                "beat_s": BEAT_S,
+                "devices": devices,
+            }
+
+        self._views[node] = view
+        self._seems(node, watched=False, why="not connected yet")
+        stream = NodeStream(node, self.lines, wanted, self._items.put, once=self.once)
+        self._streams[node] = stream
+        stream.start()
+
+    def _missed(self, since: float) -> bool:
+        """Return whether a node came into production while the watch was down: it is watched from then on."""
+        beat = self.store.mark(BEAT)
+        return bool(beat) and since > float(beat["at"])
+
+    def _fingerprints(self, nodes: Iterable[str]) -> dict[str, Fingerprint]:
+        """Return the fingerprints of the nodes' newest evidence."""
+        found = {}
+        for record in self.evidence.last(list(nodes)):
+            found.update({one.node: one for one in record.fingerprints if one.node == record.target})
+        return found
+
+    def _seems(self, node: str, *, watched: bool, why: str = "") -> None:
+        """Record that a node is watched, or not, when that changed."""
+        if self._watched.get(node) is watched and watched:
+            return
+        moved = self._watched.get(node) is not watched
+        self._watched[node] = watched
+        values = {"watched": watched, "why": why} | ({"since": time.time()} if moved else {})
+        self.store.put_node(node, **values, boot_id=self._views[node].boot_id)
+
+    # what they tell ----------------------------------------------------------------------------------------------
+
+    def take(self) -> int:
+        """Take what the streams brought, record the faults, and return how many are new."""
+        found: list[Item] = []
+        try:
+            found.append(self._items.get(timeout=0.3))
+            while len(found) < _BATCH:
+                found.append(self._items.get_nowait())
+        except queue.Empty:
+            pass
+        return self.record([seen for item in found for seen in self._of(item)])
+
+    def _of(self, item: Item) -> list[Seen]:
+        view = self._views.get(item.node)
+        if view is None:
+            return []
+        if item.kind == "seen":
+            return list(item.document["seen"])
+        if item.kind == "lost":
+            self._lost(item.node, str(item.document["why"]))
+            return []
+        if item.kind != "line":
+            return []
+        out = view.line(item.document, item.at)
+        if "begin" in item.document:
+            self._seems(item.node, watched=True)
+            self.tell("watched", item.node, f"{item.node}: watched")
+        elif "beat" in item.document:
+            self._cursors[item.node] = view.cursor
+        return out
+
+    def _lost(self, node: str, why: str) -> None:
+        if self.once and not why:
+            return
+        was = self._watched.get(node)
+        self._seems(node, watched=False, why=why)
+        if was or self.once:
+            self.tell("not-watched", node, f"{node}: not watched: {why}")
+
+    def record(self, seen: list[Seen]) -> int:
+        """Record faults and places in journals together, and tell the new ones. Return how many are new."""
+        if not seen:
+            return 0
+        epochs = {row.name: row.epoch for row in self.store.ledger.states()}
+        new = self.store.record(seen, epochs)
+        for item in seen:
+            if item.cursor:
+                self._cursors.pop(item.node, None)
+        for fault in (self.store.fault(number) for number in new):
+            if fault is not None:
+                self.tell("fault", fault.node, f"{fault.reason} ({fault.act})")
+        return len(new)
+
+    def bmc(self, node: str, seen: list[Seen], why: str) -> None:
+        """Take what a BMC's log shows (any thread)."""
+        if seen:
+            self._items.put(Item(node, "seen", time.time(), {"seen": seen}))
+        if why:
+            self.tell("bmc", node, f"{node}: BMC not read: {why}")
+
+    def _flush(self) -> None:
+        if self._cursors:
+            self.store.put_cursors(self._cursors)
+            self._cursors = {}
+
+    def beat(self) -> None:
+        """Record that the watch lives, and how many nodes it watches."""
+        watched = sum(self._watched.values())
+        self.store.put_mark(
+            BEAT, {"at": time.time(), "pid": os.getpid(), "nodes": len(self._watched), "watched": watched}
+        )
+
+
+class Guarded:
+    """Tells an error that comes again and again once, and that it is over."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._said = tell, ""
+
+    def run(self, what: str, work: Callable[[], object]) -> None:
+        """Do the work; an error is told, and the next try follows."""
+        try:
+            work()
+        except RackreadyError as error:
+            text = f"{what}: {quoted(str(error))} It is tried again."
+            if text != self._said:
+                self._said = text
+                self._tell("failed", "", text)
+        else:
+            self._said = ""
