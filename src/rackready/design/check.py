@@ -23,6 +23,7 @@ from rackready.design.check_racks import check_places, check_units
 from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
+from rackready.design.check_watch import check_watch
 from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.model.switch import Switch
@@ -236,4 +237,5 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_other_fabrics,
     check_groups,
     check_virtual,
+    check_watch,
 )

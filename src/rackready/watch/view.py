@@ -59,7 +59,8 @@ def look(ledger: Ledger, site: Site, paths: EnvPaths) -> WatchView | None:
     store, running = WatchStore(ledger), lease.runs(paths)
     nodes, beat = store.nodes(), store.mark(BEAT)
     running = running or (not ledger.alone and time.time() - float(beat.get("at", 0)) < 60)  # noqa: PLR2004
-    ready = [row.name for row in ledger.states() if row.state is NodeState.READY]
+    ours = {node.name for node in site.nodes()}
+    ready = [row.name for row in ledger.states() if row.state is NodeState.READY and row.name in ours]
     unwatched = {node: why for node in ready if (why := _why(nodes.get(node), running=running))}
     waiting = store.at_step(Step.SEEN, Step.DRAINING, Step.DRAINED, Step.PROVEN, Step.HELD)
     open_ = store.faults(faults.c.ticket.in_(["open", "repaired"]))

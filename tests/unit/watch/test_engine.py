@@ -1,0 +1,218 @@
+"""The watch as a whole, with nodes that say what a test wants: streams, restarts, reconnection, tickets."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.ledger.error import ControllerBusyError
+from rackready.model.state import NodeState
+from rackready.watch import stream
+from rackready.watch.engine import Engine
+from rackready.watch.lease import lease, runs
+from rackready.watch.node_view import NodeView
+from rackready.watch.view import look
+from tests.unit.watch.test_kernel import FACTS, xid
+from tests.unit.watch.world import Script, World
+
+FALLEN = xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "0000:9d:00")
+USER = xid(31, "pid=20211, name=python3, MMU Fault")
+
+
+def begin(boot: str = "b1") -> str:
+    return json.dumps({"begin": "rackready/watch/v1", "boot": boot, "at": time.time()})
+
+
+def log(text: str, cursor: str) -> str:
+    return json.dumps({"log": {"cursor": cursor, "boot": "b1", "at": time.time() + 2, "text": text}})
+
+
+def beat(cursor: str) -> str:
+    return json.dumps({"beat": {"cursor": cursor}, "at": time.time()})
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait for something that another thread does; the limit is only for a test that fails."""
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def running(world: World, script: Any, **more: Any) -> Iterator[Engine]:  # noqa: ANN401
+    engine = world.engine(script, **more)
+    engine.actor.clock = time.time
+    thread = threading.Thread(target=engine.run, daemon=True)
+    thread.start()
+    try:
+        yield engine
+    finally:
+        engine.stop.set()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_line_of_the_kernel_log_drains_its_node(world: World) -> None:
+    script = Script()
+    script.put("node03", begin(), log(USER, "c1"), log(FALLEN, "c2"))
+    with running(world, script):
+        until(lambda: world.scheduler.drains)
+        ((node, reason),) = world.scheduler.drains
+        assert node == "node03"
+        assert reason.startswith("rackready: GpuXidRestartBm: node03 gpu4: Xid 79 (GPU has fallen off the bus): pid=")
+        until(lambda: world.ledger.state("node03").state is NodeState.QUARANTINED)  # type: ignore[union-attr]
+    assert [(one.condition, one.act) for one in world.store.faults()] == [
+        ("GpuXidRestartApp", "record"),
+        ("GpuXidRestartBm", "drain"),
+    ]
+
+
+def test_only_nodes_in_production_are_watched(world: World) -> None:
+    world.ledger.set_state("node02", NodeState.VALIDATED)
+    script = Script()
+    with running(world, script):
+        until(lambda: len(script.opened) == 3)
+        world.ledger.set_state("node04", NodeState.REACHABLE, "repaired")
+        until(lambda: sorted(world.store.nodes()) == ["node01", "node03"])
+    assert sorted(node for node, _ in script.opened) == ["node01", "node03", "node04"]
+
+
+def test_a_restart_goes_on_behind_the_last_line_and_repeats_no_fault(world: World) -> None:
+    script = Script()
+    script.put("node03", begin(), log(USER, "c7"))
+    with running(world, script):
+        until(lambda: world.store.faults())
+    again = Script()
+    with running(world, again):
+        until(lambda: "node03" in dict(again.opened))
+    assert dict(again.opened)["node03"]["cursor"] == "c7"
+    assert dict(again.opened)["node01"]["cursor"] == ""
+    assert [fault.count for fault in world.store.faults()] == [1]
+
+
+def test_lines_about_nothing_move_the_place_in_the_journal_too(world: World) -> None:
+    script = Script()
+    script.put("node03", begin(), beat("c99"))
+    with running(world, script):
+        until(lambda: "node03" in script.lines and script.lines["node03"].empty())
+    node = world.store.node("node03")
+    assert node is not None
+    assert node.cursor == "c99"
+
+
+def test_a_stream_that_ends_is_visible_and_connected_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_FIRST_S", 0.05)
+    script = Script()
+    script.put("node03", begin(), beat("c5"), TimeoutError("silent for 45 s"))
+    with running(world, script):
+        until(lambda: [one for one in script.opened if one[0] == "node03"][1:])
+        node = world.store.node("node03")
+        assert node is not None
+        until(lambda: not world.store.node("node03").watched)  # type: ignore[union-attr]
+        assert world.store.node("node03").why == "silent for 45 s"  # type: ignore[union-attr]
+        assert script.opened[-1][1]["cursor"] == "c5", "nothing between the two is lost"
+        view = look(world.ledger, world.site, world.paths)
+        assert view is not None
+        assert "node03" in view.unwatched, "never silently healthy"
+        script.put("node03", begin())
+        until(lambda: world.store.node("node03").watched)  # type: ignore[union-attr]
+    assert ("not-watched", "node03", "node03: not watched: silent for 45 s") in world.events
+
+
+def test_nobody_is_watched_while_no_watch_runs(world: World) -> None:
+    view = look(world.ledger, world.site, world.paths)
+    assert view is not None
+    assert view.unwatched["node01"] == "rackready watch does not run"
+
+
+def test_a_second_watch_is_refused(world: World) -> None:
+    assert not runs(world.paths)
+    with lease(world.paths, world.ledger):
+        assert runs(world.paths)
+        with pytest.raises(ControllerBusyError) as refused, lease(world.paths, world.ledger):
+            pass
+    text = str(refused.value)
+    assert "another rackready watch runs - Expected: none Actual: pid " in text
+    assert not runs(world.paths)
+
+
+def test_one_bad_node_ends_nobody_elses_watch(world: World) -> None:
+    def lines(node: str, _wanted: dict[str, Any]) -> Iterator[str]:
+        if node == "node01":
+            raise KeyError("a defect")
+        yield from (begin(), "no json", '["no object"]', log(FALLEN, "c1"))
+        threading.Event().wait(60)
+
+    with running(world, lines):
+        until(lambda: world.scheduler.drains)
+        until(lambda: world.store.node("node01").why == "KeyError: 'a defect'")  # type: ignore[union-attr]
+
+
+def test_once_looks_at_every_node_and_ends(world: World) -> None:
+    script = Script()
+    for node in ("node01", "node02", "node04"):
+        script.put(node, begin(), json.dumps({"end": "", "code": 0}))
+    script.put("node03", begin(), log(FALLEN, "c1"), json.dumps({"end": "", "code": 0}))
+    engine = world.engine(script, once=True)
+    engine.actor.clock = time.time
+    engine.run()
+    assert [node for node, _ in world.scheduler.drains] == ["node03"]
+    assert "not-watched" not in world.kinds()
+    assert all(not wanted["follow"] for _, wanted in script.opened)
+
+
+# one node --------------------------------------------------------------------------------------------------------
+
+
+def viewed(**settings: Any) -> NodeView:  # noqa: ANN401 - of the model
+    from rackready.model.watch import Watch  # noqa: PLC0415
+
+    return NodeView(FACTS, Watch(**settings))
+
+
+PORTS = {nic.rdma_device: {"state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", "downed": 0} for nic in FACTS.nics}
+DEVICE = FACTS.nics[0].rdma_device
+
+
+def port(**values: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"ports": {**PORTS, DEVICE: {**PORTS[DEVICE], **values}}, "at": 0.0}
+
+
+def test_a_link_that_is_down_counts_after_the_time_of_its_alert() -> None:
+    view = viewed()
+    assert view.line(port(state="1: DOWN"), 100.0) == []
+    assert view.line({"beat": {"cursor": ""}}, 159.0) == []
+    (seen,) = view.line({"beat": {"cursor": ""}}, 160.0)
+    assert (seen.condition, seen.part, seen.slot, seen.act) == ("RailDown", DEVICE, "leaf01 swp1", "drain")
+    assert view.line({"beat": {"cursor": ""}}, 200.0) == [], "once"
+
+
+def test_a_link_that_comes_back_in_time_drains_nothing_and_is_a_flap() -> None:
+    view = viewed()
+    assert view.line(port(state="1: DOWN"), 100.0) == []
+    (seen,) = view.line(port(downed=1), 130.0)
+    assert (seen.condition, seen.act) == ("RailFlapping", "ticket")
+    assert view.line({"beat": {"cursor": ""}}, 300.0) == []
+
+
+def test_a_node_that_booted_again_is_recorded() -> None:
+    view = viewed()
+    view.line(json.loads(begin("b1")), 1.0)
+    (seen,) = view.line(json.loads(begin("b2")), 2.0)
+    assert (seen.condition, seen.act) == ("NodeRebooted", "record")
+
+
+def test_times_of_a_node_are_brought_to_the_controllers_clock(tmp_path: Path) -> None:
+    _ = tmp_path
+    view = viewed()
+    view.line({"begin": "x", "boot": "b1", "at": 5000.0}, 6000.0)
+    (seen,) = view.line({"log": {"cursor": "c", "boot": "b1", "at": 5001.0, "text": FALLEN}}, 6003.0)
+    assert seen.at == 6001.0
