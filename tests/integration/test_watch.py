@@ -58,7 +58,8 @@ class Watching:
     def wait(self, kind: str, node: str, within_s: float = 120, having: str = "") -> dict[str, Any]:
         deadline = time.monotonic() + within_s
         while True:
-            assert (left := deadline - time.monotonic()) > 0, f"no {kind} of {node}: {self.seen[-20:]}"
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {kind} of {node}: {self.seen[-20:]}"
             try:
                 event = self.events.get(timeout=left)
             except queue.Empty:
@@ -116,6 +117,7 @@ def reason(project: Project, node: str) -> str:
 
 def back(project: Project, watching: Watching, node: str) -> None:
     """Bring a node back for the next fault. A shortcut of this test: the real way back is tested last."""
+    until(lambda: node not in project.json("watch", "status")[1]["watched"])
     project.run("sim", "clear", node)
     project.ssh("slurmctl", f"scontrol update nodename={node} state=resume")
     with Ledger.open(project.paths.database) as ledger:

@@ -162,8 +162,10 @@ def test_a_scheduler_that_does_not_answer_is_told_once_and_asked_again(world: Wo
         (
             "failed",
             "node03",
-            "node03: could not be drained: slurmctl: `scontrol`: none (expected: an answer). "
-            "Check that slurmctld runs. It is tried again.",
+            (
+                "node03: could not be drained: slurmctl: `scontrol`: none (expected: an answer). "
+                "Check that slurmctld runs. It is tried again."
+            ),
         )
     ]
     actor.act()

@@ -14,6 +14,7 @@ import pytest
 
 from rackready.ledger.error import ControllerBusyError
 from rackready.model.state import NodeState
+from rackready.model.watch import Watch
 from rackready.watch import stream
 from rackready.watch.engine import Engine
 from rackready.watch.lease import lease, runs
@@ -89,7 +90,7 @@ def test_a_restart_goes_on_behind_the_last_line_and_repeats_no_fault(world: Worl
     script = Script()
     script.put("node03", begin(), log(USER, "c7"))
     with running(world, script):
-        until(lambda: world.store.faults())
+        until(world.store.faults)
     again = Script()
     with running(world, again):
         until(lambda: "node03" in dict(again.opened))
@@ -172,9 +173,7 @@ def test_once_looks_at_every_node_and_ends(world: World) -> None:
 # one node --------------------------------------------------------------------------------------------------------
 
 
-def viewed(**settings: Any) -> NodeView:  # noqa: ANN401 - of the model
-    from rackready.model.watch import Watch  # noqa: PLC0415
-
+def viewed(**settings: Any) -> NodeView:
     return NodeView(FACTS, Watch(**settings))
 
 
@@ -182,7 +181,7 @@ PORTS = {nic.rdma_device: {"state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", 
 DEVICE = FACTS.nics[0].rdma_device
 
 
-def port(**values: Any) -> dict[str, Any]:  # noqa: ANN401
+def port(**values: Any) -> dict[str, Any]:
     return {"ports": {**PORTS, DEVICE: {**PORTS[DEVICE], **values}}, "at": 0.0}
 
 

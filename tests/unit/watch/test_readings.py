@@ -68,7 +68,7 @@ def test_a_program_that_is_missing_or_late_is_no_fault_of_a_gpu(code: int, text:
     assert smi(text, code) == []
 
 
-def fingerprint(**values: Any) -> Fingerprint:  # noqa: ANN401 - of the model
+def fingerprint(**values: Any) -> Fingerprint:
     gpus = [gpu["serial"] for gpu in watch_node.gpus(0, HEALTHY)["gpus"]]
     base: dict[str, Any] = {
         "node": "node01",
@@ -109,7 +109,7 @@ def test_inactive_nvlinks_are_a_fault_of_the_gpu_at_that_place() -> None:
     assert list(readings.of_links(FACTS, {"code": 1, "text": "x"}, gpus)) == []
 
 
-def ports(**values: Any) -> list[tuple[str, str]]:  # noqa: ANN401
+def ports(**values: Any) -> list[tuple[str, str]]:
     changed = {**PORTS, DEVICE: {**PORTS[DEVICE], **values}}
     return [(one.condition, one.part) for one in readings.of_ports(FACTS, changed, PORTS)]
 

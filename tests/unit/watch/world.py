@@ -36,7 +36,8 @@ class FakeScheduler(SchedulerAdapter):
 
     def show(self, node: str) -> SchedulerNode:
         reason = self.reasons.get(node, "")
-        return SchedulerNode(node, "drained" if reason else "idle", not reason, bool(reason), False, reason, "root")
+        state = "drained" if reason else "idle"
+        return SchedulerNode(node, state, not reason, drained=bool(reason), down=False, reason=reason, by="root")
 
     def drain(self, node: str, reason: str) -> bool:
         if self.fails:
