@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,11 +57,11 @@ def watch(
     tell = _teller(output, told, once=once)
     with Ledger.open(paths.database) as ledger, lease(paths, ledger):
         engine, desk = _made(site, paths, ledger, tell, once=once)
-        _stop_by_signal(engine.stop)
         worker = threading.Thread(target=desk.run, name="watch desk", daemon=True)
         worker.start()
         try:
-            engine.run()
+            with _stopped_by_signal(engine.stop):
+                engine.run()
         finally:
             desk.stop.set()
             worker.join(timeout=90)
@@ -104,11 +106,16 @@ def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool
     return engine, Desk(store, Prover(site, paths, evidence), tickets, outbox, tell)
 
 
-def _stop_by_signal(stop: threading.Event) -> None:
+@contextmanager
+def _stopped_by_signal(stop: threading.Event) -> Iterator[None]:
     """End at SIGTERM (systemd) and Ctrl-C after the step that runs."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _teller(output: Format, told: list[dict[str, Any]], *, once: bool) -> Tell:
