@@ -20,6 +20,7 @@ _RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_st
 _HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
 _RMA = _RACK + "test_rma.py::test_a_node_goes_to_its_vendor"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
+_WATCH = _CLI + "test_watch.py::"
 _MAKE = "tests/repo/test_make.py::"
 
 ELSEWHERE = {
@@ -80,6 +81,13 @@ ELSEWHERE = {
     "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
     "validate": _PHASES,
     "validate --again": _CLI + "test_phases.py::test_validate_says_whether_everything_is_measured_anew",
+    "ticket close --reason": _WATCH + "test_tickets_are_listed_shown_and_closed",
+    "ticket list": _WATCH + "test_tickets_are_listed_shown_and_closed",
+    "ticket show": _WATCH + "test_tickets_are_listed_shown_and_closed",
+    "watch": _RACK + "test_watch.py::test_a_watch_that_was_killed_sees_what_happened_meanwhile",
+    "watch --once": _WATCH + "test_once_finds_nothing_on_healthy_nodes",
+    "watch clear-storm --reason": _WATCH + "test_a_storm_is_shown_and_cleared",
+    "watch status": _WATCH + "test_status_says_why_nobody_is_watched",
 }
 """Command and its options, as ``key`` gives them -> the test that runs them."""
 
