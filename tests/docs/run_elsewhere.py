@@ -103,7 +103,7 @@ def key(call: str, groups: frozenset[str]) -> str:
     program, *words = shlex.split(call)
     if program == "make":
         return " ".join([program, *(word for word in words if "=" not in word)])
-    name = words[: 2 if words[0] in groups else 1]
+    name = words[: 2 if words[0] in groups and not words[1].startswith("-") else 1]
     options = sorted({word.partition("=")[0] for word in words if word.startswith("--")} - WHERE)
     return " ".join([*name, *options])
 

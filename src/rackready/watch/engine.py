@@ -21,7 +21,7 @@ from rackready.watch.act import Actor, Tell
 from rackready.watch.bmc_logs import BmcLogs
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import Seen, WatchStore
-from rackready.watch.stream import BEAT_S, Item, Lines, NodeStream
+from rackready.watch.stream import BEAT_S, StreamItem, Lines, NodeStream
 
 BEAT = "beat"
 """The mark with the watch's own sign of life."""
@@ -45,7 +45,7 @@ class Engine:
     bmcs: BmcLogs | None = None
     once: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
-    _items: queue.Queue[Item] = field(default_factory=lambda: queue.Queue(_QUEUED))
+    _items: queue.Queue[StreamItem] = field(default_factory=lambda: queue.Queue(_QUEUED))
     _views: dict[str, NodeView] = field(default_factory=dict)
     _streams: dict[str, NodeStream] = field(default_factory=dict)
     _cursors: dict[str, str] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Engine:
 
     def take(self) -> int:
         """Take what the streams brought, record the faults, and return how many are new."""
-        found: list[Item] = []
+        found: list[StreamItem] = []
         try:
             found.append(self._items.get(timeout=0.3))
             while len(found) < _BATCH:
@@ -163,7 +163,7 @@ class Engine:
             pass
         return self.record([seen for item in found for seen in self._of(item)])
 
-    def _of(self, item: Item) -> list[Seen]:
+    def _of(self, item: StreamItem) -> list[Seen]:
         view = self._views.get(item.node)
         if view is None:
             return []
@@ -207,7 +207,7 @@ class Engine:
     def bmc(self, node: str, seen: list[Seen], why: str) -> None:
         """Take what a BMC's log shows (any thread)."""
         if seen:
-            self._items.put(Item(node, "seen", time.time(), {"seen": seen}))
+            self._items.put(StreamItem(node, "seen", time.time(), {"seen": seen}))
         if why:
             self.tell("bmc", node, f"{node}: BMC not read: {why}")
 

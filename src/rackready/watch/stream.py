@@ -34,7 +34,7 @@ _DIALS = threading.BoundedSemaphore(16)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StreamItem:
     """What a stream brings: a document of the node, or the news that it began or ended. ``at``: controller's time."""
 
     node: str
@@ -108,7 +108,7 @@ class NodeStream(threading.Thread):
         node: str,
         lines: Lines,
         wanted: Callable[[], dict[str, Any]],
-        put: Callable[[Item], None],
+        put: Callable[[StreamItem], None],
         *,
         once: bool = False,
     ) -> None:
@@ -150,7 +150,7 @@ class NodeStream(threading.Thread):
         return "its program ended"
 
     def _bring(self, kind: str, document: dict[str, Any]) -> None:
-        self._put(Item(self._node, kind, time.time(), document))
+        self._put(StreamItem(self._node, kind, time.time(), document))
 
 
 def _document(line: str) -> dict[str, Any]:
