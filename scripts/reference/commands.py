@@ -59,6 +59,8 @@ def _commands(command: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str,
     if inner is None:
         yield ("rackready", *names), command
         return
+    if names and command.invoke_without_command:
+        yield ("rackready", *names), command
     for name, item in inner.items():
         if not item.hidden:
             yield from _commands(item, (*names, name))
