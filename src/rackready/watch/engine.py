@@ -21,7 +21,7 @@ from rackready.watch.act import Actor, Tell
 from rackready.watch.bmc_logs import BmcLogs
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import Seen, WatchStore
-from rackready.watch.stream import BEAT_S, StreamItem, Lines, NodeStream
+from rackready.watch.stream import BEAT_S, Lines, NodeStream, StreamItem
 
 BEAT = "beat"
 """The mark with the watch's own sign of life."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import paramiko
 
 from rackready.drivers.ssh import errors
-from rackready.drivers.ssh.session import connect, translated
+from rackready.drivers.ssh.session import connect, meet, translated
 from rackready.drivers.ssh.target import SshTarget
 from rackready.model.problems import RackreadyError, quoted
 from rackready.ondevice import watch_node
@@ -62,6 +62,7 @@ class SshLines:
         """Yield the lines of a node's program. Raises SshError, and TimeoutError when it is silent."""
         target = self._targets(node)
         with _DIALS:
+            meet(target.jump, _CONNECT_S)
             client = connect(target, timeout_s=_CONNECT_S)
         with closing(client):
             yield from self._lines(target, client, wanted)
