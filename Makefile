@@ -61,6 +61,10 @@ setup-cosign: python ## setup-dev, and cosign for tests of certificates: built f
 setup-pipelines: python ## setup-dev, and actionlint for tests of pipelines: built from its Go module, once
 	@$(SETUP) --dev --actionlint
 
+.PHONY: setup-sops
+setup-sops: python ## setup-dev, and sops and age-keygen for tests of secrets: built from Go modules, about 5 minutes, once
+	@$(SETUP) --dev --sops
+
 .PHONY: lock
 lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)
@@ -139,6 +143,10 @@ test-cosign: setup-cosign ## verify certificates with a real cosign, good and fo
 .PHONY: test-pipelines
 test-pipelines: setup-pipelines ## lint the exported pipelines with actionlint, and run them with gitlab-ci-local and act if those are on the PATH
 	@$(BIN)/python -m pytest -v tests/pipelines $(ARGS)
+
+.PHONY: test-sops
+test-sops: setup-sops ## read and write secrets with a real sops and age, good files and damaged ones: ARGS="-k changed"
+	@$(BIN)/python -m pytest -v tests/sops $(ARGS)
 
 .PHONY: variants
 variants: setup-test ## deploy every simulated environment twice on a new rack, cross two cables, and write the support table (root): ENVS="sim-hgx ..." plays some; what passed on this state is not played again

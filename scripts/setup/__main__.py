@@ -19,6 +19,7 @@ import cosign
 import operators
 import pulumi_engine
 import python_venv
+import sops
 from console import PRIVATE, SetupError, make_private, say
 
 
@@ -62,6 +63,8 @@ def _set_up(options: argparse.Namespace) -> None:
             actionlint.ensure()
         if options.cosign:
             cosign.ensure()
+        if options.sops:
+            sops.ensure()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 
@@ -87,6 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only-pulumi", action="store_true", help="the Pulumi engine alone, for a package that was installed otherwise"
     )
+    parser.add_argument("--sops", action="store_true", help="also sops and age-keygen for tests, from Go modules")
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 

@@ -6,6 +6,7 @@ import re
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from rackready.model.base import SecretRef
 from rackready.model.site_file import PLACES, SERIES_KEYS
 
 _PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")(?::0?(\d))?\}")
@@ -28,7 +29,7 @@ def is_secret(value: dict[str, Any]) -> bool:
 
     A secret has one place, so a new one replaces the old one instead of being merged with it.
     """
-    return bool(value) and value.keys() <= {"file", "env"}
+    return bool(value) and value.keys() <= SecretRef.model_fields.keys()
 
 
 def fill(text: str, facts: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.roce_vars import roce_interfaces, roce_vars
+from rackready.design.secrets import readable
 from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
@@ -258,4 +259,5 @@ def _sudo_vars(password: SecretRef | None) -> dict[str, Any]:
     """Return where the password for sudo is kept, never the password: playbooks/group_vars/nodes.yml reads it."""
     if password is None:
         return {}
-    return {"rackready_sudo_password_file": str(password.file or ""), "rackready_sudo_password_env": password.env or ""}
+    place = readable(password)
+    return {"rackready_sudo_password_file": str(place.file or ""), "rackready_sudo_password_env": place.env or ""}

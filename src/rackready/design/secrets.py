@@ -1,15 +1,31 @@
-"""Reads a secret from the place that the site file names."""
+"""Reads a secret from the place that the site file names.
+
+An encrypted file is decrypted once in a process, into memory, and again when it changes. Programs that read a secret by
+a file's name (lookups of Ansible) get one that is in memory only: its pages are never on a disk.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
+from rackready.design import secret_sops, secret_vault
+from rackready.design.secret_error import SecretUnreadableError, unreadable
 from rackready.model.base import SecretRef
-from rackready.model.problems import RackreadyError
 
+__all__ = ["SecretUnreadableError", "forget", "handed_down", "readable", "reveal"]
 
-class SecretUnreadableError(RackreadyError):
-    """A secret is not where the site file says."""
+VARIABLE = "RACKREADY_SECRETS"
+"""Variable of a child's environment: JSON, place of a secret to the file in its parent's memory."""
+
+_WRITE = "Put the secret there (mode 0600) and run again."
+_lock = threading.Lock()
+_documents: dict[tuple[Any, ...], Any] = {}
+_in_memory: dict[tuple[str, str], Path] = {}
 
 
 def reveal(ref: SecretRef) -> str:
@@ -17,24 +33,69 @@ def reveal(ref: SecretRef) -> str:
     if ref.env is not None:
         value = os.environ.get(ref.env, "")
         if not value:
-            raise SecretUnreadableError(
-                f"secret in {ref}", expected="a value", actual="not set", next_step=f"Export {ref.env} and run again."
-            )
+            raise unreadable(ref, "a value", "not set", f"Export {ref.env} and run again.")
         return value
+    if ref.sops is not None:
+        return secret_sops.read(ref, _once(ref, secret_sops.decrypt))
+    if ref.vault is not None:
+        return secret_vault.read(ref, _once(ref, secret_vault.decrypt))
     try:
         value = ref.file.read_text(encoding="utf-8").removesuffix("\n") if ref.file is not None else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise SecretUnreadableError(
-            f"secret in {ref}",
-            expected="a readable file",
-            actual=error.__class__.__name__,
-            next_step="Put the secret there (mode 0600) and run again.",
-        ) from error
+        # A UnicodeDecodeError holds the bytes, so it is not chained.
+        cause = error if isinstance(error, OSError) else None
+        raise unreadable(ref, "a readable file", error.__class__.__name__, _WRITE) from cause
     if not value:
-        raise SecretUnreadableError(
-            f"secret in {ref}",
-            expected="a value",
-            actual="empty file",
-            next_step="Put the secret there (mode 0600) and run again.",
-        )
+        raise unreadable(ref, "a value", "empty file", _WRITE)
     return value
+
+
+def readable(ref: SecretRef) -> SecretRef:
+    """Return a place from which a program can read the secret by name: a file, or a variable of the environment.
+
+    The secret of an encrypted file gets a file in this process's memory (memfd_create(2)): programs of the same user
+    can open it while this process runs, and it is never on a disk. Raises SecretUnreadableError.
+    """
+    if ref.encrypted is None:
+        return ref
+    given = json.loads(os.environ.get(VARIABLE, "{}"))
+    if str(ref) in given:
+        return SecretRef(file=Path(given[str(ref)]))
+    value = reveal(ref)
+    with _lock:
+        key = (str(ref), value)
+        if key not in _in_memory:
+            descriptor = os.memfd_create("rackready-secret", os.MFD_CLOEXEC)
+            os.write(descriptor, value.encode())
+            _in_memory[key] = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        return SecretRef(file=_in_memory[key])
+
+
+def handed_down(refs: Iterable[SecretRef | None]) -> dict[str, str]:
+    """Return environment variables with which a child process reads secrets of encrypted files, and no others.
+
+    A child has neither the keys of those files nor a need to decrypt again. The variable holds places alone. Raises
+    SecretUnreadableError.
+    """
+    places = {str(ref): str(readable(ref).file) for ref in refs if ref is not None and ref.encrypted is not None}
+    return {VARIABLE: json.dumps(places)} if places else {}
+
+
+def forget() -> None:
+    """Drop what was decrypted: a file is about to be written."""
+    with _lock:
+        _documents.clear()
+
+
+def _once(ref: SecretRef, decrypt: Callable[[SecretRef], Any]) -> Any:  # noqa: ANN401 - a document
+    assert ref.encrypted is not None  # noqa: S101 - callers come with a reference to an encrypted file
+    file = ref.encrypted[0]
+    with _lock:  # threads that need the same file wait for the one that decrypts it
+        try:
+            stat = file.stat()
+        except OSError:
+            return decrypt(ref)
+        key = (decrypt, file.resolve(), stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if key not in _documents:
+            _documents[key] = decrypt(ref)
+        return _documents[key]

@@ -30,7 +30,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 
-_PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig"})
+_PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig", "sops", "vault"})
 
 
 MACHINES = "machines.yml"

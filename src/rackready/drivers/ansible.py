@@ -16,6 +16,7 @@ from typing import Any
 from rackready.design.facts import desired_digest
 from rackready.design.handover_of import handover_views
 from rackready.design.pinned import VARIABLE, pinned_file, site_of
+from rackready.design.secrets import SecretUnreadableError, handed_down
 from rackready.design.ssh_words import jump_argv
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.ansible_ssh import connections
@@ -100,7 +101,7 @@ class _Run:
                 connections(self.paths.state, jump_argv(self.site, self.paths.known_hosts)) as connection,
             ):
                 child = self._child(self._argv(file, tags), connection, events)
-        except SshError as error:  # the jump host's: no node was reached
+        except (SshError, SecretUnreadableError) as error:  # the jump host's or a password's: no node was reached
             results = {node: NodeResult(Outcome.ERROR, f"{node}: {self.phase}: {error}") for node in self.nodes}
         except OSError as error:
             results = {node: NodeResult(Outcome.ERROR, self._not_started(node, error)) for node in self.nodes}
@@ -209,6 +210,7 @@ def _environment(site: Site) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONUNBUFFERED": "1",
+        **handed_down(secrets),
     }
 
 

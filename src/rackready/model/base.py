@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from rackready.model.printable import readable, unseen
 
@@ -29,28 +39,6 @@ MacAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}$", to_lower=True)]
 """SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` prints it, in lower case."""
-
-
-class SecretRef(Model):
-    """The place of a secret. The secret itself is never in a site file.
-
-    Exactly one of ``file`` (path, read as UTF-8, one trailing newline removed) and ``env`` (name of an environment
-    variable of the controller).
-    """
-
-    file: PathLine | None = Field(None, description="file that contains only the secret; mode 0600")
-    env: str | None = Field(None, description="environment variable of the controller that holds the secret")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> SecretRef:
-        if (self.file is None) == (self.env is None):
-            message = "give exactly one of file and env"
-            raise ValueError(message)
-        return self
-
-    def __str__(self) -> str:
-        """Return the place of the secret for messages, never the secret."""
-        return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
 
 
 _RANGE = re.compile(
@@ -154,6 +142,75 @@ Word = Annotated[str, StringConstraints(min_length=1), AfterValidator(_one_word)
 """One word of text, where a blank would begin the next field."""
 PathLine = Annotated[Path, AfterValidator(_one_line)]
 """A path for a configuration file or a command: one line."""
+
+_KEY_IN_FILE = r"^[^#]+#[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
+
+
+def _keyed(text: str) -> str:
+    """Return a text. Raises ValueError unless it names a file and a key in it."""
+    if not re.match(_KEY_IN_FILE, str(_one_line(text))):
+        message = "write FILE#KEY, and keys of mappings within mappings with dots: secrets.sops.yml#bmc.node01"
+        raise ValueError(message)
+    return text
+
+
+KeyInFile = Annotated[str, AfterValidator(_keyed)]
+"""A key in an encrypted file: ``secrets.sops.yml#bmc.node01``."""
+
+
+class SecretRef(Model):
+    """The place of a secret. The secret itself is never in a site file.
+
+    Exactly one of ``file`` (path, read as UTF-8, one trailing newline removed), ``env`` (name of an environment
+    variable of the controller), ``sops`` and ``vault`` (FILE#KEY of an encrypted file).
+    """
+
+    file: PathLine | None = Field(None, description="file that contains only the secret; mode 0600")
+    env: str | None = Field(None, description="environment variable of the controller that holds the secret")
+    sops: KeyInFile | None = Field(
+        None,
+        description="FILE#KEY in a YAML, JSON or binary file of sops, e.g. secrets.sops.yml#bmc.node01",
+    )
+    vault: KeyInFile | None = Field(
+        None, description="FILE#KEY in a YAML file of Ansible Vault, encrypted as a whole or value by value (`!vault`)"
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> SecretRef:
+        if sum(value is not None for value in (self.file, self.env, self.sops, self.vault)) != 1:
+            message = "give exactly one of file, env, sops and vault"
+            raise ValueError(message)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_new_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields. One that came later is left out while unused: digests of earlier runs stay as they are."""
+        found: dict[str, Any] = write(self)
+        return {key: value for key, value in found.items() if value is not None or key not in {"sops", "vault"}}
+
+    @property
+    def encrypted(self) -> tuple[Path, list[str]] | None:
+        """The encrypted file and the keys in it, from the outermost; None for another kind of place."""
+        text = self.sops or self.vault
+        if text is None:
+            return None
+        file, _, keys = text.partition("#")
+        return Path(file), keys.split(".")
+
+    def beside(self, suffix: str) -> SecretRef:
+        """Return the place of another secret of the same kind whose name has a suffix: file, variable or key."""
+        if self.file is not None:
+            return SecretRef(file=self.file.with_name(self.file.name + suffix))
+        kind = next(name for name in ("env", "sops", "vault") if getattr(self, name) is not None)
+        return SecretRef.model_validate({kind: getattr(self, kind) + suffix})
+
+    def __str__(self) -> str:
+        """Return the place of the secret for messages, never the secret."""
+        if self.file is not None:
+            return f"file {self.file}"
+        if self.env is not None:
+            return f"environment variable {self.env}"
+        return f"sops file {self.sops}" if self.sops is not None else f"vault file {self.vault}"
 
 
 def _as_day(value: object) -> object:
