@@ -59,7 +59,10 @@ class InventoryModule(BaseInventoryPlugin):
             site = read_pinned(Path(pinned)) if pinned else load_site(paths.env, root=paths.root)
         except RackreadyError as error:
             raise AnsibleParserError(str(error)) from error
-        self._fill(site, paths.state)
+        try:
+            self._fill(site, paths.state)
+        except RackreadyError as error:  # the password for sudo
+            raise AnsibleParserError(str(error)) from None
 
     def _fill(self, site, state: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - the import is guarded
         for node in site.nodes():

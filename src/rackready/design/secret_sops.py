@@ -29,10 +29,11 @@ _CIPHER = "ENC[AES256_GCM,"
 _OTHER_FORMS = {".env", ".ini"}
 
 
-def read(ref: SecretRef, decrypted: dict[str, Any]) -> str:
-    """Return the secret of a reference from the document that ``decrypt`` gave. Raises SecretUnreadableError."""
+def read(ref: SecretRef, documents: tuple[dict[str, Any], dict[str, Any]]) -> str:
+    """Return the secret of a reference from the documents that ``decrypt`` gave. Raises SecretUnreadableError."""
+    encrypted, decrypted = documents
     file, keys = _place(ref)
-    stored = value_at(ref, _as_it_lies(ref, file, content(ref, file)), keys)
+    stored = value_at(ref, encrypted, keys)
     value = as_text(ref, value_at(ref, decrypted, keys))
     if not (isinstance(stored, str) and stored.startswith(_CIPHER)):
         raise unreadable(
@@ -44,10 +45,10 @@ def read(ref: SecretRef, decrypted: dict[str, Any]) -> str:
     return value
 
 
-def decrypt(ref: SecretRef) -> dict[str, Any]:
-    """Return the whole file of a reference, decrypted. Raises SecretUnreadableError."""
+def decrypt(ref: SecretRef) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the whole file of a reference, as it lies and decrypted. Raises SecretUnreadableError."""
     file, _ = _place(ref)
-    _as_it_lies(ref, file, content(ref, file))
+    encrypted = _as_it_lies(ref, file, content(ref, file))
     given = run(ref, ["decrypt", "--output-type", "json", str(file)])
     if given.exit_code != 0:
         raise _refused(ref, file, given)
@@ -57,7 +58,7 @@ def decrypt(ref: SecretRef) -> dict[str, Any]:
         found = None  # the error is not chained: it holds the plain text
     if not isinstance(found, dict):
         raise unreadable(ref, "a mapping", "another form of document", f"Write {file} as a mapping.")
-    return found
+    return encrypted, found
 
 
 def run(ref: SecretRef, words: Sequence[str], *, stdin: bytes = b"", oldest: tuple[int, ...] = OLDEST) -> Given:
