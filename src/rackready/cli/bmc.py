@@ -11,11 +11,13 @@ import typer
 
 from rackready.cli import complete
 from rackready.cli.chosen_hosts import require_names_or_all, retired
+from rackready.cli.deploy import Check
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rackready.drivers.bmc_authority import Authority
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Take BMCs into use: their certificates and passwords.", no_args_is_help=True)
 
 _PINNED, _SAME, _CHANGED, _WAITING, _ERROR = "pinned", "unchanged", "changed", "waiting", "error"
-_BAD = frozenset({_WAITING, _ERROR})
+_BAD = frozenset({_WAITING, _ERROR, "lost", "not begun"})
 _AT_ONCE = 32
 """BMCs that get a certificate at a time, a waiting thread each."""
 Nodes = Annotated[list[str] | None, typer.Argument(help="Node; repeatable.", autocompletion=complete.nodes)]
@@ -84,41 +86,47 @@ def trust(  # noqa: PLR0913, PLR0917 - the options of the command
 def rotate(
     node: Nodes = None,
     every: Every = False,  # noqa: FBT002 - a flag
+    check: Check = False,  # noqa: FBT002 - a flag
     env: Env = "sim",
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
-    """Give each BMC a new random password of its own, and write it to the file of `bmc.password`.
+    """Give each BMC a new random password of its own, and write it to the place of `bmc.password`.
 
-    A change that was cut is finished: the pending password is tried, then the old one, each once. A BMC with the
-    password of the factory (`bmc.factory_password`) gets its own at its first contact, by any `deploy`, too.
+    The place is a file, or a key in a file of sops or Ansible Vault. The first BMC is alone, then waves follow, until
+    the stop rule of the site holds them. A change that was cut is finished: the pending password is tried, then the
+    old one, each once. A BMC with the password of the factory (`bmc.factory_password`) gets its own at its first
+    contact, by any `deploy`, too.
 
     Exit codes: 0 every BMC has its new password, 1 some have not, 2 refused.
     """
-    from rackready.drivers.bmc_password import rotate as change  # noqa: PLC0415
+    from rackready.cli.rotation import in_waves  # noqa: PLC0415
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.drivers import bmc_password  # noqa: PLC0415
     from rackready.drivers.bmc_trust import known  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
-    nodes = _chosen(paths, env, node or [], every=every)
+    nodes = {item.name: item for item in _chosen(paths, env, node or [], every=every)}
     campaign, command = new_run("bmc"), f"rackready bmc rotate --env {env}"
-    rows: list[dict[str, Any]] = []
+    lost, limit = bmc_password.BmcPasswordLostError, load_site(env, root=paths.root).campaign.stop_above_pct
+    if check:
+        looked = [bmc_password.look_row(name, known(item)) for name, item in nodes.items()]
+        with run_log(paths, campaign, command, verbose=verbose) as log:
+            _end(looked, output, log)
     with (
         run_log(paths, campaign, command, verbose=verbose) as log,
         ControllerLock(paths.lock, command, paths.database),
         Ledger.open(paths.database) as ledger,
     ):
-        for item in nodes:
-            said: list[str] = []
-            outcome = _CHANGED
-            try:
-                change(ledger, item.name, known(item), said.append)
-            except RackreadyError as error:
-                outcome = _ERROR
-                said.append(str(error))
-            ledger.event(campaign, item.name, "bmc", said[-1], "warn")
-            rows.append({"name": item.name, "outcome": outcome, "message": "\n".join(said)})
+
+        def change(name: str, say: Callable[[str], None]) -> None:
+            bmc_password.rotate(ledger, name, known(nodes[name]), say)
+
+        rows = in_waves(list(nodes), change, lost=lost, stop_above_pct=limit)
+        for row in rows:
+            ledger.event(campaign, row["name"], "bmc", row["message"].splitlines()[-1], "warn")
     _end(rows, output, log)
 
 

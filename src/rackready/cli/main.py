@@ -51,6 +51,7 @@ COMMANDS = {
     "retire": "retire",
     "hostkey": "hostkey",
     "bmc": "bmc",
+    "switch": "switch",
     "baseline": "baseline",
     "boot-service": "boot_service",
     "doctor": "doctor",

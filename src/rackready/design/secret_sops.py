@@ -61,6 +61,15 @@ def decrypt(ref: SecretRef) -> tuple[dict[str, Any], dict[str, Any]]:
     return encrypted, found
 
 
+def stored(ref: SecretRef) -> str:
+    """Return the encrypted value of a reference as it lies; "" where there is none. Raises SecretUnreadableError."""
+    file, keys = _place(ref)
+    found: Any = _as_it_lies(ref, file, content(ref, file))
+    for key in keys:
+        found = found.get(key, "") if isinstance(found, dict) else ""
+    return str(found)
+
+
 def run(ref: SecretRef, words: Sequence[str], *, stdin: bytes = b"", oldest: tuple[int, ...] = OLDEST) -> Given:
     """Run the operator's sops. Raises SecretUnreadableError when it is missing, too old or does not end."""
     version = tuple(int(part) for part in program(ref)[1].split("."))

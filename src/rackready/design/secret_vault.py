@@ -102,8 +102,8 @@ def opened(ref: SecretRef, file: Path, data: bytes) -> tuple[bytes, str, Any]:
     from ansible.parsing.vault import AnsibleVaultFormatError  # noqa: PLC0415
 
     lib = passwords(ref)
-    label = data.split(b"\n", 1)[0].split(b";")[3:4]
-    wanted = f" for vault id {label[0].decode('ascii', 'replace')}" if label else ""
+    label = _label(data)
+    wanted = f" for vault id {label}" if label else ""
     try:
         plain, ident, secret = lib.decrypt_and_get_vault_id(data)
     except (AnsibleVaultFormatError, ValueError):
@@ -116,6 +116,20 @@ def opened(ref: SecretRef, file: Path, data: bytes) -> tuple[bytes, str, Any]:
     else:
         return bytes(plain), str(ident), secret
     raise failure
+
+
+def sealed_like(ref: SecretRef, file: Path, before: bytes, plain: bytes) -> bytes:
+    """Return a plain text encrypted with the password and vault id of what was there. Raises SecretUnreadableError."""
+    from ansible.parsing.vault import VaultLib  # noqa: PLC0415
+
+    label = _label(before)
+    _, _, secret = opened(ref, file, before)
+    return bytes(VaultLib().encrypt(plain, secret, label or None))
+
+
+def _label(data: bytes) -> str:
+    """Return the vault id in the header of a sealed text; "" for one without."""
+    return b"".join(data.split(b"\n", 1)[0].split(b";")[3:4]).decode("ascii", "replace").strip()
 
 
 def passwords(ref: SecretRef) -> VaultLib:

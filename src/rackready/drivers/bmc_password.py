@@ -1,8 +1,9 @@
 """A password of its own for each BMC, in place of the factory's: set so that a kill at any moment loses none.
 
-The new password is written beside the old one's file (``<file>.pending``) before the BMC gets it, and takes the file's
-place after a login with it. A run that finds a pending one was cut: it tries that, then the old one, each once, because
-BMCs lock accounts (NVIDIA/libredfish c094c9e6, mockup nvidia_viking: AccountLockoutThreshold 5).
+The new password is written beside the old one (`drivers/secret_store.py`: ``<file>.pending``, or ``<key>_pending`` in
+an encrypted file) before the BMC gets it, and takes its place after a login with it. A run that finds a pending one was
+cut: it tries that, then the old one, each once, because BMCs lock accounts (NVIDIA/libredfish c094c9e6, mockup
+nvidia_viking: AccountLockoutThreshold 5).
 No password is in a log, a message, the ledger or an argument of a program.
 """
 
@@ -10,24 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import string
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rackready import files
 from rackready.design.secrets import reveal
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError
+from rackready.drivers.secret_store import Store, store_of
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.base import SecretRef
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.problems import RackreadyError
-from rackready.paths import private_dir
 
 BMC_PASSWORD = "bmc-password"  # noqa: S105 - the ledger's operation
 _LENGTH = 16
@@ -42,36 +39,8 @@ class BmcPasswordPlaceError(RackreadyError):
     """The site file names no place where a new password can be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Files of one BMC's password."""
-
-    file: Path
-
-    @property
-    def pending(self) -> Path:
-        """The password that is being set."""
-        return self.file.with_name(self.file.name + ".pending")
-
-    def written(self) -> int:
-        """Return when the file was written, in ns since 1970; 0 when there is none."""
-        return self.file.stat().st_mtime_ns if self.file.exists() else 0
-
-    def promote(self) -> None:
-        """Put the pending password in the file's place; a reader finds the old or the new, never none."""
-        self.pending.replace(self.file)
-        folder = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def prepare(self) -> None:
-        """Write a new random password as pending, unless one is there."""
-        if not self.file.parent.exists():
-            private_dir(self.file.parent)
-        if not self.pending.exists():
-            files.create(self.pending, f"{new_password()}\n".encode())
+class BmcPasswordLostError(BmcLoginError):
+    """Neither the old nor the new password works. Nothing else is tried: BMCs lock accounts and addresses."""
 
 
 def new_password() -> str:
@@ -86,14 +55,14 @@ def new_password() -> str:
 
 def needs_rotation(site: BmcSite) -> bool:
     """Whether a BMC still has the password of the factory, or a change of its password was cut."""
-    if site.factory_password is None or site.password.file is None:
+    store = store_of(site.password)
+    if site.factory_password is None or store is None:
         return False
-    place = _Place(site.password.file)
-    return not place.file.exists() or place.pending.exists()
+    return not store.exists() or store.has_pending()
 
 
 def rotate(ledger: Ledger, node: str, site: BmcSite, say: Callable[[str], None]) -> None:
-    """Give a BMC a new random password and write it to the file of ``bmc.password``.
+    """Give a BMC a new random password and write it to the place of ``bmc.password``.
 
     A change that was cut is finished instead. Raises BmcPasswordPlaceError, BmcLoginError when neither password works,
     other kinds of BmcError.
@@ -101,22 +70,39 @@ def rotate(ledger: Ledger, node: str, site: BmcSite, say: Callable[[str], None])
     _Rotation(ledger, node, site, say).run()
 
 
+def look_row(node: str, site: BmcSite) -> dict[str, str]:
+    """Return the row of a dry run: whether the password's place can be written. The BMC is not asked."""
+    try:
+        store = _writable(node, site)
+    except RackreadyError as error:
+        return {"name": node, "outcome": "error", "message": str(error)}
+    how = "finish a change that was cut" if store.has_pending() else "set a new random password"
+    text = f"{node}: would {how}, kept in {store.pending_name} until it works; the BMC was not asked"
+    return {"name": node, "outcome": "would change", "message": text}
+
+
+def _writable(node: str, site: BmcSite) -> Store:
+    """Return where a BMC's password is kept. Raises BmcPasswordPlaceError, and as ``Store.require_writable`` does."""
+    store = store_of(site.password)
+    if store is None:
+        raise BmcPasswordPlaceError(
+            f"{node} bmc.password",
+            expected="file, sops or vault, which rackready writes",
+            actual=str(site.password),
+            next_step="Name such a place in the site file.",
+        )
+    store.require_writable()
+    return store
+
+
 class _Rotation:
     def __init__(self, ledger: Ledger, node: str, site: BmcSite, say: Callable[[str], None]) -> None:
-        if site.password.file is None:
-            raise BmcPasswordPlaceError(
-                f"{node} bmc.password",
-                expected="file, which rackready writes",
-                actual=str(site.password),
-                next_step="Name a file on the controller in the site file.",
-            )
         self._ledger, self._node, self._site, self._say = ledger, node, site, say
-        self._place = _Place(site.password.file)
-        self._pending = SecretRef(file=self._place.pending)
+        self._place = _writable(node, site)
         self._old_works = False
 
     def run(self) -> None:
-        cut = self._place.pending.exists()
+        cut = self._place.has_pending()
         if cut and self._seen() is Observation.HAPPENED:
             self._close_intent()
             return
@@ -161,7 +147,7 @@ class _Rotation:
 
     def _seen(self) -> Observation:
         """Try the pending password, then the old one, each once, and say which works."""
-        if self._works(self._pending):
+        if self._works(self._place.pending):
             self._place.promote()
             self._say(
                 f"{self._node}: a change of the BMC's password was cut; the pending password works and is now in "
@@ -173,14 +159,19 @@ class _Rotation:
             self._say(f"{self._node}: a change of the BMC's password was cut; the old password works, it is set again")
         return Observation.NOT_HAPPENED
 
+    @property
+    def _where(self) -> str:
+        """The place of the password, in words: a file by its path alone."""
+        return str(self._site.password.file or self._site.password)
+
     def _old(self) -> SecretRef:
         """Return the place of the password that the BMC has before the change."""
-        if self._place.file.exists():
+        if self._place.exists():
             return self._site.password
         if self._site.factory_password is None:
             raise BmcPasswordPlaceError(
                 f"{self._node} bmc",
-                expected=f"a password in {self._place.file}, or bmc.factory_password",
+                expected=f"a password in {self._where}, or bmc.factory_password",
                 actual="neither",
                 next_step="Write the BMC's present password there (mode 0600), or name the factory's.",
             )
@@ -203,19 +194,19 @@ class _Rotation:
         old = self._old()
         with self._with(old) as bmc:
             bmc.login()
-            self._place.prepare()
+            self._place.prepare(new_password)
             quirks = bmc.quirks()
             match = "*" if quirks.has("if-match-any") else ""
             account = self._account(bmc)
-            bmc.patch(account, {"Password": reveal(self._pending)}, match=match)
-        if not self._works(self._pending):
+            bmc.patch(account, {"Password": reveal(self._place.pending)}, match=match)
+        if not self._works(self._place.pending):
             raise BmcLoginError(
                 bmc.where,
                 f"the password of user {self._site.username}",
                 expected="the new one works after it was set",
                 actual="the BMC accepted the change and refuses the new password",
-                next_step=f"Run `rackready bmc rotate {self._node}` again: it tries {self._place.pending}, then the "
-                "old one.",
+                next_step=f"Run `rackready bmc rotate {self._node}` again: it tries {self._place.pending_name}, then "
+                "the old one.",
             )
         self._place.promote()
         self._say(f"{self._node}: the BMC has a password of its own, in {self._site.password}")
@@ -242,14 +233,16 @@ class _Rotation:
             next_step="Correct bmc.username in the site file.",
         )
 
-    def _neither(self) -> BmcLoginError:
-        pending = self._place.pending
-        tried = f"neither the password in {pending} nor the one in" if pending.exists() else "not with the one in"
-        return BmcLoginError(
+    def _neither(self) -> BmcPasswordLostError:
+        pending = self._place.pending_name
+        tried = (
+            f"neither the password in {pending} nor the one in" if self._place.has_pending() else "not with the one in"
+        )
+        return BmcPasswordLostError(
             f"{self._node} BMC {self._site.address}:{self._site.port}",
             f"a change of the password of user {self._site.username} was cut",
             expected="one of the two passwords works",
             actual=f"{tried} {self._old()}; each was tried once",
-            next_step=f"Reset the user at the BMC's console, write its password to {self._place.file}, remove "
+            next_step=f"Reset the user at the BMC's console, write its password to {self._where}, remove "
             f"{pending}, then run again.",
         )

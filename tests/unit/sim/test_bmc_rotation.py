@@ -18,6 +18,7 @@ from rackready.drivers.bmc_password import (
 )
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcPasswordChangeError
+from rackready.drivers.secret_store import FileStore
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.stacks.args import NodeArgs
@@ -153,9 +154,9 @@ def test_a_cut_change_is_finished_with_one_try_each(
 ) -> None:
     step, after, message = CUTS[where]
     owner, name = {
-        "prepare": (bmc_password._Place, "prepare"),
+        "prepare": (FileStore, "prepare"),
         "works": (bmc_password._Rotation, "_works"),
-        "promote": (bmc_password._Place, "promote"),
+        "promote": (FileStore, "promote"),
     }[step]
     with monkeypatch.context() as patched:
         (cut_after if after else cut)(patched, owner, name)
@@ -200,8 +201,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_request(service: S
     with pytest.raises(BmcPasswordPlaceError) as caught:
         rotate(ledger, NODE, service.site(password={"env": "BMC_PASSWORD"}), [].append)
     assert str(caught.value) == (
-        f"{NODE} bmc.password - Expected: file, which rackready writes Actual: environment variable BMC_PASSWORD. "
-        "Name a file on the controller in the site file."
+        f"{NODE} bmc.password - Expected: file, sops or vault, which rackready writes Actual: environment variable "
+        "BMC_PASSWORD. Name such a place in the site file."
     )
     assert service.asked == []
 

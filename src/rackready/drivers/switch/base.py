@@ -154,6 +154,10 @@ class SwitchDriver(ABC):
     """
 
     sends_port_names: ClassVar[bool] = True
+    changes_passwords: ClassVar[bool] = False
+    """Whether `set_password`, `keep_password` and `restore_password` are there."""
+    login_pause_s: ClassVar[float] = 0.0
+    """Time after a refused login before which the switch refuses a right one too, s."""
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
@@ -286,6 +290,21 @@ class SwitchDriver(ABC):
     def known_ports(self) -> dict[str, str]:
         """Return name of a port in the switch's LLDP -> its name in the site, where they differ, as aliases do."""
         return {}
+
+    def set_password(self, user: str, password: str) -> None:
+        """Give a user a new password; this session goes on. It is in no command: commands are logged.
+
+        Raises SwitchError, also where the driver cannot (``changes_passwords``).
+        """
+        del password
+        raise SwitchError(self.name, f"the password of {user}", expected="a driver that changes passwords")
+
+    def keep_password(self) -> None:  # noqa: B027 - most systems keep it at once
+        """Keep a password that was set, where the switch would take it back by itself."""
+
+    def restore_password(self, user: str, password: str) -> None:
+        """Set the old password again, over the session that set the new one."""
+        self.set_password(user, password)
 
     def close(self) -> None:
         """End the session."""

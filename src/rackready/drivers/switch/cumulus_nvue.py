@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+import yaml
 
 from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
@@ -22,6 +24,7 @@ from rackready.drivers.switch.base import (
     Revision,
     RevisionState,
     Session,
+    SwitchBusyError,
     SwitchDriver,
     SwitchError,
     SwitchState,
@@ -69,8 +72,15 @@ def render_config(config: SwitchConfig, *, roce_state_syntax: bool = True) -> st
     return render("switches/cumulus_nvue/root.j2", switch=config, roce_state_syntax=roce_state_syntax, **words)
 
 
+_PASSWORD_REVERT_S = 300
+
+
 class CumulusNvue(SwitchDriver):
     """Cumulus Linux 5.x, NVUE."""
+
+    changes_passwords: ClassVar[bool] = True
+    login_pause_s: ClassVar[float] = 16.0
+    """NVUE reference, User Account: since 5.15, a user must wait 15 s after a failed login."""
 
     def __init__(self, name: str, session: Session) -> None:
         super().__init__(name, session)
@@ -245,6 +255,54 @@ class CumulusNvue(SwitchDriver):
         rows = found.items() if isinstance(found, dict) else ()
         key = "session-state"
         return {name: str(row[key]).lower() for name, row in rows if isinstance(row, dict) and key in row}
+
+    def set_password(self, user: str, password: str) -> None:
+        """Apply a hashed password, which the switch itself makes; it awaits `keep_password`.
+
+        Sources: NVUE reference, User Account: `hashed-password` takes Linux crypt format; openssl-passwd(1ssl) reads
+        the password from a pipe. `nv show` shows no hash. Raises SwitchError, SwitchBusyError.
+        """
+        unfinished = {RevisionState.CANDIDATE, RevisionState.UNCONFIRMED}
+        pending = [one.id for one in self.revisions() if one.state in unfinished]
+        if pending:
+            raise SwitchBusyError(
+                self.name,
+                f"revision {pending[0]} is not finished",
+                expected="no other change in progress",
+                next_step=f"Nothing was changed. Finish it, or drop it: `{self.how_to_drop(pending[0])}`.",
+            )
+        code, made = self.session.feed("openssl passwd -6 -stdin", f"{password}\n")
+        if code != 0 or not made.startswith("$6$"):
+            raise SwitchError(
+                self.name,
+                "`openssl passwd -6 -stdin`",
+                expected="a hash",
+                actual=f"exit {code}, no hash",
+                next_step="Nothing was changed; run it on the switch to see more.",
+            )
+        tree = {"system": {"aaa": {"user": {user: {"hashed-password": made.strip()}}}}}
+        code, _ = self.session.feed(_PATCH, yaml.safe_dump([{"set": tree}], sort_keys=True))
+        if code != 0:
+            self._ask("nv config detach")
+            raise SwitchError(
+                self.name,
+                f"`nv config patch` with a password for {user}",
+                expected="success",
+                actual=f"exit {code}",
+                next_step=f"Nothing was changed. Run `nv show system aaa user {user}` on the switch.",
+            )
+        self.commit(_PASSWORD_REVERT_S)
+
+    def keep_password(self) -> None:
+        """Confirm and save the change, if it still waits."""
+        if any(one.state is RevisionState.UNCONFIRMED for one in self.revisions()):
+            self.confirm()
+            self.save()
+
+    def restore_password(self, user: str, password: str) -> None:
+        """Let the switch take the change back."""
+        del user, password
+        self.rollback()
 
     def neighbours(self) -> dict[str, list[Neighbour]]:
         """Return port -> its neighbours, as Cumulus Linux's own lldpd reports them."""

@@ -30,6 +30,10 @@ class SwitchSilentError(SwitchUnreachableError):
     """Nothing answered: the switch may be booting."""
 
 
+class SwitchLoginError(SwitchUnreachableError):
+    """The switch refuses user or password."""
+
+
 class BashSession:
     """One session; ``platform`` is netmiko's name of the command line. Raises SwitchUnreachableError."""
 
@@ -40,6 +44,8 @@ class BashSession:
             self._connection = open_terminal(target, platform)
         except errors.SshTimeoutError as error:
             raise SwitchSilentError.of(error.messages) from error
+        except errors.SshLoginError as error:
+            raise SwitchLoginError.of(error.messages) from error
         except errors.SshError as error:
             raise SwitchUnreachableError.of(error.messages) from error
 

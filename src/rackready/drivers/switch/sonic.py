@@ -71,6 +71,7 @@ class Sonic(SwitchDriver):
     """Community SONiC, from 202205 on: the first release with `config apply-patch` and `config rollback`."""
 
     sends_port_names: ClassVar[bool] = False
+    changes_passwords: ClassVar[bool] = True
 
     def __init__(self, name: str, session: Session) -> None:
         super().__init__(name, session)
@@ -264,6 +265,21 @@ class Sonic(SwitchDriver):
         text = self._root(hashes_script("STATE_DB", ["NEIGH_STATE_TABLE|*"]), "`sonic-db-cli`", 300)
         found = self._parsed("`sonic-db-cli`", lambda: parse_hashes(text))
         return {key.partition("|")[2]: fields.get("state", "none").lower() for key, fields in found.items()}
+
+    def set_password(self, user: str, password: str) -> None:
+        """Set it with chpasswd(8), which reads it from a pipe: its users are those of Debian, and sudo asks nothing.
+
+        Raises SwitchError.
+        """
+        code, _ = self.session.feed("sudo -n chpasswd", f"{user}:{password}\n")
+        if code != 0:
+            raise SwitchError(
+                self.name,
+                f"`sudo chpasswd` for {user}",
+                expected="success",
+                actual=f"exit {code}",
+                next_step="Nothing was changed. Look at PASSW_HARDENING in CONFIG_DB, and let sudo ask for no password.",
+            )
 
     def neighbours(self) -> dict[str, list[Neighbour]]:
         """Return port -> its neighbours, as the lldpd in SONiC's container reports them."""

@@ -1,0 +1,287 @@
+"""Where a new password is kept while a device gets it: beside the old one, in the same kind of place.
+
+A new one is first ``pending``: a file ``<file>.pending``, or the key ``<key>_pending`` beside the old one in the same
+encrypted file. It takes the old one's place when a login with it has worked. Each step replaces a file as a whole, so
+that a kill at any moment leaves the old state or the new one, and both passwords until the last step. Encrypted files
+are never decrypted on a disk: sops gets values by a pipe, and works on a copy of the encrypted file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rackready import files
+from rackready.design import secret_sops, secret_vault, vault_edit
+from rackready.design.secret_error import SecretUnreadableError, content, value_at
+from rackready.design.secrets import reveal
+from rackready.model.base import SecretRef
+from rackready.model.problems import RackreadyError
+from rackready.paths import private_dir
+
+
+class SecretUnwritableError(RackreadyError):
+    """A new secret cannot be kept where the old one is."""
+
+
+def store_of(ref: SecretRef) -> Store | None:
+    """Return the store of a secret's place; None for a place that cannot be written."""
+    if ref.file is not None:
+        return FileStore(ref, ref.file)
+    if ref.encrypted is not None:
+        return SopsStore(ref, ref.encrypted[0]) if ref.sops is not None else VaultStore(ref, ref.encrypted[0])
+    return None
+
+
+class Store:
+    """A secret's place and that of its pending successor. Methods raise SecretUnreadableError and OSError."""
+
+    suffix = "_pending"
+
+    def __init__(self, ref: SecretRef, file: Path) -> None:
+        self.ref, self.file = ref, file
+        self.pending = ref.beside(self.suffix)
+
+    @property
+    def pending_name(self) -> str:
+        """The pending secret's place, in words."""
+        return str(self.pending)
+
+    def exists(self) -> bool:
+        """Whether there is a secret."""
+        return _there(self.ref)
+
+    def has_pending(self) -> bool:
+        """Whether a change is under way."""
+        return _there(self.pending)
+
+    def written(self) -> int | str:
+        """Return a mark of the secret's present version, which tells nothing of the secret."""
+        raise NotImplementedError
+
+    def prepare(self, make: Callable[[], str]) -> None:
+        """Write a new secret as pending, unless one is there."""
+        with _locked(self.file.parent):
+            if not self.has_pending():
+                self._put(make())
+
+    def promote(self) -> None:
+        """Put the pending secret in the place of the old one."""
+        with _locked(self.file.parent):
+            self._take()
+
+    def require_writable(self) -> None:
+        """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
+
+    def _put(self, value: str) -> None:
+        raise NotImplementedError
+
+    def _take(self) -> None:
+        raise NotImplementedError
+
+    def _unwritable(self, actual: str, step: str) -> SecretUnwritableError:
+        return SecretUnwritableError(
+            f"secret in {self.ref}", expected="a place for a new password", actual=actual, next_step=step
+        )
+
+
+class FileStore(Store):
+    """A file that holds only the secret."""
+
+    suffix = ".pending"
+
+    @property
+    def _beside(self) -> Path:
+        return self.file.with_name(self.file.name + self.suffix)
+
+    @property
+    def pending_name(self) -> str:
+        """The pending file."""
+        return str(self._beside)
+
+    def exists(self) -> bool:
+        """Whether the file exists; one that is empty or unreadable is an error later."""
+        return self.file.exists()
+
+    def has_pending(self) -> bool:
+        """Whether the pending file exists."""
+        return self._beside.exists()
+
+    def written(self) -> int:
+        """Return when the file was written, in ns since 1970; 0 when there is none."""
+        return self.file.stat().st_mtime_ns if self.file.exists() else 0
+
+    def prepare(self, make: Callable[[], str]) -> None:
+        """Write a new secret as pending, unless one is there."""
+        if not self.file.parent.exists():
+            private_dir(self.file.parent)
+        super().prepare(make)
+
+    def _put(self, value: str) -> None:
+        files.create(self._beside, f"{value}\n".encode())
+
+    def _take(self) -> None:
+        self._beside.replace(self.file)
+        _sync(self.file.parent)
+
+
+class _Encrypted(Store):
+    """A key in an encrypted file."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys from the outermost."""
+        assert self.ref.encrypted is not None  # noqa: S101 - chosen by store_of
+        return self.ref.encrypted[1]
+
+    def _replace(self, data: bytes) -> None:
+        files.replace(self.file, data, mode=self.file.stat().st_mode & 0o777)
+        _sync(self.file.parent)
+
+
+class SopsStore(_Encrypted):
+    """A key in a file of sops."""
+
+    def require_writable(self) -> None:
+        """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
+        secret_sops.run(self.ref, ["--version", "--disable-version-check"], oldest=secret_sops.OLDEST_TO_WRITE)
+        secret_sops.decrypt(self.ref)
+        self._index(self.keys)
+
+    def written(self) -> str:
+        """Return a digest of the encrypted value; sops keeps it as it is while the value stays the same."""
+        return hashlib.sha256(secret_sops.stored(self.ref).encode()).hexdigest()
+
+    def _put(self, value: str) -> None:
+        self._edit([(self._index([*self.keys[:-1], f"{self.keys[-1]}{self.suffix}"]), value)], {self.pending: value})
+
+    def _take(self) -> None:
+        value = reveal(self.pending)
+        pending = self._index([*self.keys[:-1], f"{self.keys[-1]}{self.suffix}"])
+        self._edit([(self._index(self.keys), value), (pending, None)], {self.ref: value})
+
+    def _index(self, keys: list[str]) -> str:
+        if any(key.isdecimal() for key in keys):
+            raise self._unwritable("a place in a list", "Use a key of a mapping.")
+        return "".join(f"[{json.dumps(key)}]" for key in keys)
+
+    def _edit(self, steps: list[tuple[str, str | None]], proof: dict[SecretRef, str]) -> None:
+        """Change a copy, decrypt it to see that it holds the value, and put it in the file's place."""
+        copy = self.file.with_name(f".{os.getpid()}-{secrets.token_hex(4)}.{self.file.name}")
+        try:
+            files.create(copy, self.file.read_bytes())
+            for index, value in steps:
+                words = ["unset", str(copy), index] if value is None else ["set", "--value-stdin", str(copy), index]
+                given = secret_sops.run(
+                    self.ref,
+                    words,
+                    stdin=b"" if value is None else json.dumps(value).encode(),
+                    oldest=secret_sops.OLDEST_TO_WRITE,
+                )
+                if given.exit_code != 0:
+                    raise self._unwritable(
+                        f"`sops {words[0]}` ends with {given.exit_code}",
+                        f"Run `sops edit {self.file}` by hand, change a value, and see what sops reports.",
+                    )
+            for ref, value in proof.items():
+                assert ref.encrypted is not None  # noqa: S101 - of this file
+                of_copy = SecretRef(sops=f"{copy}#{'.'.join(ref.encrypted[1])}")
+                if secret_sops.read(of_copy, secret_sops.decrypt(of_copy)) != value:
+                    raise self._unwritable("sops keeps another value", "Nothing was changed; update sops.")
+            self._replace(copy.read_bytes())
+        finally:
+            copy.unlink(missing_ok=True)
+
+
+class VaultStore(_Encrypted):
+    """A key in a file of Ansible Vault, which is encrypted as a whole or by value."""
+
+    def require_writable(self) -> None:
+        """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
+        self._edited(lambda text: vault_edit.insert_before(text, self.keys, self._name, lambda _column: '"x"'))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.keys[-1]}{self.suffix}"
+
+    def written(self) -> str:
+        """Return a digest of what is encrypted: the value, or the whole file, which others change too."""
+        data = content(self.ref, self.file)
+        if not data.startswith(secret_vault.HEAD):
+            whole, document = secret_vault.decrypt(self.ref)
+            del whole
+            data = str(value_at(self.ref, document, self.keys)).encode()
+        return hashlib.sha256(data).hexdigest()
+
+    def _put(self, value: str) -> None:
+        self._replace(
+            self._edited(lambda text: vault_edit.insert_before(text, self.keys, self._name, self._rendered(value)))
+        )
+
+    def _take(self) -> None:
+        self._replace(self._edited(lambda text: vault_edit.promote(text, self.keys, self._name)))
+
+    def _rendered(self, value: str) -> vault_edit.Render:
+        """Return how a value is written: quoted in a file that is encrypted as a whole, else encrypted itself."""
+        data = content(self.ref, self.file)
+        if data.startswith(secret_vault.HEAD):
+            return lambda _column: json.dumps(value)
+        old = value_at(self.ref, secret_vault.decrypt(self.ref)[1], self.keys)
+        if not isinstance(old, secret_vault.Sealed):
+            raise self._unwritable("a value in plain text", "Encrypt it with `ansible-vault encrypt_string` first.")
+        lines = secret_vault.sealed_like(self.ref, self.file, old.encode(), value.encode()).decode().splitlines()
+
+        def render(column: int) -> str:
+            return "!vault |\n" + "".join(f"{' ' * (column + 2)}{line}\n" for line in lines)
+
+        return render
+
+    def _edited(self, change: Callable[[str], str]) -> bytes:
+        """Return the file after a change of its text."""
+        data = content(self.ref, self.file)
+        whole = data.startswith(secret_vault.HEAD)
+        text = (secret_vault.opened(self.ref, self.file, data)[0] if whole else data).decode()
+        actual = ""
+        try:
+            changed = change(text).encode()
+        except vault_edit.EditError as error:
+            actual, changed = str(error), b""
+        if actual:
+            raise self._unwritable(actual, f"Write {'.'.join(self.keys)} as a text under a mapping, then run again.")
+        return secret_vault.sealed_like(self.ref, self.file, data, changed) if whole else changed
+
+
+def _there(ref: SecretRef) -> bool:
+    """Whether an encrypted file has a key. An unreadable file is an error, not an absence."""
+    assert ref.encrypted is not None  # noqa: S101 - of an encrypted store
+    document = secret_sops.decrypt(ref)[1] if ref.sops is not None else secret_vault.decrypt(ref)[1]
+    try:
+        value_at(ref, document, ref.encrypted[1])
+    except SecretUnreadableError:
+        return False
+    return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock (flock(2)): providers of several racks write one file."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
