@@ -27,7 +27,8 @@ class Accounts:
     """Accounts of every BMC. ``bmc_service`` in the hardware state: how the asked BMC's service differs.
 
     ``factory_password``: what it has until it is changed; ``account``: id of the user's account (default: its name);
-    ``if_match``: a PATCH needs If-Match; ``told``: whether it names the account in its refusals.
+    ``if_match``: a PATCH needs If-Match; ``told``: whether it names the account in its refusals; ``lockout``: failed
+    logins in a row after which the right password is refused too (AccountLockoutThreshold; none: never).
     """
 
     def __init__(self, store: Store) -> None:
@@ -109,7 +110,8 @@ def blueprint(accounts: Accounts) -> flask.Blueprint:
 
     @service.get(_BASE)
     def _service() -> Any:  # noqa: ANN401 - a Flask response
-        lengths = {"MinPasswordLength": _SHORTEST, "MaxPasswordLength": _LONGEST, "AccountLockoutThreshold": 5}
+        lengths = {"MinPasswordLength": _SHORTEST, "MaxPasswordLength": _LONGEST}
+        lengths["AccountLockoutThreshold"] = int(accounts.service().get("lockout", 5))
         listed = {"Accounts": {"@odata.id": f"{_BASE}/Accounts"}}
         return resource(_BASE, "AccountService", "v1_15_0", Name="Account Service", **lengths, **listed)
 

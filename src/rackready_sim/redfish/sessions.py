@@ -35,14 +35,32 @@ class Sessions:
         self.accounts = Accounts(store)
         self.misbehaviour = Misbehaviour(store)
         self._tokens: dict[str, tuple[str, str]] = {}
+        self._failures: dict[str, int] = {}
+        """Failed logins in a row, by node. A locked account stays locked until its BMC restarts."""
         self._lock = threading.Lock()
 
     def accepts(self, user: str, password: str) -> bool:
         """Return whether these are the credentials of the BMC that is asked."""
         wanted = self.accounts.password()
-        return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(
+        right = hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(
             password.encode(), wanted.encode()
         )
+        locked = self._locked_out(failed=not right)
+        return right and not locked
+
+    def _locked_out(self, *, failed: bool) -> bool:
+        """Count a login, and return whether the account is locked; a right password ends the count."""
+        limit = int(self.accounts.service().get("lockout", 0))
+        with self._lock:
+            failures = self._failures.pop(NODE.get(), 0)
+            if not limit:
+                return False
+            if failures >= limit:
+                self._failures[NODE.get()] = failures
+                return True
+            if failed:
+                self._failures[NODE.get()] = failures + 1
+            return False
 
     def open(self) -> tuple[str, str]:
         """Start a session at the BMC that is asked; return its id and token.
@@ -69,6 +87,7 @@ class Sessions:
         """Drop the sessions of a BMC that restarts."""
         with self._lock:
             self._tokens = {token: value for token, value in self._tokens.items() if value[0] != node}
+            self._failures.pop(node, None)
 
     def listed(self) -> list[str]:
         """Return the ids of the sessions of the BMC that is asked."""

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
 
+from rackready.design.secrets import reveal
 from rackready.drivers import bmc_password, redfish
 from rackready.drivers.bmc_password import (
     BMC_PASSWORD,
@@ -18,7 +20,7 @@ from rackready.drivers.bmc_password import (
 )
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcPasswordChangeError
-from rackready.drivers.secret_store import FileStore
+from rackready.drivers.secret_store import FileStore, VaultStore
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.stacks.args import NodeArgs
@@ -189,6 +191,55 @@ def test_when_neither_works_each_was_tried_once_and_nothing_is_lost(
     )
     assert service.logins() == 2
     assert pending(tmp_path).read_text(encoding="utf-8") == "pending-password"
+
+
+def test_a_bmc_that_locks_at_the_second_failure_is_not_locked_by_a_cut_change(
+    service: Service, site: BmcSite, ledger: Ledger, tmp_path: Path
+) -> None:
+    """The pending password was never set: it fails once, the old one works, and the count begins anew."""
+    service.is_a("dgx_h100", factory_password=FACTORY, lockout=2)
+    own(tmp_path).parent.mkdir()
+    pending(tmp_path).write_text("pending-password", encoding="utf-8")
+    rotate(ledger, NODE, site, [].append)
+    assert own(tmp_path).read_text(encoding="utf-8") == "pending-password"
+    assert reads(site) == "SERIAL-3"
+
+
+def test_a_locked_account_of_the_rack_refuses_the_right_password_too(service: Service, site: BmcSite) -> None:
+    service.is_a("dgx_h100", lockout=2)
+    wrong = service.site(username="someone")
+    for _ in range(2):
+        with pytest.raises(BmcLoginError):
+            reads(wrong)
+    with pytest.raises(BmcLoginError):
+        reads(service.site())
+    service.rack.sessions.forget(NODE)
+    assert reads(service.site()) == "SERIAL-3"
+    assert site.factory_password is not None
+
+
+def test_a_new_password_goes_into_a_vault(
+    service: Service, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.is_a("dell")
+    (tmp_path / "password").write_text("open-sesame", encoding="utf-8")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "password"))
+    old = service.rack.store.secret(f"{NODE}-bmc").read_text(encoding="utf-8").strip()
+    vault = tmp_path / "vault.yml"
+    vault.write_bytes(VaultLib().encrypt(f"bmc: {{{NODE}: {old}}}\n", VaultSecret(b"open-sesame")))
+    site = service.site(password={"vault": f"{vault}#bmc.{NODE}"})
+    said: list[str] = []
+    rotate(ledger, NODE, site, said.append)
+    assert said == [f"{NODE}: the BMC has a password of its own, in vault file {vault}#bmc.{NODE}"]
+    assert reveal(site.password) != old
+    assert reads(site) == "SERIAL-3"
+    with monkeypatch.context() as patched:
+        cut(patched, VaultStore, "promote")
+        with pytest.raises(_CutError):
+            rotate(ledger, NODE, site, said.append)
+    rotate(ledger, NODE, site, said.append)
+    assert "the pending password works and is now in" in said[-1]
+    assert reads(site) == "SERIAL-3"
 
 
 def test_a_bmc_that_accepts_and_ignores_is_refused(service: Service, site: BmcSite, ledger: Ledger) -> None:
