@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design import secret_sops
 from rackready.design.secrets import forget, reveal
+from rackready.drivers.secret_store import SecretUnwritableError, SopsStore, store_of
 from rackready.model.base import SecretRef
 from tests.unit.design.secret_places import CANARY, refused
 
@@ -106,3 +108,56 @@ def test_a_plain_value_and_a_plain_file_are_refused(desk: Desk) -> None:
 def test_the_program_is_a_real_one(desk: Desk) -> None:
     assert shutil.which("sops") == str(TOOLS / "sops")
     assert desk.run("sops", "--disable-version-check", "--version").stdout.startswith("sops 3.13.3")
+
+
+def test_a_new_secret_is_pending_first_and_takes_the_old_ones_place(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = store_of(desk.at("bmc.node01"))
+    assert place is not None
+    place.require_writable()
+    ciphers = desk.file.read_text(encoding="utf-8").splitlines()
+    before = place.written()
+    place.prepare(lambda: 'new"-one')
+    place.prepare(lambda: "another, which is not taken: one is pending")
+    assert (place.has_pending(), reveal(place.pending), reveal(place.ref)) == (True, 'new"-one', CANARY)
+    assert place.written() == before, "sops keeps the cipher of a value that stays"
+    with monkeypatch.context() as patched:
+        patched.setattr(SopsStore, "_replace", None)
+        with pytest.raises(TypeError):
+            place.promote()
+    assert (reveal(place.pending), reveal(place.ref)) == ('new"-one', CANARY)
+    place.promote()
+    assert (place.has_pending(), reveal(place.ref)) == (False, 'new"-one')
+    assert place.written() != before
+    after = desk.file.read_text(encoding="utf-8").splitlines()
+    assert [line for line in ciphers if "number" in line or "recipient" in line] == [
+        line for line in after if "number" in line or "recipient" in line
+    ]
+    assert sorted(path.name for path in desk.folder.iterdir()) == ["key", "secrets.sops.yml"]
+
+
+def test_a_key_that_is_not_there_yet_is_made(desk: Desk) -> None:
+    place = store_of(desk.at("bmc.node02"))
+    assert place is not None
+    assert (place.exists(), place.has_pending()) == (False, False)
+    place.prepare(lambda: "first")
+    place.promote()
+    assert (place.exists(), reveal(place.ref), reveal(desk.at("bmc.node01"))) == (True, "first", CANARY)
+
+
+def test_an_older_sops_and_a_list_are_refused_before_anything_is_written(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = desk.file.read_bytes()
+    place = store_of(desk.at("list.0"))
+    assert place is not None
+    with pytest.raises(SecretUnwritableError) as caught:
+        place.require_writable()
+    assert str(caught.value) == (
+        f"secret in sops file {desk.file}#list.0 - Expected: a place for a new password Actual: a place in a list. Use "
+        "a key of a mapping."
+    )
+    monkeypatch.setattr(secret_sops, "program", lambda _ref: ("sops", "3.10.2"))
+    assert "Expected: sops 3.11.0 or newer Actual: 3.10.2." in refused(place.require_writable)
+    assert desk.file.read_bytes() == before
