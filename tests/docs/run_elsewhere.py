@@ -21,6 +21,7 @@ _HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
 _RMA = _RACK + "test_rma.py::test_a_node_goes_to_its_vendor"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _WATCH = _CLI + "test_watch.py::"
+_ROTATION = _CLI + "test_rotation.py::test_a_dry_run_asks_no_device_and_names_what_cannot_be_written"
 _MAKE = "tests/repo/test_make.py::"
 
 ELSEWHERE = {
@@ -29,6 +30,8 @@ ELSEWHERE = {
     "make sim-down": _MAKE + "test_sim_down_takes_down_the_rack_of_this_clone",
     "make test": _MAKE + "test_targets_of_the_readme_call_their_scripts",
     "certificate export --format --out": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
+    "bmc rotate --all --check": _ROTATION,
+    "switch rotate --all --check": _ROTATION,
     "certificate keys": _CERTIFICATE + "test_keys_are_listed_as_the_site_file_takes_them",
     "certificate show": _CERTIFICATE + "test_show_tells_subject_signer_and_every_bound_with_its_source",
     "certificate show --key": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",

@@ -59,10 +59,13 @@ class Canaries:
         return found
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Look at the command lines and environments of all processes again and again."""
+    def watched(self, folder: Path) -> Iterator[None]:
+        """Look at the command lines and environments of all processes again and again.
+
+        So too at what ansible-runner writes about its command below a folder, which is gone a moment later.
+        """
         stop = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(stop,))
+        watcher = threading.Thread(target=self._watch, args=(stop, folder))
         watcher.start()
         try:
             yield
@@ -70,9 +73,13 @@ class Canaries:
             stop.set()
             watcher.join()
 
-    def _watch(self, stop: threading.Event) -> None:
+    def _watch(self, stop: threading.Event, folder: Path) -> None:
         words, environment = self.needles(), self.needles(environment=True)
         while not stop.wait(EVERY_S):
+            for file in folder.glob("*/*/command"):
+                with suppress(OSError):
+                    self._look(b"ansible-runner\0" + file.read_bytes(), words, "file")
+                    self.processes.add("ansible-runner")
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError):
                     line = (process / "cmdline").read_bytes()

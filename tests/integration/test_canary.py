@@ -57,14 +57,14 @@ PLAYBOOK = """
 
 
 class World:
-    """A checkout with canaries: BMC passwords in a file, the environment, a sops file and a vault; sudo in the vault."""
+    """A checkout with canaries: BMC passwords in a file, the environment, a sops file and a vault; one for sudo."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, sudo: str) -> None:
         self.folder, self.canaries = root, Canaries()
         self.bench = Bench(root / "clone", net=93)
         for name in ("home", "tmp", "secrets"):
             (root / name).mkdir()
-        self._seal(monkeypatch)
+        self._seal(monkeypatch, sudo)
         for name, value in {"HOME": root / "home", "TMPDIR": root / "tmp", "RACKREADY_ROOT": self.bench.root}.items():
             monkeypatch.setenv(name, str(value))
         for name in ("ansible.cfg", "plugins", "roles", "src"):
@@ -76,10 +76,10 @@ class World:
         self.become.write_text(SUDO.format(python=sys.executable, log=str(root / "typed")), encoding="utf-8")
         self.become.chmod(0o700)
 
-    def _seal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _seal(self, monkeypatch: pytest.MonkeyPatch, sudo: str) -> None:
         plant, secrets = self.canaries.plant, self.folder / "secrets"
         file, variable = plant("bmc-file"), plant("bmc-env", by_environment=True)
-        vault = {"bmc": plant("bmc-vault"), "sudo": plant("sudo-vault")}
+        vault = {"bmc": plant("bmc-vault"), "sudo": plant("sudo", by_environment=sudo == "env")}
         password = plant("vault-password")
         (secrets / "password").write_text(password, encoding="utf-8")
         sealed = VaultLib().encrypt(yaml.safe_dump(vault), VaultSecret(password.encode()))
@@ -96,7 +96,10 @@ class World:
         for node, place in zip(overlay["racks"][0]["nodes"], places, strict=True):
             node["bmc"]["password"] = place
             self.bench.rack.node(node["name"]).password = self.canaries.kinds[f"bmc-{next(iter(place))}"]
-        overlay["access"]["sudo_password"] = {"vault": f"{secrets}/vault.yml#sudo"}
+        if sudo == "env":
+            monkeypatch.setenv("CANARY_SUDO", vault["sudo"])
+        place = {"vault": f"{secrets}/vault.yml#sudo"} if sudo == "vault" else {"env": "CANARY_SUDO"}
+        overlay["access"]["sudo_password"] = place
         self.bench.paths.overlay.write_text(yaml.safe_dump(overlay), encoding="utf-8")
 
     def play(self) -> dict[str, object]:
@@ -105,6 +108,10 @@ class World:
         how |= {"ansible_python_interpreter": sys.executable}
         return run_playbook(self.bench.context(), "canary.yml", ["node01", "node02"], how)  # type: ignore[return-value]
 
+    def typed(self) -> set[str]:
+        """Return digests of what sudo got as passwords."""
+        return set((self.folder / "typed").read_text(encoding="utf-8").split())
+
     def leaks(self) -> list[str]:
         secrets = self.folder / "secrets"
         allowed = {secrets / "password", secrets / "bmc", self.folder / "bin/document"}
@@ -112,11 +119,16 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def sudo() -> str:
+    """Where the password for sudo is."""
+    return "vault"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo: str) -> Iterator[World]:
     forget()
-    monkeypatch.setenv("PATH", os.environ["PATH"])
     path = os.environ["PATH"]
-    made = World(tmp_path, monkeypatch)
+    made = World(tmp_path, monkeypatch, sudo)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")
     yield made
     made.bench.rack.stop()
@@ -124,7 +136,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def test_no_canary_is_left_or_shown(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     bench, canaries = world.bench, world.canaries
-    with canaries.watched():
+    with canaries.watched(bench.paths.logs):
         first = bench.provision()
         assert {node: result.outcome.value for node, result in first.items()} == dict.fromkeys(first, "pass"), first
         played = world.play()
@@ -136,11 +148,21 @@ def test_no_canary_is_left_or_shown(world: World, capsys: pytest.CaptureFixture[
             main.run([*words, "--env", ENV])
     said = capsys.readouterr()
     assert {result.outcome for result in played.values()} == {Outcome.FAIL}, played  # type: ignore[attr-defined]
-    typed = (world.folder / "typed").read_text(encoding="utf-8").split()
-    assert set(typed) == {hashlib.sha256(canaries.kinds["sudo-vault"].encode()).hexdigest()}
+    assert world.typed() == {hashlib.sha256(canaries.kinds["sudo"].encode()).hexdigest()}
     assert refused["node01"].outcome is Outcome.ERROR
     assert f"sops file {world.folder}/secrets/secrets.sops.yml#bmc.node01" in refused["node01"].message
-    assert {"pulumi", "pulumi-resource-rackready", "ansible-playbook"} <= canaries.processes
+    assert {"pulumi", "pulumi-resource-rackready", "ansible-playbook", "ansible-runner"} <= canaries.processes
     assert world.leaks() == []
     told = said.out + said.err + repr(first) + repr(played) + repr(refused)
     assert [name for form, name in canaries.needles().items() if form.decode() in told] == []
+
+
+@pytest.mark.parametrize("sudo", ["env"])
+def test_a_variable_of_the_operator_is_in_no_file_of_ansible_runner(world: World, sudo: str) -> None:
+    """It writes the environment of Ansible to a file, and a kill at that moment would leave it there."""
+    assert world.canaries.given == {"bmc-env", sudo.replace("env", "sudo")}
+    with world.canaries.watched(world.bench.paths.logs):
+        world.play()
+    assert world.typed() == {hashlib.sha256(world.canaries.kinds["sudo"].encode()).hexdigest()}
+    assert "ansible-runner" in world.canaries.processes
+    assert world.leaks() == []

@@ -13,6 +13,7 @@ from typing import Any
 from rackready.cli.doctor_scene import Answer, Scene, output
 from rackready.design.database import read_server
 from rackready.design.repositories import key_problems
+from rackready.design.secret_sops import program
 from rackready.design.secrets import reveal
 from rackready.model.base import Model, SecretRef
 from rackready.model.outcome import Outcome
@@ -31,7 +32,9 @@ def secrets(scene: Scene) -> Answer:
     problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
     if problems:
         return Outcome.FAIL, "\n".join([*problems, *_made_later(scene)])
-    return Outcome.PASS, f"{len(refs)} secrets and {len(keys)} private keys are readable by their owner only"
+    by_sops = next((ref for ref in refs if ref.sops is not None), None)
+    version = "" if by_sops is None else f"; sops {program(by_sops)[1]}"
+    return Outcome.PASS, f"{len(refs)} secrets and {len(keys)} private keys are readable by their owner only{version}"
 
 
 def _made_later(scene: Scene) -> list[str]:

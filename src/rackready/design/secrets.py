@@ -17,7 +17,7 @@ from rackready.design import secret_sops, secret_vault
 from rackready.design.secret_error import SecretUnreadableError, unreadable
 from rackready.model.base import SecretRef
 
-__all__ = ["SecretUnreadableError", "forget", "handed_down", "readable", "reveal"]
+__all__ = ["SecretUnreadableError", "forget", "handed_down", "in_memory", "readable", "reveal"]
 
 VARIABLE = "RACKREADY_SECRETS"
 """Variable of a child's environment: JSON, place of a secret to the file in its parent's memory."""
@@ -53,14 +53,22 @@ def reveal(ref: SecretRef) -> str:
 def readable(ref: SecretRef) -> SecretRef:
     """Return a place from which a program can read the secret by name: a file, or a variable of the environment.
 
-    The secret of an encrypted file gets a file in this process's memory (memfd_create(2)): programs of the same user
-    can open it while this process runs, and it is never on a disk. Raises SecretUnreadableError.
+    What a parent process handed down (``handed_down``) comes first. Raises SecretUnreadableError.
     """
-    if ref.encrypted is None:
-        return ref
     given = json.loads(os.environ.get(VARIABLE, "{}"))
     if str(ref) in given:
         return SecretRef(file=Path(given[str(ref)]))
+    return ref if ref.encrypted is None else in_memory(ref)
+
+
+def in_memory(ref: SecretRef) -> SecretRef:
+    """Return a file from which a program can read the secret. Raises SecretUnreadableError.
+
+    A secret that is in no file of its own gets one in this process's memory (memfd_create(2)): programs of the same
+    user can open it while this process runs, and it is never on a disk.
+    """
+    if ref.file is not None:
+        return ref
     value = reveal(ref)
     with _lock:
         key = (str(ref), value)
@@ -72,12 +80,12 @@ def readable(ref: SecretRef) -> SecretRef:
 
 
 def handed_down(refs: Iterable[SecretRef | None]) -> dict[str, str]:
-    """Return environment variables with which a child process reads secrets of encrypted files, and no others.
+    """Return environment variables with which a child process finds secrets that are in no file of their own.
 
-    A child has neither the keys of those files nor a need to decrypt again. The variable holds places alone. Raises
+    The variable holds places alone: a child needs neither the keys of encrypted files nor our environment. Raises
     SecretUnreadableError.
     """
-    places = {str(ref): str(readable(ref).file) for ref in refs if ref is not None and ref.encrypted is not None}
+    places = {str(ref): str(in_memory(ref).file) for ref in refs if ref is not None and ref.file is None}
     return {VARIABLE: json.dumps(places)} if places else {}
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.facts import desired_digest
-from rackready.design.handover_of import handover_views
 from rackready.design.pinned import VARIABLE, pinned_file, site_of
 from rackready.design.secrets import SecretUnreadableError, handed_down
 from rackready.design.ssh_words import jump_argv
@@ -40,10 +39,7 @@ _PASSED_ON = (
     *("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
     *("RACKREADY_ROOT", "RACKREADY_STATE", "PYTHONPATH", "VIRTUAL_ENV"),
 )
-"""ansible-runner writes its environment to a file, so only these are passed on.
-
-They are what Ansible needs, and what the site file names by ``env:``.
-"""
+"""ansible-runner writes its environment to a file, so only these are passed on, and no secret is among them."""
 
 
 def run_playbook(
@@ -197,10 +193,7 @@ class _Run:
 
 
 def _environment(site: Site) -> dict[str, str]:
-    keys = [getattr(view.site.handover, "munge_key", None) for view in handover_views(site)]
-    secrets = (*keys, site.access.sudo_password)
-    names = (*_PASSED_ON, *(secret.env for secret in secrets if secret is not None and secret.env))
-    env = {name: os.environ[name] for name in names if name in os.environ}
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     if is_checkout():  # an installed package is found anyway, and packages beside it must not come before Python's own
         given = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
@@ -210,7 +203,7 @@ def _environment(site: Site) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONUNBUFFERED": "1",
-        **handed_down(secrets),
+        **handed_down([site.access.sudo_password]),
     }
 
 

@@ -94,7 +94,7 @@ def _pump(descriptor: int, artifacts: Path) -> None:
 def _forget_environment(artifacts: Path) -> None:
     """Remove ansible-runner's copy of the environment at once.
 
-    It may hold a secret that the site file names by ``env:``, and a kill may come at any moment.
+    Nobody reads it, and what people have in their own variables is not ours to keep.
     """
     (artifacts / "command").unlink(missing_ok=True)
 

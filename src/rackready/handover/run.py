@@ -10,7 +10,7 @@ from typing import Any
 from rackready.design.handover_of import HandoverView, by_scheduler, place_of
 from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
-from rackready.design.secrets import readable
+from rackready.design.secrets import in_memory
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
 from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, handed_to, places, twice_in, where
@@ -159,8 +159,7 @@ def join_vars(handover: Model) -> dict[str, Any]:
     key = handover.munge_key if isinstance(handover, SlurmHandover) else None
     if key is None:
         return {}
-    place = readable(key)
-    return {"slurm_node_munge_key_file": str(place.file or ""), "slurm_node_munge_key_env": place.env or ""}
+    return {"slurm_node_munge_key_file": str(in_memory(key).file), "slurm_node_munge_key_env": ""}
 
 
 def _certified(keys: Keys, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:

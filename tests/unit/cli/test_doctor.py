@@ -25,6 +25,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.paths import Database, EnvPaths
 from tests.postgres import PostgresServer, name_of
+from tests.unit.design.secret_places import AS_ENCRYPTED, CANARY, FakeSops
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-secret-that-must-not-be-shown"
@@ -329,3 +330,23 @@ def test_doctor_is_quick() -> None:
     began = time.monotonic()
     doctor_checks.examine(EnvPaths(ROOT, "example"))
     assert time.monotonic() - began < 30
+
+
+def test_secrets_of_a_sops_file_are_read_and_the_program_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sops = FakeSops(project / "bin", monkeypatch)
+    sops.prints(json.dumps({"bmc": {"node01": CANARY}}))
+    file = project / "secrets.sops.yml"
+    file.write_text(AS_ENCRYPTED, encoding="utf-8")
+    overlay = {"switches": [{"name": "leaf01", "password": {"sops": "secrets.sops.yml#bmc.node01"}}]}
+    path = EnvPaths(project, "lab").overlay
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    outcome, text = doctor_keys.secrets(scene(project))
+    assert (outcome, text.rpartition("; ")[2]) == (Outcome.PASS, "sops 3.13.3"), text
+    sops.answers("exit 128")
+    file.write_text(AS_ENCRYPTED + "#\n", encoding="utf-8")
+    outcome, text = doctor_keys.secrets(scene(project))
+    assert outcome is Outcome.FAIL
+    assert (
+        f"secret in sops file {file}#bmc.node01 - Expected: a key for this file Actual: no key here opens it." in text
+    )

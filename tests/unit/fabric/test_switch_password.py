@@ -194,7 +194,7 @@ def test_a_password_that_the_rules_refuse_changes_nothing(box: Box, ledger: Ledg
         rotate(ledger, switch(tmp_path, "sonic"))
     assert str(caught.value) == (
         "leaf01: `sudo chpasswd` for admin - Expected: success Actual: exit 1. Nothing was changed. Look at "
-        "PASSW_HARDENING in CONFIG_DB, and let sudo ask for no password."
+        "PASSW_HARDENING in CONFIG_DB; sudo must ask for no password."
     )
     assert box.works == OLD
 

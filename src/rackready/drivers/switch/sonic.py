@@ -278,7 +278,7 @@ class Sonic(SwitchDriver):
                 f"`sudo chpasswd` for {user}",
                 expected="success",
                 actual=f"exit {code}",
-                next_step="Nothing was changed. Look at PASSW_HARDENING in CONFIG_DB, and let sudo ask for no password.",
+                next_step="Nothing was changed. Look at PASSW_HARDENING in CONFIG_DB; sudo must ask for no password.",
             )
 
     def neighbours(self) -> dict[str, list[Neighbour]]:
