@@ -20,9 +20,11 @@ from rackready.drivers.ssh.pins import fingerprint
 from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.cabling import Cabling, check_cabling
-from rackready.drivers.switch.configure import run_switches
+from rackready.drivers.switch.configure import open_session, run_switches
 from rackready.drivers.switch.nvue_text import expand_commands
+from rackready.drivers.switch.session import SwitchLoginError
 from rackready.ledger.store import Ledger
+from rackready.model.base import SecretRef
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready_sim.plan import clone_id
@@ -34,7 +36,7 @@ _DIES = """
 import os, signal, sys
 from pathlib import Path
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
-from rackready.drivers.switch.configure import run_switches
+from rackready.drivers.switch.configure import open_session, run_switches
 from rackready.model.phase import PhaseContext
 
 def die(self, *_):
@@ -42,6 +44,25 @@ def die(self, *_):
 
 setattr(CumulusNvue, sys.argv[2], die)
 print(run_switches(PhaseContext("sim", Path(sys.argv[1]), "killed"), ["leaf01"]))
+"""
+
+
+_CUT_ROTATION = """
+import os, signal, sys
+from pathlib import Path
+from rackready.design.site import load_site
+from rackready.drivers.switch.password import Rotation
+from rackready.ledger.store import Ledger
+from rackready.paths import EnvPaths
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Rotation._prove = die
+paths = EnvPaths(Path(sys.argv[1]), "sim")
+switch = next(item for item in load_site("sim", root=paths.root).switches if item.name == "leaf01")
+with Ledger.open(paths.database) as ledger:
+    Rotation(ledger, paths, switch, print).run()
 """
 
 
@@ -312,3 +333,46 @@ def test_a_cable_in_a_spare_port_is_named_with_the_move_and_stops_its_node_alone
     finally:
         assert project.run("sim", "clear", "node02")[0] == 0
     assert within(90, lambda: not cabling().findings)
+
+
+def test_a_new_password_is_proven_and_a_killed_change_is_finished(project: Project) -> None:
+    """Over real SSH, with NVUE's way back: killed when the switch has the new password and has not confirmed it."""
+    file = project.paths.root / ".rackready/sim/secrets/leaf01"
+    old = file.read_text(encoding="utf-8").strip()
+    code, text = project.run("switch", "rotate", "leaf01")
+    assert (code, text) == (0, f"leaf01: has a new password, in file {file}\n"), project.progress()[-2000:]
+    first = file.read_text(encoding="utf-8").strip()
+    assert first != old
+    assert "password refused" in refused_with(project, old)
+    done = subprocess.run(
+        [sys.executable, "-c", _CUT_ROTATION, str(project.root)],
+        env=project.environment(),
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pending = file.with_name("leaf01.pending")
+    second = pending.read_text(encoding="utf-8").strip()
+    code, text = project.run("switch", "rotate", "leaf01")
+    assert (code, text) == (0, f"leaf01: a change was cut; the new password works and is now in file {file}\n")
+    assert (file.read_text(encoding="utf-8").strip(), pending.exists()) == (second, False)
+    shown = on_switch(project, "nv", "config", "show", "-o", "commands")
+    assert "nv set system aaa user cumulus hashed-password *" in shown.replace("'", "")
+    traces = [path for path in project.paths.state.rglob("*") if path.is_file() and path != file]
+    for word in (old, first, second):
+        assert [path for path in traces if word.encode() in path.read_bytes()] == []
+    assert run_switches(PhaseContext("sim", project.root, "after"), ["leaf01"])["leaf01"].outcome is Outcome.PASS
+
+
+def refused_with(project: Project, word: str) -> str:
+    """Return what a login with a password that no longer works is told."""
+    file = project.root / "old-password"
+    file.write_text(word, encoding="utf-8")
+    switch = next(item for item in load_site("sim", root=project.root).switches if item.name == "leaf01")
+    with pytest.raises(SwitchLoginError) as caught:
+        open_session(project.paths, switch.model_copy(update={"password": SecretRef(file=file)}))
+    file.unlink()
+    return str(caught.value)

@@ -182,7 +182,7 @@ def test_a_switch_that_refuses_the_new_password_gets_the_old_one_back(
         rotate(ledger, switch(tmp_path, os))
     assert str(caught.value) == (
         "leaf01: the new password - Expected: a login with it, after the switch accepted it Actual: refused; the old "
-        "one was set again over the session that stayed open. Look at the switch's rules for passwords, then run "
+        "one was put back over the session that stayed open. Look at the switch's rules for passwords, then run "
         f"again: it tries {pending(tmp_path)} first."
     )
     assert (box.works, kept(tmp_path), pending(tmp_path).exists()) == (OLD, OLD, True)

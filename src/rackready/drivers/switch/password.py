@@ -135,7 +135,7 @@ class Rotation:
                 self.switch.name,
                 "the new password",
                 expected="a login with it, after the switch accepted it",
-                actual="refused; the old one was set again over the session that stayed open",
+                actual="refused; the old one was put back over the session that stayed open",
                 next_step=f"Look at the switch's rules for passwords, then run again: it tries {store.pending_name} "
                 "first.",
             ) from error

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackready.design.site import load_site
 from rackready.drivers.switch.nvue_text import document, expand_commands
@@ -269,3 +270,33 @@ def test_ports_are_brought_to_bridges_and_back(switch: Switch) -> None:
         "link set swp1 down",
         "link del br901",
     ]
+
+
+def test_a_users_hash_is_applied_hidden_and_checked(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(
+        apply.subprocess, "run", lambda argv, **more: given.append(f"{argv[0]} {more.get('input', '')}")
+    )
+    hashed = "$6$abcdefgh$" + "x" * 86
+    file = tmp_path / "user.yaml"
+    file.write_text(
+        f"- set:\n    system:\n      aaa:\n        user:\n          cumulus:\n            hashed-password: {hashed}\n"
+    )
+    switch.nv(f"config patch {file}")
+    assert hashed not in switch.nv("config diff")
+    switch.nv("config apply -y")
+    for line in ("config show", "config show -o commands", "config show -o json"):
+        shown = switch.nv(line)
+        assert "hashed-password" in shown
+        assert hashed not in shown
+    apply._passwords(switch.real)
+    assert given == [f"chpasswd -e cumulus:{hashed}\n"]
+    switch.nv("set system aaa user cumulus hashed-password *")
+    switch.nv("config apply -y")
+    apply._passwords(switch.real)
+    assert len(given) == 1, "a star changes nothing"
+    assert "a hashed password in Linux crypt format is expected" in switch.refused(
+        "set system aaa user cumulus hashed-password plain"
+    )

@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import paths, store
 from . import ports, revisions, routing
+from .grammar import HIDDEN
 from .schema import Setting
 from .sonic import db
 
@@ -119,11 +120,23 @@ def links() -> dict[str, dict[str, Any]]:
 
 
 def bring(settings: set[Setting]) -> None:
-    """Apply the settings to all ports. Ports without configuration are down, as on a new switch."""
+    """Apply the settings to all ports, and to users. Ports without configuration are down, as on a new switch."""
+    _passwords(settings)
     _do(plan(settings, links()))
     if addresses(settings):
         _forward()
     routing.bring(settings)
+
+
+def _passwords(settings: set[Setting]) -> None:
+    """Give users the hashes of their passwords. A star changes nothing: NVUE does not manage that password."""
+    lines = [
+        f"{words[3]}:{words[5]}"
+        for words in sorted(settings)
+        if words[:3] == ("system", "aaa", "user") and words[4:5] == ("hashed-password",) and words[5] != HIDDEN
+    ]
+    if lines:
+        subprocess.run(["chpasswd", "-e"], check=False, input="\n".join(lines) + "\n", text=True, capture_output=True)
 
 
 def bring_ports(wants: dict[str, dict[str, Any]]) -> None:

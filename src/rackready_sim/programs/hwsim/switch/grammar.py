@@ -21,6 +21,10 @@ _STATE_SINCE = (5, 15)
 _OLDEST = (5, 0)
 
 
+HIDDEN = "*"
+"""What NVUE shows of a hash, and what it has for a user whose password it does not manage."""
+
+
 class Value(NamedTuple):
     """A leaf with one value."""
 
@@ -80,6 +84,13 @@ def _release(root: Path) -> tuple[int, int]:
     return release(store.hardware()["platform"]["version"]) if has_state else _OLDEST
 
 
+_HASH = Value(
+    lambda text: text == HIDDEN or re.fullmatch(r"\$(1|5|6|y)\$[./0-9A-Za-z$]+", text) is not None,
+    "a hashed password in Linux crypt format",
+)
+"""NVUE reference, User Account."""
+
+
 def tree() -> Tree:
     """Return the tree of this switch's release."""
     return _tree(says_state())
@@ -114,6 +125,7 @@ def _tree(states: bool) -> Tree:  # noqa: FBT001 - the cache needs plain values
         "system": {
             "hostname": _ANY, "timezone": _ANY, "config": {"auto-save": toggle},
             "message": {"pre-login": _ANY, "post-login": _ANY},
+            "aaa": {"user": {"*": {"hashed-password": _HASH, "full-name": _ANY, "role": _ANY}}},
         },
     }  # fmt: skip
 

@@ -204,7 +204,8 @@ def _diff(options: document.Options, user: str) -> int:
         for words in removed
         if not schema.single_valued(words) or not any(item[:-1] == words[:-1] for item in added)
     }
-    sys.stdout.write(document.difference(added, removed, options.values.get("-o", "yaml")))
+    shown = options.values.get("-o", "yaml")
+    sys.stdout.write(document.difference(_masked(added), _masked(removed), shown))
     return 0
 
 
@@ -214,13 +215,18 @@ def _show(options: document.Options, user: str) -> int:
     revision = book.get(name, user)
     if revision is None:
         raise NvError(f"Error: Revision {name} was not found")
-    layout = options.values.get("-o", "yaml")
+    layout, settings = options.values.get("-o", "yaml"), _masked(revision.settings)
     if layout == "commands":
-        sys.stdout.write("".join(f"{line}\n" for line in schema.compress(revision.settings)))
+        sys.stdout.write("".join(f"{line}\n" for line in schema.compress(settings)))
         return 0
-    shown = [{"header": show.header()}, {"set": schema.tree(revision.settings)}]
+    shown = [{"header": show.header()}, {"set": schema.tree(settings)}]
     sys.stdout.write(json.dumps(shown, indent=2) + "\n" if layout == "json" else document.yaml(shown))
     return 0
+
+
+def _masked(settings: set[schema.Setting]) -> set[schema.Setting]:
+    """Return settings as they are shown: a hash is a star (`nv config show` of Cumulus Linux 5 switches)."""
+    return {(*words[:-1], grammar.HIDDEN) if words[-2:-1] == ("hashed-password",) else words for words in settings}
 
 
 def _detach(_options: document.Options, user: str) -> int:
