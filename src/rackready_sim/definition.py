@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -42,10 +43,13 @@ class Definition:
         return cls._build(root, env, record)
 
     @classmethod
-    def load_or_choose(cls, root: Path, env: str, metal: int | None = None, *, bare: bool = False) -> Definition:
+    def load_or_choose(
+        cls, root: Path, env: str, metal: int | None = None, *, bare: bool = False, avoid: Sequence[IPv4Network] = ()
+    ) -> Definition:
         """Return the rack that was created here, or choose addresses for a new one. Raise SimError.
 
-        ``metal`` and ``bare`` are of a new rack; None: as it is, of a new one none.
+        ``metal`` and ``bare`` are of a new rack; None: as it is, of a new one none. ``avoid``: networks that a new rack
+        must not have addresses of.
         """
         clone = clone_id(root)
         found = Store(root).load()
@@ -55,7 +59,12 @@ class Definition:
             asked = f"--metal {metal}{' --bare' if bare else ''}"
             raise describe(f"the simulated rack of {root}", asked, made, hint)
         record = found or Record(
-            clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone), metal=metal or 0, bare=bare
+            clone,
+            env,
+            str(choose_subnet(clone, [*taken_networks(), *avoid])),
+            _free_loopback(clone),
+            metal=metal or 0,
+            bare=bare,
         )
         return cls._build(root, env, record)
 

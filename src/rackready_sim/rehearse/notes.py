@@ -1,0 +1,58 @@
+"""What a rehearsal does not cover: one note per thing, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+NOTHING = "not rehearsed"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing of the site that its rehearsal does not show.
+
+    ``here``: what the site has, ``there``: what the rehearsal has in its place.
+    """
+
+    what: str
+    here: str
+    there: str
+    reason: str
+
+    def plain(self) -> dict[str, str]:
+        """Return it as JSON types."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """Return it as one line for people."""
+        return f"{self.what}: {self.here} -> {self.there}: {self.reason}"
+
+
+def dropped(what: str, here: Iterable[object], reason: str) -> list[Note]:
+    """Return the note of something that the rehearsal leaves out; none if the site has none of it."""
+    names = [str(item) for item in here if item]
+    return [Note(what, ", ".join(names), NOTHING, reason)] if names else []
+
+
+ALWAYS = (
+    Note(
+        "hardware",
+        "real GPUs, NICs, cables and power",
+        "programs that answer from a model",
+        "no fault of real hardware shows; bandwidths, temperatures and times are the model's",
+    ),
+    Note(
+        "scale",
+        "traffic and failures of the whole site at once",
+        "a few machines on one host",
+        "congestion, time-outs under load and the length of a deploy differ with the number of nodes",
+    ),
+    Note(
+        "firmware",
+        "the BMC, BIOS and NIC firmware of each machine",
+        "one simulated release of each",
+        "quirks of a BMC's own release show only on that BMC; `rackready doctor` looks at the real ones",
+    ),
+)
+"""True of every rehearsal."""
