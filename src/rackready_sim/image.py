@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rackready.drivers import debian_source
 from rackready.paths import private_dir
-from rackready_sim import ib_image, networks, rhel
+from rackready_sim import exporter_image, ib_image, networks, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
 from rackready_sim.podman import LIMITS, create, images, mounted, podman, remove, untag
@@ -33,9 +33,9 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg",
     "ca-certificates", "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd",
     "slurmctld", "slurm-client", "munge", "libpmix-dev",
-    "lldpd", "ifupdown", "netplan.io", "udev",
+    "lldpd", "ifupdown", "netplan.io", "udev", exporter_image.PACKAGE,
 )  # fmt: skip
-_RECIPE = "10"
+_RECIPE = "11"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
@@ -226,6 +226,7 @@ def _build_final(clone: str, base: str, name: str, variant: Variant, say: Say) -
         with mounted(work) as root, _open_modes():
             _tidy(root)
             _install_programs(root)
+            exporter_image.keep(root)
             variant.finish(root)
         podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
     finally:
@@ -296,7 +297,7 @@ def _text(path: Path, text: str) -> None:
 
 def _file_digests(variant: Variant) -> Iterable[str]:
     paths = [path for folder in _INPUTS for path in sorted((_HERE / folder).rglob("*"))]
-    paths.append(_HERE / "networks.py")
+    paths += [_HERE / "networks.py", _HERE / "exporter_image.py"]
     paths += [_HERE / "rhel.py", _HERE / "packages" / "rpm.py"] if variant is RHEL else []
     paths += [_HERE / "ib_image.py"] if variant is INFINIBAND else []
     for path in paths:

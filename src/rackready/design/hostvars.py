@@ -16,6 +16,7 @@ from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
 from rackready.design.handover_of import handover_views
 from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
+from rackready.design.monitoring.exporters import exporter_node_vars, exporter_platform_vars, exporter_vars
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.roce_vars import roce_interfaces, roce_vars
@@ -90,6 +91,7 @@ def site_vars(site: Site) -> dict[str, Any]:
     return {
         **software_vars(site),
         **({} if isinstance(site.handover, SeveralHandover) else scheduler_vars(site)),
+        **exporter_vars(site),
         "rackready_allow_downgrade": site.software.allow_downgrade,
         "rackready_site": site.name,
         "rackready_fabric": fabric_document(site),
@@ -184,6 +186,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "gpu_tuning_gpus": platform.gpus,
         "mps_gpus": platform.gpus,
         "slurm_node_gpus": platform.gpus,
+        **exporter_platform_vars(site, platform),
     }
 
 
@@ -228,6 +231,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "host_lldp_interfaces": [nic.netdev for nic in facts.nics] if site.fabric.kind == "roce" else [],
         "host_roce_interfaces": roce_interfaces(site, facts) if site.fabric.kind == "roce" else [],
         **infiniband_node_vars(site, facts),
+        **exporter_node_vars(site, facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),
     }

@@ -11,23 +11,39 @@ from rackready.model.base import Model
 HostPort = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}$")]
 """Name or IPv4 address, and a port."""
 WebhookUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9][^\s\"'\\]*$")]
+SecretPath = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class WebhookFile(Model):
+    """A file on Alertmanager's machine that holds an address: one with a secret in it."""
+
+    file: SecretPath = Field(
+        description="path on Alertmanager's machine, which reads the address from it; 0.26 or newer"
+    )
+
+
+Webhook = WebhookUrl | WebhookFile
 
 
 class Webhooks(Model):
     """Addresses that Alertmanager posts alerts to. Without one, alerts of that severity stay in Alertmanager.
 
-    They land in a file that everybody may read: no address with a secret in it.
+    An address written here lands in a file that everybody may read: one with a secret goes into a file of its own.
     """
 
-    critical: WebhookUrl | None = Field(None, description="for alerts that need somebody now")
-    warning: WebhookUrl | None = Field(None, description="for alerts that need somebody today")
-    info: WebhookUrl | None = Field(None, description="for alerts that only explain others")
+    critical: Webhook | None = Field(None, description="for alerts that need somebody now: an address, or `file`")
+    warning: Webhook | None = Field(None, description="for alerts that need somebody today: an address, or `file`")
+    info: Webhook | None = Field(None, description="for alerts that only explain others: an address, or `file`")
 
 
 class Monitoring(Model):
-    """What `rackready export prometheus` needs to know beside nodes and switches."""
+    """How the site is monitored. Where the site file has it, nodes get exporters (``manage_exporters``)."""
 
+    manage_exporters: bool = Field(
+        True,  # noqa: FBT003 - a default
+        description="whether role `monitoring` installs node_exporter and dcgm-exporter on nodes; false: the site does",
+    )
     node_port: Port = Field(9100, description="TCP port of node_exporter on every node")
     dcgm_port: Port = Field(9400, description="TCP port of dcgm-exporter on every node")
     switch_port: Port | None = Field(

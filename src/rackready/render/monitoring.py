@@ -7,6 +7,7 @@ import json
 from rackready.design.monitoring.conditions import counters
 from rackready.design.monitoring.counters import counters_csv
 from rackready.design.monitoring.dashboards import expressions
+from rackready.design.monitoring.exporters import gpu_exporter, managed
 from rackready.design.monitoring.own_conditions import METRICS_MISSING
 from rackready.design.monitoring.routes import alertmanager
 from rackready.design.monitoring.rules import rules
@@ -47,6 +48,7 @@ def missing(site: Site) -> list[str]:
     silent = [name for name in ("critical", "warning") if getattr(at.webhooks, name) is None]
     if silent:
         out.append(f"monitoring.webhooks has no {' and no '.join(silent)}: Alertmanager only shows those alerts")
+    out += _unmanaged(site)
     if at.switch_port is None:
         out.append("monitoring.switch_port is not set: switches are not scraped")
     nameless = sorted(name for name in {node.platform for node in site.nodes()} if _nameless(name))
@@ -56,6 +58,16 @@ def missing(site: Site) -> list[str]:
             "`rackready profile learn` reads the names from a node"
         )
     return out
+
+
+def _unmanaged(site: Site) -> list[str]:
+    """Return who must run dcgm-exporter where role monitoring leaves it out."""
+    if not managed(site) or gpu_exporter(site):
+        return []
+    port = f"must answer at port {site.monitoring.dcgm_port} of every node"
+    if not site.software.manage_dcgm:
+        return [f"software.manage_dcgm is false: role monitoring installs no dcgm-exporter, and yours {port}"]
+    return [f"role monitoring leaves dcgm-exporter to the GPU Operator, whose pods {port}"]
 
 
 def _nameless(platform: str) -> bool:

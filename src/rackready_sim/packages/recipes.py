@@ -7,7 +7,17 @@ Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-
 from __future__ import annotations
 
 from rackready.model.software import SoftwareProfile
-from rackready_sim.packages import driver, driver_rhel, driver_ubuntu, fabric, host, kernel, kernel_image, monitoring
+from rackready_sim.packages import (
+    driver,
+    driver_rhel,
+    driver_ubuntu,
+    exporters,
+    fabric,
+    host,
+    kernel,
+    kernel_image,
+    monitoring,
+)
 from rackready_sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
@@ -41,6 +51,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
         found += driver.cuda_packages(name, version, software.cuda)
     found.append(driver.compat_package(software.cuda, wanted, driver_suffix))
     found += monitoring.dcgm_packages(software.dcgm)
+    found += exporters.exporter_packages(rpm=rhel)
     found += monitoring.container_packages(software.container_toolkit)
     found += fabric.nccl_packages(software.nccl, software.nccl_tests, software.nccl_package)
     found += host.host_packages_rhel(software.mft) if rhel else host.host_packages(software.mft)

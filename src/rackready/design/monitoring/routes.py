@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rackready.design.monitoring.condition import Severity
+from rackready.model.monitoring import WebhookFile
 from rackready.model.site import Site
 
 Document = dict[str, Any]
@@ -45,7 +46,7 @@ def _receiver(site: Site, severity: Severity) -> Document:
     found: Document = {"name": receiver(severity)}
     url = getattr(site.monitoring.webhooks, severity.value)
     if url is not None:
-        found["webhook_configs"] = [{"url": url}]
+        found["webhook_configs"] = [{"url_file": url.file} if isinstance(url, WebhookFile) else {"url": url}]
     return found
 
 

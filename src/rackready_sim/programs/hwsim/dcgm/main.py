@@ -45,12 +45,13 @@ def main(argv: list[str], version: str) -> int:
     return known[argv[0]](argv[1:], version)
 
 
-def _seen() -> list[Gpu]:
+def seen() -> list[Gpu]:
+    """Return the GPUs that the host engine sees."""
     return [gpu for gpu in machine.gpus() if gpu.part["uuid"] in store.runtime().get("dcgm", {}).get("gpus", [])]
 
 
 def _discovery(_argv: list[str], _version: str) -> int:
-    gpus = _seen()
+    gpus = seen()
     rule = f"+{'-' * 8}+{'-' * 70}+"
     lines = [
         f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''} found (Active).",
@@ -101,8 +102,8 @@ def _health(argv: list[str], _version: str) -> int:
         return _GENERIC
     settled = time.time() - since >= _SETTLE_S
     incidents = {
-        gpu.index: {name: rows for name, rows in _incidents(gpu).items() if settled or name not in _SLOW}
-        for gpu in (_seen() if group == "g" else [])
+        gpu.index: {name: rows for name, rows in incidents(gpu).items() if settled or name not in _SLOW}
+        for gpu in (seen() if group == "g" else [])
     }
     overall = "Failure" if any(incidents.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
@@ -127,7 +128,7 @@ def _health(argv: list[str], _version: str) -> int:
     return 0
 
 
-def _incidents(gpu: Gpu) -> dict[str, list[findings.Warning_]]:
+def incidents(gpu: Gpu) -> dict[str, list[findings.Warning_]]:
     """Return the results of a GPU's watches, by health system."""
     rom = (
         []

@@ -1,0 +1,90 @@
+"""dcgm-exporter of the simulated node: the counters file of rackready, and what a lost GPU or a wrong name does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackready.design.monitoring.conditions import counters
+from rackready.design.monitoring.counters import counters_csv
+from rackready.design.monitoring.dashboards import expressions
+from rackready.design.monitoring.exporters import gpu_metrics
+from rackready.ondevice.exporters import Wanted, findings, samples
+from rackready.profiles import loader
+from rackready_sim.programs.hwsim.dcgm import engine, exporter
+
+from .conftest import Machine
+
+
+@pytest.fixture
+def text(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> exporter.Scrape:
+    machine.ready()
+    monkeypatch.setattr(engine, "reachable", lambda: True)
+    path = tmp_path / "counters.csv"
+    path.write_text(counters_csv(counters(expressions())), encoding="utf-8")
+    return exporter.Scrape(exporter.read_counters(path))
+
+
+WANTED = Wanted("10.0.0.11", dcgm_port=9400, gpus=8, per_gpu=gpu_metrics(loader.gpu("h100_sxm")))
+
+
+def test_a_healthy_node_answers_every_counter_of_every_gpu(text: exporter.Scrape) -> None:
+    assert findings(WANTED, lambda _url: text.text()) == []
+    first = next(line for line in text.text().splitlines() if line.startswith("DCGM_FI_DEV_GPU_TEMP{"))
+    assert first.startswith('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-')
+    assert ',device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="' in first
+
+
+def test_counters_of_nvlink_5_do_not_come_from_a_hopper(text: exporter.Scrape) -> None:
+    assert "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS" not in samples(text.text())
+
+
+def test_a_lost_gpu_is_missing(text: exporter.Scrape, machine: Machine) -> None:
+    machine.inject("gpu-lost", gpu=2)
+    assert findings(WANTED, lambda _url: text.text()) == [
+        "dcgm-exporter at http://10.0.0.11:9400/metrics: 7 GPUs: 0, 1, 3, 4, 5, 6, 7, not 8"
+    ]
+
+
+def test_an_xid_after_the_start_is_counted_with_its_number(text: exporter.Scrape, machine: Machine) -> None:
+    machine.inject("xid", gpu=2, code=119)
+    [hit] = [line for line in text.text().splitlines() if 'xid="119"' in line]
+    assert hit.startswith('DCGM_EXP_XID_ERRORS_COUNT{gpu="2",')
+    assert hit.endswith(" 1")
+
+
+def test_rows_that_wait_for_a_reset_are_told(text: exporter.Scrape, machine: Machine) -> None:
+    machine.inject("row-remap-pending", gpu=3)
+    rows = [line for line in text.text().splitlines() if line.startswith("DCGM_FI_DEV_ROW_REMAP_PENDING{")]
+    assert [line.rsplit(" ", 1)[1] for line in rows] == ["0", "0", "0", "1", "0", "0", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "DCGM_FI_DEV_NONSENSE,gauge,Nothing",
+            "could not find DCGM field; err: unknown ExporterCounter field 'DCGM_FI_DEV_NONSENSE'",
+        ),
+        ("DCGM_FI_DEV_GPU_TEMP,number,Heat", "could not find Prometheus metric type 'number'"),
+        (
+            "DCGM_FI_DEV_GPU_TEMP,gauge",
+            "malformed CSV record; err: failed to parse line 0 (`['DCGM_FI_DEV_GPU_TEMP', 'gauge']`), "
+            "expected 3 fields",
+        ),
+    ],
+)
+def test_a_wrong_line_ends_it(line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "counters.csv").write_text(f"{line}\n", encoding="utf-8")
+    assert exporter.run(["-f", str(tmp_path / "counters.csv"), "-a", "127.0.0.1:0"]) == 1
+    assert capsys.readouterr().err == f'level=ERROR msg="Failed to create registry: {said}"\n'
+
+
+def test_it_needs_the_host_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "reachable", lambda: False)
+    (tmp_path / "counters.csv").write_text("DCGM_FI_DEV_GPU_TEMP,gauge,Heat\n", encoding="utf-8")
+    assert exporter.run(["--collectors", str(tmp_path / "counters.csv"), "--address=127.0.0.1:0"]) == 1
+    assert "error connecting to nv-hostengine" in capsys.readouterr().err
