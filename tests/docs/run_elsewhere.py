@@ -55,7 +55,6 @@ ELSEWHERE = {
     "gate run": _RACK + "test_kill.py::test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before",
     "hand-back --reason": _HAND_BACK,
     "hand-back --reason --yes": _HAND_BACK,
-    "rma": _RMA,
     "rma --check": _RMA,
     "rma --reason": _RMA,
     "rma --reason --returned": _RACK

@@ -1,4 +1,4 @@
-"""A node of the simulated rack goes to its vendor and comes back with another GPU: real archives, a real BMC service."""
+"""A node of the simulated rack goes to its vendor and comes back with another GPU: archives and Redfish are real."""
 
 from __future__ import annotations
 

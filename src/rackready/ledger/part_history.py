@@ -115,10 +115,9 @@ def void_since(ledger: Ledger, node: str) -> Mapping[str, GateVoid]:
     Nothing while the node is in production: a neighbour's repair alone takes no node from its jobs. Its gates are due
     as soon as it has left production for any reason, and it does not come back without them.
     """
-    row = ledger.state(node)
-    if row is not None and row.state is NodeState.READY:
-        return {}
-    return every_void(ledger, node)
+    found = every_void(ledger, node)
+    row = ledger.state(node) if found else None  # reads every node: not for each of thousands without a void
+    return {} if row is not None and row.state is NodeState.READY else found
 
 
 def every_void(ledger: Ledger, node: str) -> Mapping[str, GateVoid]:

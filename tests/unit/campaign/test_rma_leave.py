@@ -19,7 +19,7 @@ import pytest
 from rackready import files
 from rackready.campaign.rma import case as cases
 from rackready.campaign.rma import leave, on_bmc, on_node, stored
-from rackready.campaign.rma.archive import ArchiveError
+from rackready.campaign.rma.archive import RmaArchiveError
 from rackready.campaign.rma.case import Case
 from rackready.campaign.rma.leave import RmaRefusedError
 from rackready.design.site import load_site
@@ -189,7 +189,7 @@ def test_a_changed_file_is_refused_and_no_archive_is_left(faulty: Faulty) -> Non
     case, _ = faulty.leave()
     (case.folder / "bmc-log/log.json").write_text("{}", encoding="utf-8")
     case.archive.unlink()
-    with pytest.raises(ArchiveError) as error:
+    with pytest.raises(RmaArchiveError) as error:
         leave.pack(case, list(case.results().values()), {})
     assert "as gathered Actual: " in str(error.value)
     assert str(error.value).endswith(f"Remove {case.folder}/bmc-log.json, then run again: it is gathered anew.")

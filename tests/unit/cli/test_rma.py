@@ -40,8 +40,8 @@ def faulty(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         (
             ("rma", "node01", "--reason", "x", "--without", "logs"),
             (
-                "--without logs - Expected: one of evidence, history, ticket, bmc-parts, bmc-log, node-parts, kernel-log, "
-                "nvidia-bug-report, nvdebug, field-diagnostic Actual: logs. Correct it."
+                "--without logs - Expected: one of evidence, history, ticket, bmc-parts, bmc-log, node-parts, "
+                "kernel-log, nvidia-bug-report, nvdebug, field-diagnostic Actual: logs. Correct it."
             ),
         ),
         (

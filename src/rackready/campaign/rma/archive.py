@@ -17,12 +17,12 @@ MANIFEST = "MANIFEST.sha256"
 """As `sha256sum --check` reads it."""
 
 
-class ArchiveError(RackreadyError):
+class RmaArchiveError(RackreadyError):
     """The archive cannot be made."""
 
 
 def pack(case: Case, results: Sequence[Gathered], pages: Mapping[str, str]) -> Path:
-    """Write the archive and return it. ``pages``: name -> text. Raises ArchiveError and OSError.
+    """Write the archive and return it. ``pages``: name -> text. Raises RmaArchiveError and OSError.
 
     A gathered file that is not what was gathered is refused: the archive says what it is.
     """
@@ -30,7 +30,7 @@ def pack(case: Case, results: Sequence[Gathered], pages: Mapping[str, str]) -> P
     for path, wanted in sorted(listed.items()):
         found = digest(case.folder / path) if (case.folder / path).is_file() else "none"
         if found != wanted:
-            raise ArchiveError(
+            raise RmaArchiveError(
                 case.folder / path,
                 expected=f"sha256 {wanted}, as gathered",
                 actual=found,

@@ -46,7 +46,7 @@ does so again."""
 
 
 @dataclass(slots=True)
-class Comparison:
+class BeforeAndAfter:
     """The parts of a node before and after. ``same``: accused parts that are there again; lines are for people."""
 
     replaced: list[dict[str, str]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class CameBack:
     """The result. ``refused``: retired parts: the node is not back; ``epoch``: its new one, 0 when refused."""
 
     case: str
-    comparison: Comparison
+    comparison: BeforeAndAfter
     peers: list[Peer]
     in_production: list[str]
     refused: list[Message]
@@ -164,12 +164,12 @@ def compared(ledger: Ledger, case: Case, parts: Sequence[NodePart], at: float) -
 
 def comparison(
     ledger: Ledger, case: Case, parts: Sequence[NodePart], not_read: Sequence[str], events: Sequence[PartEvent]
-) -> Comparison:
+) -> BeforeAndAfter:
     """Return what is there now against what left. A kind of part that was read only once is not compared."""
     past = [event for event in events_of(ledger, node=case.node) if event.case == case.id and event.event == SENT]
     before = {(event.kind, event.serial): event for event in past}
     after = {(part.kind, part.serial): part for part in parts if part.serial}
-    out = Comparison(not_compared=list(not_read))
+    out = BeforeAndAfter(not_compared=list(not_read))
     then, now = {kind for kind, _ in before}, {kind for kind, _ in after}
     out.not_compared += [f"{kind}: its serials were read only before" for kind in sorted(then - now)]
     out.not_compared += [f"{kind}: its serials were read only now" for kind in sorted(now - then)]

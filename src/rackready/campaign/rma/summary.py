@@ -31,7 +31,8 @@ _TEXT = 4000
 def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered]) -> dict[str, Any]:
     """Return the document of a case."""
     case, facts = desk.case, node_facts(desk.site, desk.node)
-    records = EvidenceStore.read_only(desk.ledger, desk.paths.raw).records(node=desk.node)
+    store = EvidenceStore.read_only(desk.ledger, desk.paths.raw)
+    records = store.records(node=desk.node)
     parts = parts_of(case, facts, _last_gpus(desk.node, records))
     faults = _faults(case, facts, desk.ledger, records, parts)
     accused = [(place, rule, fault) for fault in faults for place, rule in fault.accused]
@@ -58,6 +59,7 @@ def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered
             {"nic": nic.rdma_device, "rail": nic.rail, "switch": nic.switch, "port": nic.port} for nic in facts.nics
         ],
         "versions": versions(case),
+        "measured": [_measured(record) for record in store.concluded(desk.node).values()],
         "gathered": [_gathered(collector, result) for collector, result in zip(collectors, results, strict=True)],
         "ticket": case.document(stored.TICKET, "ticket.json"),
         "rules": [asdict(rule) for rule in RULES],
@@ -118,6 +120,19 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
+def _measured(record: EvidenceRecord) -> dict[str, Any]:
+    """Return a gate's newest conclusion: what was measured, when, by which run and with which tools."""
+    return {
+        "gate": record.gate,
+        "outcome": record.verdict.outcome.value,
+        "started": record.started.isoformat(timespec="seconds"),
+        "run": record.campaign,
+        "commands": [raw.command for raw in record.raw],
+        "tools": record.tool_versions,
+        "evidence": record.id,
+    }
+
+
 def _accused(
     place: str, parts: Sequence[NodePart], accused: Sequence[tuple[str, str, Fault]], ledger: Ledger
 ) -> dict[str, Any]:
@@ -175,6 +190,7 @@ def as_markdown(document: Mapping[str, Any]) -> str:
     lines += _section("Faults", _fault_rows(document), "No fail is on record since the last repair.")
     lines += _section("Not gathered", _missing_rows(document), "Everything was gathered.")
     lines += _section("Gathered", _gathered_rows(document), "Nothing.")
+    lines += _section("Measured", _measured_rows(document), "Nothing was measured.")
     lines += _section("Versions", [("What", "Version"), *document["versions"].items()], "None is known.")
     lines += _section("Parts", _part_rows(document["parts"]), "None is known.")
     lines += _section("Cables", _cable_rows(document), "The site has none.")
@@ -239,6 +255,14 @@ def _gathered_rows(document: Mapping[str, Any]) -> Rows:
             size = sum(file["size"] for file in item["files"]) / 2**20
             words = f"{item['what']}; {item['note']}" if item["note"] else item["what"]
             rows.append((item["name"], str(len(item["files"])), f"{size:.1f}", words))
+    return rows
+
+
+def _measured_rows(document: Mapping[str, Any]) -> Rows:
+    rows: Rows = [("Gate", "Outcome", "When", "Run", "Tools", "Evidence")]
+    for item in document["measured"]:
+        tools = ", ".join(f"{name} {version}" for name, version in sorted(item["tools"].items()))
+        rows.append((item["gate"], item["outcome"], item["started"], item["run"], tools, item["evidence"]))
     return rows
 
 
