@@ -22,6 +22,7 @@ _RMA = _RACK + "test_rma.py::test_a_node_goes_to_its_vendor"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _WATCH = _CLI + "test_watch.py::"
 _ROTATION = _CLI + "test_rotation.py::test_a_dry_run_asks_no_device_and_names_what_cannot_be_written"
+_UPGRADE = _CLI + "test_upgrade.py::"
 _MAKE = "tests/repo/test_make.py::"
 
 ELSEWHERE = {
@@ -81,6 +82,15 @@ ELSEWHERE = {
     "sim inject --nic": _RACK + "test_sim_rack.py::test_a_cable_that_is_pulled_is_missed_at_both_ends_until_it_is_back",
     "sim status": _RACK + "test_sim_rack.py::test_what_died_is_repaired_and_what_lives_is_left_alone",
     "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
+    "upgrade --abort": _UPGRADE + "test_pause_and_abort_from_a_second_terminal",
+    "upgrade --check --to": _UPGRADE + "test_the_plan_shows_changes_reboot_duration_and_waves",
+    "upgrade --done --switch": _UPGRADE + "test_a_switch_is_begun_and_its_rails_are_proven",
+    "upgrade --failed-only --to": _UPGRADE + "test_a_stop_waits_for_the_operators_word",
+    "upgrade --pause": _UPGRADE + "test_pause_and_abort_from_a_second_terminal",
+    "upgrade --resume": _UPGRADE + "test_a_stop_waits_for_the_operators_word",
+    "upgrade --switch": _UPGRADE + "test_a_switch_is_begun_and_its_rails_are_proven",
+    "upgrade --switches": _UPGRADE + "test_the_order_of_switches_is_shown",
+    "upgrade --to": _UPGRADE + "test_all_nodes_in_waves_and_then_the_site_file_is_to_name_the_set",
     "validate": _PHASES,
     "validate --again": _CLI + "test_phases.py::test_validate_says_whether_everything_is_measured_anew",
     "ticket close --reason": _WATCH + "test_tickets_are_listed_shown_and_closed",

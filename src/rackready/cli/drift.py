@@ -27,9 +27,11 @@ def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output:
     from rackready.campaign.log_file import log_path  # noqa: PLC0415
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
+    refresh(paths)
     site = load_site(env, root=paths.root)
     nodes = choose(site, limit)
     ctx = PhaseContext(env, paths.root, new_run(), check=True)

@@ -164,9 +164,11 @@ def _nodes(
     from rackready.gates.engine.validate import run_gates  # noqa: PLC0415
     from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
+    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
+    refresh(paths)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]

@@ -6,10 +6,11 @@ A site seen by the nodes of one group is the same site with that group's version
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
+from rackready.profiles import loader
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,18 @@ def software_views(site: Site) -> list[SoftwareView]:
 def only(site: Site, wanted: str | None) -> Site:
     """Return the site with the nodes of one version set, and no other. Raises RackreadyError for an unknown set.
 
-    ``wanted``: None where the site has one set.
+    ``wanted``: None where the site has one set. A known set that no node has yet, before an upgrade, gives the nodes
+    that run its system.
     """
     views = [view for view in software_views(site) if view.nodes]
     if wanted is None and len(views) <= 1:
         return views[0].site if views else site
     sets = sorted({view.site.software.set for view in views})
+    if wanted not in sets and wanted in loader.known("software"):
+        system = loader.software(wanted).os
+        views = [view for view in views if loader.software(view.site.software.set).os == system]
+        views = [replace(view, site=_with_set(site, wanted)) for view in views]
+        sets = [wanted] if views else sets
     if wanted not in sets:
         raise RackreadyError(
             "--set",
@@ -59,6 +66,11 @@ def only(site: Site, wanted: str | None) -> Site:
         rack.model_copy(update={"nodes": [node for node in rack.nodes if node.name in names]}) for rack in site.racks
     ]
     return chosen[0].site.model_copy(update={"racks": racks})
+
+
+def _with_set(site: Site, wanted: str) -> Site:
+    own = {"set": wanted, "driver_branch": None, "groups": []}
+    return site.model_copy(update={"software": site.software.model_copy(update=own)})
 
 
 def _by_node(site: Site) -> dict[str, Site]:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from rackready.campaign.summary import NodeSummary
+from rackready.campaign.upgrade import switch_system
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
+from rackready.cli import campaign_run
 from rackready.design.node_sets import NodeSet
 from rackready.ledger import upgrades
 from rackready.ledger.lock import ControllerLock
@@ -228,14 +231,19 @@ def test_an_upgrade_whose_wave_was_cut_off_is_aborted_after_it(call: Call, waves
     [
         (
             ("--to", NEW, "--resume"),
-            "upgrade - Expected: one of --to, --resume, --pause and --abort Actual: --resume and --to. Give one.",
+            (
+                "upgrade - Expected: one of --resume, --pause, --abort, --to, --switches, --switch "
+                "Actual: --resume, --to. Give one."
+            ),
         ),
-        (("--check",), "upgrade: --check - Expected: --to SET Actual: none. Name the version set."),
-        (("--failed-only",), "upgrade: --failed-only - Expected: --to SET Actual: none. Name the version set."),
+        (("--check",), "upgrade --check - Expected: --to SET Actual: none. Give --to SET."),
+        (("--failed-only",), "upgrade --failed-only - Expected: --to SET Actual: none. Give --to SET."),
         (
             ("--to", "nope"),
-            (f"--to - Expected: one of {NEW}, {OLD}, hgx-r580-el9, hgx-r580-ubuntu2204, hgx-r580-ubuntu2404 Actual: "
-            "nope. Correct it, or add it to the site's profiles (docs/howto/profiles.md)."),
+            (
+                f"--to - Expected: one of {NEW}, {OLD}, hgx-r580-el9, hgx-r580-ubuntu2204, hgx-r580-ubuntu2404 Actual: "
+                "nope. Correct it, or add it to the site's profiles (docs/howto/profiles.md)."
+            ),
         ),
         (("--to", NEW, "--branch", "535"), "--branch - Expected: one of 580 Actual: 535. Correct it."),
         (
@@ -245,8 +253,10 @@ def test_an_upgrade_whose_wave_was_cut_off_is_aborted_after_it(call: Call, waves
         (("--pause",), "upgrade --pause - Expected: an upgrade that is open Actual: none. Nothing is to be done."),
         (
             ("--resume",),
-            ("upgrade --resume - Expected: an upgrade that is open Actual: none. Begin one: "
-            "`rackready upgrade --to SET`."),
+            (
+                "upgrade --resume - Expected: an upgrade that is open Actual: none. Begin one: "
+                "`rackready upgrade --to SET`."
+            ),
         ),
     ],
 )
@@ -263,8 +273,10 @@ def test_a_lower_driver_needs_the_sites_consent(call: Call, waves: Waves, paths:
     code, _, err = call("upgrade", "--to", OLD)
     assert (code, err) == (
         2,
-        ("node01: driver - Expected: a newer version, or software.allow_downgrade: true Actual: 580.178.01 -> "
-        "580.173.02. Choose a newer set, or set software.allow_downgrade: true.\n"),
+        (
+            "node01: driver - Expected: a newer version, or software.allow_downgrade: true Actual: 580.178.01 -> "
+            "580.173.02. Choose a newer set, or set software.allow_downgrade: true.\n"
+        ),
     )
     text = paths.site_file.read_text(encoding="utf-8")
     paths.site_file.write_text(text.replace("software:\n", "software:\n  allow_downgrade: true\n"), encoding="utf-8")
@@ -278,8 +290,10 @@ def test_another_upgrade_must_end_first_and_its_nodes_stay_the_same(call: Call, 
     code, _, err = call("upgrade", "--to", OLD)
     assert (code, err) == (
         2,
-        (f"upgrade {found['id']} - Expected: none open but to {OLD} Actual: to {NEW}. "
-        "Go on with `rackready upgrade --resume`, or end it with --abort.\n"),
+        (
+            f"upgrade {found['id']} - Expected: none open but to {OLD} Actual: to {NEW}. "
+            "Go on with `rackready upgrade --resume`, or end it with --abort.\n"
+        ),
     )
 
 
@@ -295,3 +309,46 @@ def test_who_is_left_out_is_said_with_its_reason(call: Call, waves: Waves, paths
     }
     _, plan = document(call, "--to", "hgx-r580-ubuntu2404", "--check")
     assert plan["left_out"]["node03"] == "runs debian12, and hgx-r580-ubuntu2404 is for ubuntu2404"
+
+
+def test_the_order_of_switches_is_shown(call: Call) -> None:
+    code, out, _ = call("upgrade", "--switches")
+    assert code == 0
+    assert "│ 1     │ leaf01 │ cumulus_nvue │ node01, node02, node03, node04 │ none " in out
+    assert out.endswith("one at a time: the next begins when the rails of its nodes are proven. Nothing was changed\n")
+    code, out, _ = call("upgrade", "--switches", "--output", "json")
+    assert json.loads(out)["switches"][1]["cut"]["node04"] == [5, 6, 7, 8]
+
+
+def test_a_switch_is_begun_and_its_rails_are_proven(
+    call: Call, waves: Waves, paths: EnvPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del waves
+    proven: list[tuple[str, ...]] = []
+
+    def campaign(kind: str, phases: tuple[str, ...], *, limit: str, **_: object) -> tuple[list[Any], dict[str, Any]]:
+        proven.append((kind, *phases, limit))
+        with Ledger.open(paths.database) as ledger:
+            for node in NODES:
+                ledger.set_state(node, NodeState.READY)
+        return [NodeSummary(node, "ready", "handover", "pass", changed=True, reason="") for node in NODES], {}
+
+    monkeypatch.setattr(switch_system, "in_production", lambda *_: ([], {}))
+    monkeypatch.setattr(switch_system, "take_out", lambda *_: {})
+    monkeypatch.setattr(campaign_run, "carried_out", campaign)
+    monkeypatch.setattr(campaign_run, "show_result", lambda *_: None)
+    code, out, _ = call("upgrade", "--switch", "leaf01")
+    assert (code, out) == (
+        0,
+        (
+            "leaf01: node01, node02, node03, node04 behind it: drained and empty\n"
+            "rackready installs no system on a cumulus_nvue switch: upgrade leaf01 by its vendor's means now, then run "
+            "`rackready upgrade --env sim --switch leaf01 --done`\n"
+        ),
+    )
+    assert call("upgrade", "--switch", "leaf02")[0] == 2
+    code, out, _ = call("upgrade", "--switch", "leaf01", "--done")
+    assert (code, out) == (0, "leaf01: the rails of node01, node02, node03, node04 are proven\n")
+    phases = ("fabric", "validate", "optimize", "revalidate", "certify", "handover")
+    assert proven == [("upgrade", *phases, "node01,node02,node03,node04")]
+    assert call("upgrade", "--switch", "leaf02")[0] == 0

@@ -13,9 +13,11 @@ from rackready.design.hostvars import groups
 from rackready.design.node_sets import NodeSet, NodeSetsDamagedError, choice_of, read, regrouped, with_sets, write
 from rackready.design.pinned import digest, pin, pinned_file, read_pinned
 from rackready.design.site import load_site
+from rackready.design.software_of import only
 from rackready.ledger.node_sets import OPERATION, assign, assigned, refresh, settle
 from rackready.ledger.store import Ledger
 from rackready.model.operations import SoftwareGroup
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.upgrade import Choice
 from rackready.paths import EnvPaths
@@ -156,3 +158,10 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 def _grouped(site: Site) -> Site:
     group = SoftwareGroup(name="canary", nodes=["node[01-02]"], set=LATER.set, driver_branch=None)
     return site.model_copy(update={"software": site.software.model_copy(update={"groups": [group]})})
+
+
+def test_a_mirror_can_be_built_of_a_set_that_no_node_has_yet(paths: EnvPaths) -> None:
+    chosen = only(load(paths), LATER.set)
+    assert (chosen.software.set, len(chosen.nodes())) == (LATER.set, 4)
+    with pytest.raises(RackreadyError, match="--set - Expected: one of hgx-r580-debian12, because a mirror serves one"):
+        only(load(paths), "hgx-r580-ubuntu2404")
