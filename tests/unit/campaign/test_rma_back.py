@@ -147,7 +147,7 @@ def test_a_retired_gpu_is_refused_in_any_node(home: Home) -> None:
     with home.ledger() as ledger:
         event = PartEvent(1.0, "c", "node01", RETIRED, "gpu", "G1", "gpu2")
         append(ledger, [event])
-        refused = retired_part(ledger, "node03", fingerprint(node="node03", gpus=["G0", "G1"]))
+        refused = kept_out(ledger, "node03", fingerprint(node="node03", gpus=["G0", "G1"]))
         assert str(refused).startswith(
             "node03: gpu G1 - Expected: a part that did not return three times Actual: "
             "1970-01-01 00:00 UTC retired at node01 gpu2 (c). "
