@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,7 @@ def sudo() -> str:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo: str) -> Iterator[World]:
     forget()
+    monkeypatch.setattr(tempfile, "tempdir", None)  # what this process chose before TMPDIR was ours
     path = os.environ["PATH"]
     made = World(tmp_path, monkeypatch, sudo)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")

@@ -276,14 +276,15 @@ def test_a_users_hash_is_applied_hidden_and_checked(
     switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[str] = []
-    monkeypatch.setattr(
-        apply.subprocess, "run", lambda argv, **more: given.append(f"{argv[0]} {more.get('input', '')}")
-    )
+
+    def chpasswd(argv: list[str], *, input: str, **_rest: object) -> None:  # noqa: A002 - subprocess' own name
+        given.append(f"{' '.join(argv)} {input}")
+
+    monkeypatch.setattr(apply.subprocess, "run", chpasswd)
     hashed = "$6$abcdefgh$" + "x" * 86
     file = tmp_path / "user.yaml"
-    file.write_text(
-        f"- set:\n    system:\n      aaa:\n        user:\n          cumulus:\n            hashed-password: {hashed}\n"
-    )
+    tree = {"system": {"aaa": {"user": {"cumulus": {"hashed-password": hashed}}}}}
+    file.write_text(yaml.safe_dump([{"set": tree}]))
     switch.nv(f"config patch {file}")
     assert hashed not in switch.nv("config diff")
     switch.nv("config apply -y")
