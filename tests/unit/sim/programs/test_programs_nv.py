@@ -293,7 +293,7 @@ def test_a_users_hash_is_applied_hidden_and_checked(
         assert "hashed-password" in shown
         assert hashed not in shown
     apply._passwords(switch.real)
-    assert given == [f"chpasswd -e cumulus:{hashed}\n"]
+    assert given == [f"/usr/sbin/chpasswd -e cumulus:{hashed}\n"]
     switch.nv("set system aaa user cumulus hashed-password *")
     switch.nv("config apply -y")
     apply._passwords(switch.real)
