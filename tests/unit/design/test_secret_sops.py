@@ -69,22 +69,22 @@ REFUSED = {
     "the key of another": (
         f"echo '{NO_KEY} {MORE}' >&2; exit 128",
         (
-            "a key for this file Actual: the keys here are of other recipients. Name your age key (SOPS_AGE_KEY_FILE), or "
-            "have your recipient added with `sops updatekeys`."
+            "a key for this file Actual: the keys here are of other recipients. Name your age key (SOPS_AGE_KEY_FILE), "
+            "or have your recipient added with `sops updatekeys`."
         ),
     ),
     "wrong MAC": (
         f"echo 'MAC mismatch. File has 43, computed {CANARY}' >&2; exit 51",
         (
-            "the file as sops wrote it Actual: changed since (its MAC or a value does not verify). Take THAT from its last "
-            "good commit, and change it with `sops edit` only."
+            "the file as sops wrote it Actual: changed since (its MAC or a value does not verify). Take THAT from its "
+            "last good commit, and change it with `sops edit` only."
         ),
     ),
     "a changed value": (
         "echo 'Error decrypting tree: message authentication failed' >&2; exit 25",
         (
-            "the file as sops wrote it Actual: changed since (its MAC or a value does not verify). Take THAT from its last "
-            "good commit, and change it with `sops edit` only."
+            "the file as sops wrote it Actual: changed since (its MAC or a value does not verify). Take THAT from its "
+            "last good commit, and change it with `sops edit` only."
         ),
     ),
     "another trouble": (

@@ -141,9 +141,9 @@ def test_forms_that_cannot_be_changed_are_refused_with_nothing_written(tmp_path:
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(EditError, match="^its form does not allow to change one value alone$"):
+    with pytest.raises(EditError, match=r"^its form does not allow to change one value alone$"):
         promote("b_pending: new\nb: one\nb: two\n", ["b"], "b_pending")
-    with pytest.raises(EditError, match="^b_pending no longer stands before b$"):
+    with pytest.raises(EditError, match=r"^b_pending no longer stands before b$"):
         promote("b: one\nb_pending: new\n", ["b"], "b_pending")
 
 

@@ -136,7 +136,9 @@ def _passwords(settings: set[Setting]) -> None:
         if words[:3] == ("system", "aaa", "user") and words[4:5] == ("hashed-password",) and words[5] != HIDDEN
     ]
     if lines:
-        subprocess.run(["/usr/sbin/chpasswd", "-e"], check=False, input="\n".join(lines) + "\n", text=True, capture_output=True)
+        subprocess.run(
+            ["/usr/sbin/chpasswd", "-e"], check=False, input="\n".join(lines) + "\n", text=True, capture_output=True
+        )
 
 
 def bring_ports(wants: dict[str, dict[str, Any]]) -> None:
