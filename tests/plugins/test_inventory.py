@@ -72,7 +72,19 @@ def test_groups_and_connection_come_from_the_site(checkout: Path) -> None:
     assert [nic["address"] for nic in host["rackready_nics"]][:2] == ["192.168.1.12", "192.168.2.12"]
 
 
-@pytest.mark.parametrize("name", ["machines.yml", "database.yml", "secrets/bmc", "password.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "machines.yml",
+        "database.yml",
+        "secrets/bmc",
+        "secrets.sops.yml",
+        "bmc.sops.json",
+        "vault.yml",
+        "vault-prod.yml",
+        "password.txt",
+    ],
+)
 def test_what_lies_beside_the_site_file_is_left_alone_or_refused(checkout: Path, name: str) -> None:
     path = checkout / "inventories/example" / name
     path.parent.mkdir(parents=True, exist_ok=True)
