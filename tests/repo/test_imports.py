@@ -32,6 +32,7 @@ LAYERS = [
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIM_MAY_IMPORT = {"model", "profiles", "design", "paths", "drivers", "__init__"}
+COMMANDS_OF_THE_SIM = {"commands.py", "rehearse/command.py"}
 COMMANDS_MAY_IMPORT = {"rackready.cli", "rackready.cli.complete", "rackready.cli.output"}
 """What the simulated rack's commands use beside that: how every command takes its options, completes and prints."""
 IMPORTED_BY_ALL = {"paths", "files", "model", "entry_points", "format_error", "printed_json", "__init__"}
@@ -98,7 +99,7 @@ def test_no_product_code_knows_the_simulated_rack(path: Path) -> None:
 
 
 def not_for_the_simulated_rack(names: set[str], file: str) -> list[str]:
-    known = names - COMMANDS_MAY_IMPORT if file == "commands.py" else names
+    known = names - COMMANDS_MAY_IMPORT if file in COMMANDS_OF_THE_SIM else names
     return sorted(own_parts(known) - SIM_MAY_IMPORT)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rackready.model.problems import Message
-from rackready.model.site import FileHandover, KubernetesHandover, PlugInHandover, Site, SlurmHandover
+from rackready.model.site import KubernetesHandover, PlugInHandover, Site, SlurmHandover
 from rackready_sim.rehearse.fabric import Part
 from rackready_sim.rehearse.notes import NOTHING, Note, dropped
 
@@ -102,9 +101,6 @@ def _handover(site: Site, controller: str, part: Part) -> Document:
     if isinstance(here, PlugInHandover):
         reason = "the scheduler of a plug-in is not simulated; the list of ready nodes is a file"
         part.notes.append(Note("scheduler", here.scheduler, "a file", reason))
-    elif not isinstance(here, FileHandover):
-        step = "Rehearse with handover: {kind: file}."
-        part.refused.append(Message("handover", "kind", expected="slurm, kubernetes or file", next_step=step))
     return {"kind": "file", "path": ".rackready/sim/ready.txt"}
 
 

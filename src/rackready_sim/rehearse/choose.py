@@ -47,7 +47,7 @@ def choose(site: Site, able: Sequence[str], most: int) -> Choice:
     classes = sorted(by_kind(site, able).items(), key=lambda item: -len(item[1]))
     taken: dict[Kind, int] = dict.fromkeys((kind for kind, _ in classes), 0)
     for kind, nodes in classes:
-        wanted = min(EACH, len(nodes))
+        wanted = min(EACH, len(nodes), most)
         taken[kind] = wanted if sum(taken.values()) + wanted <= most else 0
     for kind, nodes in classes:
         free = min(LEAST, most) - sum(taken.values())

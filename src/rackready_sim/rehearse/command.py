@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from rackready.design.yaml import dump_yaml
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready_sim.rehearse import machine, stand_in
+from rackready_sim.rehearse.notes import beside_file
 from rackready_sim.rehearse.run import Rehearsal, Rehearsed, named
 from rackready_sim.rehearse.scaled import Scaled, scaled
 
@@ -66,16 +68,17 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """
     root = env_paths(env).root
     loaded = load_site(env, site_file=site, root=root)
+    source = (site if site is not None else env_paths(env).site_file).resolve()
     small = scaled(
         loaded, most=machine.of_this_machine(), stand_ins=stand_in.read(stand_ins), limit=_chosen(loaded, limit)
     )
-    source = site if site is not None else env_paths(env).site_file
+    small = replace(small, not_covered=(*small.not_covered, *beside_file(source.parent)))
     began = time.monotonic()
     rehearsal = Rehearsal(
         root,
         named(env, site),
         loaded,
-        source.resolve(),
+        source,
         lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}"),
     )
     if check:
@@ -130,8 +133,8 @@ def _show(small: Scaled, rehearsal: Rehearsal, done: Rehearsed, output: Format) 
     for row in done.deploy.get("nodes", []):
         if row["reason"]:
             console.print(f"{row['name']}: {row['reason']}")
-    for message in done.deploy.get("messages", []):
-        console.print(str(message))
+    if "error" in done.deploy:
+        console.print(done.deploy["error"])
     _show_list("not covered", (note.line() for note in small.not_covered))
     for name in done.files:
         console.print(f"file: {name}")

@@ -34,7 +34,7 @@ class Covered:
         """Return it for people."""
         total = Counter[str]()
         for found in self.gates.values():
-            total.update({outcome: 1 for outcome in found})
+            total.update(dict.fromkeys(found, 1))
         states = Counter(self.nodes.values())
         return [
             f"phases: {', '.join(self.phases) or 'none'}",

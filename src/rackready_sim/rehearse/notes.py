@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rackready.design.names import listed
 
 NOTHING = "not rehearsed"
 
@@ -32,7 +35,21 @@ class Note:
 def dropped(what: str, here: Iterable[object], reason: str) -> list[Note]:
     """Return the note of something that the rehearsal leaves out; none if the site has none of it."""
     names = [str(item) for item in here if item]
-    return [Note(what, ", ".join(names), NOTHING, reason)] if names else []
+    return [Note(what, listed(names), NOTHING, reason)] if names else []
+
+
+_BESIDE = {
+    "group_vars": "overrides of roles may hold secrets; nodes have the roles' defaults",
+    "host_vars": "overrides of roles may hold secrets; nodes have the roles' defaults",
+    "database.yml": "records are in a file of the rehearsal's own folder",
+    "prepare.mk": "what your deploy needs beforehand is not started",
+}
+"""File or folder beside a site file -> why the rehearsal leaves it alone."""
+
+
+def beside_file(folder: Path) -> list[Note]:
+    """Return the notes of files beside the site file. Only their names are read."""
+    return [Note(name, "in use", NOTHING, why) for name, why in _BESIDE.items() if (folder / name).exists()]
 
 
 ALWAYS = (

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.design.own_profiles import FOLDER, OWN_FAMILIES, profile_files
+from rackready.design.own_profiles import FOLDER, profile_files
 from rackready.design.yaml import dump_yaml
+from rackready.model.own_profile import OWN_FAMILIES
+from rackready.model.problems import StoppedError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
 from rackready_sim.definition import Definition
-from rackready_sim.errors import SimError, describe
+from rackready_sim.errors import describe
 from rackready_sim.host import require_root
 from rackready_sim.rack import Rack
 from rackready_sim.rehearse.covered import Covered, covered
@@ -33,8 +33,8 @@ END = "-rehearsal"
 HEAD = "# Written by `rackready rehearse` from {source}. It is written again by each rehearsal: do not edit.\n"
 _MARK = HEAD.partition("{")[0]
 STOPPED = 130
-_PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that a child gets when its parent ends."""
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
+"""The kernel stops the deploy when this process is killed (util-linux)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,28 @@ class Rehearsal:
         began = time.monotonic()
         require_root()
         with self._alone():
-            self._clear()
-            self.write(scaled)
-            self._reserve()
-            self._rack.up()
-            self._prove()
-            code, said = self._deploy(verbose=verbose)
+            try:
+                code, said = self._deployed(scaled, verbose=verbose)
+            except KeyboardInterrupt as error:
+                raise StoppedError("rackready rehearse", "stopped", next_step=self._left()) from error
             files = self._collect(said)
             shown = covered(said)
-            if code != STOPPED and not keep:
+            stays = keep or code == STOPPED
+            if not stays:
                 self._rack.down()
                 self._remove()
-            return Rehearsed(code, said, shown, files, time.monotonic() - began, keep or code == STOPPED)
+            return Rehearsed(code, said, shown, files, time.monotonic() - began, stays)
+
+    def _left(self) -> str:
+        return f"The rack stays: the next rehearsal, or `rackready sim down --env {self.paths.env}`, removes it."
+
+    def _deployed(self, scaled: Scaled, *, verbose: bool) -> tuple[int, dict[str, Any]]:
+        self._clear()
+        self.write(scaled)
+        self._reserve()
+        self._rack.up()
+        self._prove()
+        return self._deploy(verbose=verbose)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -154,12 +164,8 @@ class Rehearsal:
         """Run `rackready deploy` and return its exit code and document; it ends when this process ends."""
         words = ["deploy", "--env", self.paths.env, "--output", "json", *(["--verbose"] if verbose else [])]
         self._say(f"rackready {' '.join(words)}")
-        with subprocess.Popen(
-            [sys.executable, "-m", "rackready", *words],
-            stdout=subprocess.PIPE,
-            cwd=self._rack.root,
-            preexec_fn=_with_us,
-        ) as child:
+        command = [*_ENDS_WITH_US, sys.executable, "-m", "rackready", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=self._rack.root) as child:
             out = _waited(child)
         try:
             said: dict[str, Any] = json.loads(out or b"{}")
@@ -178,11 +184,6 @@ class Rehearsal:
         return tuple(str(self.results / path.name) for path in found)
 
 
-def _with_us() -> None:
-    """Let the kernel stop the deploy when this process is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def _waited(child: subprocess.Popen[bytes]) -> bytes:
     """Return what a child printed; a Ctrl-C also reaches the child, which is waited for."""
     while True:
@@ -198,11 +199,3 @@ def named(env: str, site_file: Path | None) -> str:
     if name.endswith(END):
         raise describe(f"--env {name}", "an environment of yours", "a rehearsal", "Give the environment that it is of.")
     return name
-
-
-def unlinked(files: Sequence[str]) -> list[str]:
-    """Return the files that exist."""
-    return [name for name in files if Path(name).exists()]
-
-
-__all__ = ["Rehearsal", "Rehearsed", "SimError", "named", "unlinked"]

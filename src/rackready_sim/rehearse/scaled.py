@@ -5,6 +5,7 @@ Pure. Nothing of the site that leads to its machines enters the rehearsal: addre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -63,7 +64,7 @@ def scaled(site: Site, *, most: int, stand_ins: Mapping[str, str] | None = None,
     is_ib = site.fabric.kind == "infiniband"
     part = subnet.build(site, names, models) if is_ib else fabric.build(site, models, swaps, space)
     others = beside.build(site, names, str(place[2]), str(place[5]))
-    _refuse(site, [*part.refused, *others.refused, *software_refused(site, names)])
+    _refuse(site, [*part.refused, *software_refused(site, names)])
     document: Document = {"schema": "rackready/site/v1", "name": site.name, **others.keys, **part.keys}
     document["racks"] = _racks(site, names, models, part.units, [str(host) for host in place])
     if is_ib:
@@ -74,6 +75,9 @@ def scaled(site: Site, *, most: int, stand_ins: Mapping[str, str] | None = None,
                 "address": str(place[_SWITCH + number]),
                 "password": {"file": f"{_SECRETS}/{switch['name']}"},
             }
+    waves = math.ceil(len(metal) / site.campaign.wave_size)
+    if waves > 1 and len(names) <= site.campaign.wave_size:
+        notes.append(Note("waves", str(waves), "1", "all nodes of a rehearsal fit into one wave of the site's size"))
     every = [
         *choice.notes,
         counted(site, names),

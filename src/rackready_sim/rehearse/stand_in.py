@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rackready.design.software_of import software_site
 from rackready.design.switch_systems import known_systems
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
-from rackready_sim import systems
+from rackready_sim.image import DEBIAN
 from rackready_sim.rehearse.notes import Note
+from rackready_sim.systems import SYSTEMS, System
 
 SWITCHES = "switches"
 """Left side of a stand-in for switches whose system the site does not say."""
@@ -95,9 +97,16 @@ def system_refused(os: str, *, routed: bool) -> Message:
 def software_refused(site: Site, names: Sequence[str]) -> list[Message]:
     """Return the refusals of version sets whose operating system no simulated node can be."""
     out = []
-    for name in names:
-        try:
-            systems.of_node(site, name)
-        except RackreadyError as error:
-            out += [item for item in error.messages if isinstance(item, Message)]
-    return list(dict.fromkeys(out))
+    for set_ in dict.fromkeys(software_site(site, name).software.set for name in names):
+        os = loader.software(set_).os
+        known = sorted(name for name, system in SYSTEMS.items() if _at_switches(site, system))
+        if os not in known:
+            place, step = f"version set {set_}", "Choose other nodes with --limit."
+            what = f"operating system at {site.fabric.kind} switches"
+            out.append(Message(place, what, expected=f"one of {', '.join(known)}", actual=os, next_step=step))
+    return out
+
+
+def _at_switches(site: Site, system: System) -> bool:
+    """Return whether nodes of a system can be cabled to the switches: those of InfiniBand have one image, Debian's."""
+    return site.fabric.kind != "infiniband" or system.image is DEBIAN

@@ -9,7 +9,7 @@ from rackready.design.wiring import topology_fabric
 from rackready.model.site import Site
 from rackready.profiles import loader
 from rackready_sim.rehearse.fabric import Part, settings
-from rackready_sim.rehearse.notes import NOTHING, Note
+from rackready_sim.rehearse.notes import Note
 
 Document = dict[str, Any]
 _FASTEST = 200
@@ -115,7 +115,4 @@ def _notes(site: Site, leafs: int) -> list[Note]:
     if manager is not None and manager.routing_engine != "updn":
         reason = "each subnet is one leaf; `rackready sim fabric --engine` tries the engine"
         out.append(Note("routing engine", manager.routing_engine, "updn", reason))
-    keys = [tenant.name for tenant in site.tenants if tenant.pkey]
-    if keys:
-        out.append(Note("partitions", ", ".join(keys), NOTHING, "tenants are left out of a rehearsal"))
     return out
