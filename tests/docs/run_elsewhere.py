@@ -19,6 +19,7 @@ _VERIFY = _RACK + "test_kill.py::test_a_certificate_is_verified_against_the_node
 _RETIRE = _RACK + "test_retire.py::test_a_node_leaves_for_good_and_the_others_stay"
 _HAND_BACK = _RACK + "test_hand_back.py::test_a_node_returns_from_its_tenant"
 _RMA = _RACK + "test_rma.py::test_a_node_goes_to_its_vendor"
+_REHEARSE = _RACK + "test_rehearse.py::"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _WATCH = _CLI + "test_watch.py::"
 _ROTATION = _CLI + "test_rotation.py::test_a_dry_run_asks_no_device_and_names_what_cannot_be_written"
@@ -69,6 +70,10 @@ ELSEWHERE = {
     "optimize": _PHASES,
     "profile learn --local": _PROFILE + "test_a_profile_is_printed_and_nothing_written",
     "provision": _PHASES,
+    "rehearse": _REHEARSE + "test_rehearsal_takes_two_nodes_to_production_and_leaves_only_its_reports",
+    "rehearse --check": _REHEARSE + "test_dry_run_makes_nothing",
+    "rehearse --check --site": _REHEARSE + "test_dry_run_makes_nothing",
+    "rehearse --check --site --stand-in": _REHEARSE + "test_dry_run_makes_nothing",
     "repair --reason": _REPAIR,
     "report": _CLI + "test_commands.py::test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pass",
     "report --out --rack": _CLI + "test_acceptance.py::test_the_pdf_is_signed_too",
