@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from rackready.model.site import KubernetesHandover, PlugInHandover, Site, SlurmHandover
 from rackready_sim.rehearse.fabric import Part
 from rackready_sim.rehearse.notes import NOTHING, Note, dropped
+from rackready_sim.rehearse.space import shared
 
 Document = dict[str, Any]
 _KEY = ".rackready/sim/keys/id_ed25519"
@@ -72,6 +74,11 @@ def _gates(site: Site, nodes: Sequence[str], part: Part) -> Document:
     """Return the same set with the skips of the chosen nodes."""
     here = site.gates
     out: Document = here.model_dump(mode="json", exclude_defaults=True, exclude={"skip"}) | {"set": here.set}
+    for entry in [entry for entry in out.get("also", []) if shared(site, json.dumps(entry))]:
+        out["also"].remove(entry)
+        part.notes.append(
+            Note(f"gate {entry['id']}", "added", NOTHING, "its inputs name addresses or hosts of the site")
+        )
     skips = [(skip, sorted(skip.names & set(nodes))) for skip in here.skip]
     skips_here = [{"gate": skip.gate, "nodes": names, "reason": skip.reason} for skip, names in skips if names]
     few = len(nodes) < _INCAST_NODES and not any(item["gate"] == _INCAST for item in skips_here)

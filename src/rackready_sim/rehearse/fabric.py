@@ -22,6 +22,8 @@ _MODEL = "sn5600"
 _SPINES = 2
 _UNITS = 2
 _MOST_LEAFS = 8
+_RANGE = "NCCL_IB_ADDR_RANGE"
+"""Setting of NCCL that names addresses of the site."""
 _KEPT = ("mtu", "switch_mtu", "qos", "address_manager", "nccl_net", "nccl")
 
 
@@ -40,6 +42,8 @@ class Part:
 def settings(site: Site, kind: str) -> Document:
     """Return the fabric's own settings, as the site has them."""
     dump = site.fabric.model_dump(mode="json", exclude_defaults=True, include=set(_KEPT))
+    for found in (dump.get("nccl", {}).get("settings", {}), *dump.get("nccl", {}).get("platforms", {}).values()):
+        found.pop(_RANGE, None)
     return {"kind": kind, **dump}
 
 
@@ -51,6 +55,8 @@ def build(site: Site, models: Mapping[str, str], stand_ins: Mapping[str, str], s
     make = _flat if site.topology is None else _tiers
     part = make(site, models, stand_ins, space)
     part.notes += _other(site)
+    if any(_RANGE in found for found in (site.fabric.nccl.settings, *site.fabric.nccl.platforms.values())):
+        part.notes.append(Note(_RANGE, "set", NOTHING, "it names addresses of the site"))
     return part
 
 
@@ -152,7 +158,8 @@ def _tiers(site: Site, models: Mapping[str, str], stand_ins: Mapping[str, str], 
     rails = max(len(loader.platform(model).nics) for model in models.values())
     model = here.leaf.model if ROUTED in loader.switch(here.leaf.model).os else _MODEL
     spine = here.spine_switches().model if ROUTED in loader.switch(here.spine_switches().model).os else _MODEL
-    size = max(list(part.units.values()).count(unit) for unit in part.units.values())
+    most = max(list(part.units.values()).count(unit) for unit in part.units.values())
+    size = most + most % _SPINES  # as many cables to each spine
     is_rail = here.kind == "rail_optimized"
     down = size if is_rail else size * rails
     leafs = min(rails, _MOST_LEAFS) if is_rail else len(set(part.units.values()))

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready.design.deployable import require
 from rackready.design.own_profiles import FOLDER, profile_files
+from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
 from rackready.model.own_profile import OWN_FAMILIES
 from rackready.model.problems import StoppedError
@@ -91,6 +93,7 @@ class Rehearsal:
     def _deployed(self, scaled: Scaled, *, verbose: bool) -> tuple[int, dict[str, Any]]:
         self._clear()
         self.write(scaled)
+        self._judge(scaled)
         self._reserve()
         self._rack.up()
         self._prove()
@@ -141,6 +144,15 @@ class Rehearsal:
         for name, document in scaled.profiles.items():
             write_private(folder / FOLDER / name, dump_yaml(document))
         write_private(self.paths.site_file, text)
+
+    def _judge(self, scaled: Scaled) -> None:
+        """Refuse what the deploy would refuse, before the rack is made. Raise RackreadyError.
+
+        The keys of several repositories exist only with the rack.
+        """
+        made = load_site(self.paths.env, root=self.paths.root)
+        if not made.software.repositories:
+            require(made, scaled.nodes, "deploy")
 
     def _reserve(self) -> None:
         """Choose the rack's addresses beside those of the site."""

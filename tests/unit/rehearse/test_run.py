@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from rackready.model.problems import StoppedError
+from rackready.model.problems import RackreadyError, StoppedError
 from rackready_sim.errors import SimError
 from rackready_sim.rehearse import run
 from rackready_sim.rehearse.run import Rehearsal, Rehearsed, named
+from rackready_sim.rehearse.scaled import scaled
 from rackready_sim.store import Record, Store
-from tests.unit.rehearse.small import SITES, rehearsal, site
+from tests.unit.rehearse.small import SITES, changed, rehearsal, site
 
 NAME = "prod-rehearsal"
 
@@ -229,3 +230,15 @@ def test_a_rehearsal_of_a_rehearsal_is_refused() -> None:
     assert str(caught.value) == (
         f"--env {NAME} - Expected: an environment of yours Actual: a rehearsal. Give the environment that it is of."
     )
+
+
+def doca(document: dict[str, Any]) -> None:
+    document["software"]["nic_stack"] = "doca"
+
+
+def test_what_the_deploy_would_refuse_is_refused_before_the_rack_is_made(made: Rehearsal) -> None:
+    small = scaled(changed("lab-4-nodes", doca), most=4)
+    with pytest.raises(RackreadyError) as caught:
+        made.run(small, keep=False, verbose=False)
+    assert "software.nic_stack: doca - Expected: packages of DOCA-OFED for debian12" in str(caught.value)
+    assert calls(made) == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rackready.design.deployable import require
+from rackready.design.wiring import topology_fabric
 from rackready.model.site import Site
 from rackready_sim import hardware, ib_hardware, overlay
 from rackready_sim.rehearse.scaled import RehearsalError, Scaled, scaled
@@ -215,3 +216,23 @@ def test_overlay_of_the_rack_is_merged_by_the_normal_loader(tmp_path: Path) -> N
     document = overlay.build(made, plan(made), store)
     assert [node["name"] for rack in document["racks"] for node in rack["nodes"]] == list(small.nodes)
     assert {item["name"] for item in document["switches"]} == {item["name"] for item in small.document["switches"]}
+
+
+@pytest.mark.parametrize("name", ["b200-4su-roce", "sim-spine", "h100-1su-infiniband"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_number_of_nodes_has_a_whole_fabric(name: str, count: int, tmp_path: Path) -> None:
+    small = rehearsal(name, most=count)
+    made = parsed(small, own_profiles(small, tmp_path, SITES[name]))
+    require(made, small.nodes, "deploy")
+    named = {switch.name for switch in topology_fabric(made).switches}
+    assert made.topology is None or named == {switch.name for switch in made.switches}
+
+
+def named_addresses(document: dict[str, Any]) -> None:
+    document["fabric"]["nccl"] = {"settings": {"NCCL_IB_TIMEOUT": 22, "NCCL_IB_ADDR_RANGE": "192.168.0.0/16"}}
+
+
+def test_settings_that_name_addresses_of_the_site_are_left_out_and_listed() -> None:
+    small = scaled(changed("lab-4-nodes", named_addresses), most=4)
+    assert small.document["fabric"]["nccl"] == {"settings": {"NCCL_IB_TIMEOUT": 22}}
+    assert notes(small)["NCCL_IB_ADDR_RANGE"] == ("set", "not rehearsed")
