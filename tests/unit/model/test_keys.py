@@ -83,4 +83,5 @@ def test_a_choice_of_mappings_has_a_section_each() -> None:
         "handover (kubernetes)",
         "handover (file)",
         "handover (plugin)",
+        "handover (several)",
     )
