@@ -12,6 +12,7 @@ from rackready.drivers.scheduler.places import handed_to, moved, stranded
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.offer import ASK_S
 from rackready.handover.production import not_told, still_there, take_out
+from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
@@ -48,7 +49,9 @@ def _moved(ctx: PhaseContext, site: Site, paths: EnvPaths, before: Sequence[Hand
         node: f"moves from part {view.called} to part {part_of(site, node)}" for view in there for node in view.nodes
     }
     if not ctx.check:
-        return bad | take_out(ctx, reasons, views=there)
+        kept = take_out(ctx, reasons, views=there)
+        drain_nodes(ctx, list(kept), {node: reasons[node] for node in kept})  # in its own, too: it may be on offer
+        return bad | kept
     would = {
         node: NodeResult(Outcome.PASS, f"{node}: would be drained first, then released: {reason}")
         for node, reason in reasons.items()
@@ -71,7 +74,7 @@ def _offered_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Se
         here = f"part {called} ({place_of(views[called].site)})"
         for node, answer in answers.items():
             if isinstance(answer, SchedulerNode) and answer.on_offer:
-                out[node] = _stays(str(_twice(site, node, here, answer.state)))
+                out[node] = NodeResult(Outcome.ERROR, str(_twice(site, node, here, answer.state)))
             elif isinstance(answer, RackreadyError) and not isinstance(answer, UnknownNodeError):
                 text = f"{here} did not tell whether it offers the node: {answer}"
                 with Ledger.open(paths.database) as ledger:

@@ -70,6 +70,17 @@ def test_its_jobs_there_keep_it_from_the_other(site: Site, monkeypatch: pytest.M
     assert site.hand_over("node02")["node02"].outcome is Outcome.PASS
 
 
+def test_a_node_that_others_offered_in_its_new_part_is_held_while_its_jobs_go_on_in_the_old(site: Site) -> None:
+    site.kube.nodes["node02"] = IDLE
+    site.slurm.running = {"node02": [TRAIN]}
+    site.write(*_patient(parts(site.ready, slurm="node01", kube="node[02-03]"), 0))
+    assert site.hand_over("node02")["node02"].outcome is Outcome.ERROR
+    assert not any(cluster.nodes["node02"].usable for cluster in (site.slurm, site.kube))
+    site.slurm.running = {}
+    assert site.hand_over("node02")["node02"].message == "node02: released (IDLE)"
+    assert [cluster.nodes["node02"].usable for cluster in (site.slurm, site.kube)] == [False, True]
+
+
 def test_a_node_that_may_come_back_there_by_itself_is_drained_there(site: Site) -> None:
     site.slurm.nodes["node02"] = DOWN
     assert site.hand_over("node02")["node02"].outcome is Outcome.PASS
@@ -163,8 +174,9 @@ def test_a_node_that_others_offer_in_the_other_scheduler_is_not_offered(site: Si
     site.slurm.strange -= {"node03"}
     site.slurm.nodes["node03"] = IDLE
     found = site.hand_over("node03")["node03"]
-    assert (found.outcome, found.message) == (
+    assert (found.outcome, found.data, found.message) == (
         Outcome.ERROR,
+        {},
         (
             "node03: offered by part slurm (slurm 192.0.2.5:22) - Expected: offered by its own part kubernetes "
             "(kubernetes gpu of /kube/config) only Actual: IDLE. It was not offered. Drain it there or take it out of "
