@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,19 +55,56 @@ def watch(
     _require(paths, env)
     told: list[dict[str, Any]] = []
     tell = _teller(output, told, once=once)
-    with Ledger.open(paths.database) as ledger, lease(paths, ledger):
-        engine, desk = _made(site, paths, ledger, tell, once=once)
-        worker = threading.Thread(target=desk.run, name="watch desk", daemon=True)
-        worker.start()
-        try:
-            with _stopped_by_signal(engine.stop):
-                engine.run()
-        finally:
-            desk.stop.set()
-            worker.join(timeout=90)
+    stop = threading.Event()
+    with Ledger.open(paths.database) as ledger, lease(paths, ledger), _stopped_by_signal(stop):
+        following: Site | None = site
+        while following is not None:
+            site = following
+            engine, desk = _made(site, paths, ledger, tell, once=once)
+            engine.stop, engine.reload = stop, _reload(paths, tell)
+            _run(engine, desk)
+            following = engine.successor
         if once:
             desk.work()
             raise typer.Exit(_result(told, ledger, site, paths, output))
+
+
+def _run(engine: Engine, desk: Desk) -> None:
+    """Watch, with the desk beside it, until the watch ends."""
+    worker = threading.Thread(target=desk.run, name="watch desk", daemon=True)
+    worker.start()
+    try:
+        engine.run()
+    finally:
+        desk.stop.set()
+        worker.join(timeout=90)
+
+
+def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
+    """Return what loads the site when its file or overlay changed. One with problems is told, and the old one stays."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+
+    def seen() -> list[tuple[int, int]]:
+        found = [path.stat() for path in (paths.site_file, paths.overlay) if path.exists()]
+        return [(one.st_mtime_ns, one.st_size) for one in found]
+
+    before = seen()
+
+    def changed() -> Site | None:
+        nonlocal before
+        now = seen()
+        if now == before:
+            return None
+        before = now
+        try:
+            site = load_site(paths.env, root=paths.root)
+        except RackreadyError as error:
+            tell("failed", "", f"the site changed and cannot be used; the watch goes on with the one before: {error}")
+            return None
+        tell("site", "", "the site changed: the watch goes on with it")
+        return site
+
+    return changed
 
 
 def _require(paths: EnvPaths, env: str) -> None:

@@ -60,7 +60,7 @@ class Actor:
             if (first := self._goes_with(fault)) is not None:
                 self.store.put(fault.id, step=Step.RECORDED.value, why=f"the same part as fault {first}")
             elif (why := self._overtaken(fault, rows.get(fault.node))) is not None:
-                self.store.put(fault.id, step=Step.OVERTAKEN.value, why=why)
+                self.store.put(fault.id, step=Step.OVERTAKEN.value, why=why, drained_at=None)
                 self.tell("overtaken", fault.node, f"{fault.reason}: not drained, {why}")
             elif fault.node in busy:
                 self._once("waits", fault.node, f"{fault.reason}: waits, campaign {busy[fault.node]} works on the node")

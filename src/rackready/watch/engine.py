@@ -44,6 +44,10 @@ class Engine:
     tell: Tell
     bmcs: BmcLogs | None = None
     once: bool = False
+    reload: Callable[[], Site | None] = lambda: None
+    """Returns the site when its file has changed."""
+    successor: Site | None = None
+    """The changed site, for which another watch takes over."""
     stop: threading.Event = field(default_factory=threading.Event)
     _items: queue.Queue[StreamItem] = field(default_factory=lambda: queue.Queue(_QUEUED))
     _views: dict[str, NodeView] = field(default_factory=dict)
@@ -61,6 +65,9 @@ class Engine:
                 refresh = now + _REFRESH_S
                 self.refresh()
                 self._flush()
+                self.successor = self.reload()
+                if self.successor is not None:
+                    break
             new = self.take()
             if new or now >= act:
                 act = now + _ACT_S
@@ -235,9 +242,13 @@ class Guarded:
         try:
             work()
         except RackreadyError as error:
-            text = f"{what}: {quoted(str(error))} It is tried again."
-            if text != self._said:
-                self._said = text
-                self._tell("failed", "", text)
+            self._failed(f"{what}: {quoted(str(error))} It is tried again.")
+        except Exception as error:  # noqa: BLE001 - a defect must be told: nobody sees a thread that ended
+            self._failed(f"{what}: {type(error).__name__}: {error}. It is tried again; report it.")
         else:
             self._said = ""
+
+    def _failed(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._tell("failed", "", text)

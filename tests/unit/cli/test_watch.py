@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
+from rackready.cli import watch as cli_watch
 from rackready.model.state import NodeState
 from rackready.watch import lease as watch_lease
 from rackready.watch import stream
@@ -151,3 +152,21 @@ def test_metrics_tell_who_is_watched_open_faults_and_storms(world: World, call: 
 
 def test_no_metric_of_a_watch_that_never_ran(call: Any) -> None:  # noqa: ANN401
     assert "rackready_watch" not in call("export", "metrics")[1]
+
+
+def test_a_site_that_changed_is_taken_and_a_bad_one_is_told(world: World, call: Any) -> None:  # noqa: ANN401
+    del call
+    told: list[tuple[str, str, str]] = []
+    reload = cli_watch._reload(world.paths, lambda *event: told.append(event))
+    assert reload() is None
+    text = world.paths.site_file.read_text(encoding="utf-8")
+    world.paths.site_file.write_text(f"{text}watch: {{gpu_poll_s: 9}}\n", encoding="utf-8")
+    site = reload()
+    assert site is not None
+    assert site.watch.gpu_poll_s == 9
+    assert reload() is None, "once"
+    world.paths.site_file.write_text(f"{text}watch: {{gpu_pol: 9}}\n", encoding="utf-8")
+    assert reload() is None
+    kind, _, said = told[-1]
+    assert kind == "failed"
+    assert said.startswith("the site changed and cannot be used; the watch goes on with the one before: ")

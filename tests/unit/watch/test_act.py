@@ -97,6 +97,15 @@ def test_a_fault_from_before_the_node_came_into_production_is_left(world: World)
     assert world.steps() == {"node03 gpu4": "overtaken"}
 
 
+def test_a_fault_that_was_overtaken_while_it_was_drained_quarantines_nothing(world: World) -> None:
+    world.see("node03")
+    world.store.put(1, step=Step.DRAINING.value, drained_at=world.now + 50, first_at=world.now - 100)
+    world.actor().act()
+    row = world.ledger.state("node03")
+    assert row is not None
+    assert (row.state, world.steps()) == (NodeState.READY, {"node03 gpu4": "overtaken"})
+
+
 def test_a_fault_that_comes_again_after_it_was_overtaken_drains(world: World) -> None:
     world.see("node03")
     world.ledger.set_state("node03", NodeState.CERTIFIED)

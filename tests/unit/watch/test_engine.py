@@ -215,3 +215,24 @@ def test_times_of_a_node_are_brought_to_the_controllers_clock(tmp_path: Path) ->
     view.line({"begin": "x", "boot": "b1", "at": 5000.0}, 6000.0)
     (seen,) = view.line({"log": {"cursor": "c", "boot": "b1", "at": 5001.0, "text": FALLEN}}, 6003.0)
     assert seen.at == 6001.0
+
+
+def test_a_changed_site_ends_the_watch_for_its_successor(world: World) -> None:
+    script = Script()
+    engine = world.engine(script, reload=lambda: world.site)
+    engine.run()
+    assert engine.successor is world.site
+
+
+def test_lines_that_wait_in_memory_are_not_read_again_after_a_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_FIRST_S", 0.01)
+    script = Script()
+    script.put("node03", begin(), log(FALLEN, "c4"), TimeoutError("silent"))
+    items: list[stream.StreamItem] = []
+    thread = stream.NodeStream("node03", script, lambda: {"cursor": "c0"}, items.append)
+    thread.start()
+    until(lambda: len(script.opened) == 2)
+    thread.over.set()
+    script.put("node03", begin())
+    thread.join(30)
+    assert [wanted["cursor"] for _, wanted in script.opened] == ["c0", "c4"]
