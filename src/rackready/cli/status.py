@@ -45,9 +45,11 @@ def status(
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.watch.view import look  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
+    seen_to = None
     rows: dict[str, NodeRow] = {}
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
@@ -62,6 +64,7 @@ def status(
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
             found = _watched(ledger, site, paths) if scheduler else found
+            seen_to = look(ledger, site, paths)
     from rackready.design.handover_of import called_in, handover_site, part_of  # noqa: PLC0415 - as above
 
     nodes: list[dict[str, Any]] = []
@@ -89,13 +92,15 @@ def status(
         "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None,
     }
     document |= {"alarms": found.alarms, "not_asked": found.not_asked}
+    unwatched = seen_to.unwatched if seen_to else {}
+    document |= {"not_watched": unwatched} if seen_to else {}
     if output is Format.JSON:
         print_json(document)
         return
     _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing deployed yet")
     for alarm in found.alarms:
         console.print(f"ALARM {alarm}", style="bold red")
-    for text in found.not_asked:
+    for text in (*found.not_asked, *(f"{name} is not watched: {why}" for name, why in unwatched.items())):
         console.print(text, style="yellow")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
         console.print(

@@ -10,12 +10,10 @@ from rackready.design.monitoring.condition import Act
 from rackready.watch.act import Tell
 from rackready.watch.engine import Guarded
 from rackready.watch.prove import Prover
-from rackready.watch.store import Fault, Step, WatchStore
+from rackready.watch.store import OUTBOX, Fault, Step, WatchStore
 from rackready.watch.tickets import TicketDesk, ticket_id
 from rackready.watch.webhook import Outbox
 
-OUTBOX = "outbox"
-"""The mark with the number of tickets that the webhook has not taken."""
 _POLL_S, _FOLLOW_S = 1.0, 10.0
 
 

@@ -20,11 +20,9 @@ from rackready.paths import EnvPaths
 from rackready.watch.act import Actor, Tell
 from rackready.watch.bmc_logs import BmcLogs
 from rackready.watch.node_view import NodeView
-from rackready.watch.store import Seen, WatchStore
+from rackready.watch.store import BEAT, Seen, WatchStore
 from rackready.watch.stream import BEAT_S, Lines, NodeStream, StreamItem
 
-BEAT = "beat"
-"""The mark with the watch's own sign of life."""
 _QUEUED = 2000
 """Lines that wait in memory: beyond them, the nodes' programs wait."""
 _BATCH = 500
@@ -83,6 +81,8 @@ class Engine:
         self.actor.act()
         for stream in self._streams.values():
             stream.over.set()
+        if self.bmcs is not None:
+            self.bmcs.close()
 
     # nodes -------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ import sqlalchemy as sa
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 
+BEAT, OUTBOX = "beat", "outbox"
+"""Marks: the watch's own sign of life; the number of tickets that the webhook has not taken."""
+
 metadata = sa.MetaData()
 
 nodes = sa.Table(

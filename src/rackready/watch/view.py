@@ -16,9 +16,7 @@ from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.render.exposition import MetricFamily
 from rackready.watch import lease
-from rackready.watch.desk import OUTBOX
-from rackready.watch.engine import BEAT
-from rackready.watch.store import Fault, NodeWatch, Step, WatchStore, faults
+from rackready.watch.store import BEAT, OUTBOX, Fault, NodeWatch, Step, WatchStore, faults
 from rackready.watch.storm import STORM
 
 

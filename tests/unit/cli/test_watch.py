@@ -170,3 +170,14 @@ def test_a_site_that_changed_is_taken_and_a_bad_one_is_told(world: World, call: 
     kind, _, said = told[-1]
     assert kind == "failed"
     assert said.startswith("the site changed and cannot be used; the watch goes on with the one before: ")
+
+
+def test_status_of_the_site_shows_who_is_not_watched(world: World, call: Any) -> None:  # noqa: ANN401
+    del world
+    document = json.loads(call("status", "--no-scheduler", "--output", "json")[1])
+    assert document["not_watched"]["node04"] == "rackready watch does not run"
+    assert "node04 is not watched: rackready watch does not run\n" in call("status", "--no-scheduler")[1]
+
+
+def test_status_of_a_site_that_was_never_watched_is_as_before(call: Any) -> None:  # noqa: ANN401
+    assert "not_watched" not in json.loads(call("status", "--output", "json")[1])

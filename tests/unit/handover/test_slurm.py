@@ -345,3 +345,21 @@ def test_what_is_no_host_list_is_refused(text: str) -> None:
 def test_what_to_do_about_jobs_that_stay_is_told() -> None:
     jobs = [Job("7", "root", "gpu", "train"), Job("12_3", "ann", "gpu", "sweep")]
     assert adapter(Controller("idle")).how_to_end(jobs) == ("wait and run again, or end them with `scancel 7 12_3`.")
+
+
+def test_jobs_of_a_node_are_requeued_and_those_that_refuse_are_named() -> None:
+    sent: list[str] = []
+
+    def run(command: str) -> tuple[int, str, str]:
+        sent.append(command)
+        if command.startswith("squeue"):
+            return 0, "41|ann|gpu|R|train\n42|bob|gpu|R|shell\n".replace("|R", "|RUNNING"), ""
+        refused = "Requested operation is presently disabled for job 42"
+        return (1, "", f"{refused}\n") if command.endswith(" 42") else (0, "", "")
+
+    told = SlurmAdapter(run, "10.0.0.5:22").requeue("node01")
+    assert sent[1:] == ["scontrol requeue 41", "scontrol requeue 42"]
+    assert told == [
+        "job 41 (ann, train) requeued",
+        "job 42 (bob, shell) not requeued: Requested operation is presently disabled for job 42",
+    ]
