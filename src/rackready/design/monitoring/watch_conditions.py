@@ -142,7 +142,7 @@ WATCH_CONDITIONS = (
         unit="boolean",
         expected="0",
         actual="{{ $value }}",
-        next_step="Find the common cause (`rackready watch status` lists the nodes), then `rackready watch clear-storm`.",
+        next_step="Find the common cause (`rackready watch status` lists nodes), then `rackready watch clear-storm`.",
         source=_OWN,
     ),
     Condition(
