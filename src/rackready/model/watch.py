@@ -51,8 +51,8 @@ class Watch(Model):
     )
     requeue: bool = Field(
         default=False,
-        description="requeue the jobs of a node after a fault that ended them or spoiled their results; false: they are "
-        "left to their end",
+        description="requeue the jobs of a node after a fault that ended them or spoiled their results; false: they "
+        "are left to their end",
     )
     webhook: TicketWebhook | None = Field(None, description="receiver of repair tickets; absent: they stay files")
 
