@@ -65,6 +65,10 @@ setup-pipelines: python ## setup-dev, and actionlint for tests of pipelines: bui
 setup-sops: python ## setup-dev, and sops and age-keygen for tests of secrets: built from Go modules, about 5 minutes, once
 	@$(SETUP) --dev --sops
 
+.PHONY: wheel
+wheel: setup ## build the wheel, which needs no checkout, into dist/
+	@$(BIN)/python -m hatchling build -t wheel
+
 .PHONY: lock
 lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "certificate show --key": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
     "certificate verify": _VERIFY,
     "certificate verify --key --subject": _CERTIFICATE + "test_a_bundle_is_shown_and_verified_without_any_environment",
+    "comment --for --name": _CLI + "test_comment.py::test_written_once_then_replaced",
     "deploy": _RACK + "test_main_job.py::test_second_run_changes_nothing_and_says_so",
     "drift": _RACK + "test_drift.py::test_a_node_that_was_never_deployed_cannot_be_asked",
     "slurm apply": _CLI + "test_slurm.py::test_apply_writes_it_once_and_names_the_node_that_is_mute",
@@ -50,6 +51,7 @@ ELSEWHERE = {
     "export metrics": _CLI + "test_export_monitoring.py::test_metrics_tell_states_gates_campaign_and_what_is_expected",
     "export metrics --out": _CLI
     + "test_export_monitoring.py::test_a_file_is_replaced_as_a_whole_and_servers_may_read_it",
+    "export pipeline --for": _CLI + "test_export_pipeline.py::test_written_once_and_unchanged_after",
     "export prometheus --out": _CLI
     + "test_export_monitoring.py::test_prometheus_files_are_written_and_what_is_open_is_told",
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
@@ -79,6 +81,7 @@ ELSEWHERE = {
     "report --out --rack": _CLI + "test_acceptance.py::test_the_pdf_is_signed_too",
     "retire --reason": _RETIRE,
     "retire --reason --yes": _RETIRE,
+    "setup": "tests/repo/test_wheel.py::test_setup_takes_the_shipped_recipe",
     "sim clear": _REPAIR,
     "sim down": _RACK + "test_sim_rack.py::test_another_clone_comes_up_killed_or_not_and_goes_down_alone",
     "sim fabric --site": "tests/unit/infiniband/test_rehearsal.py::test_a_small_fabric_passes_as_text_and_json",
