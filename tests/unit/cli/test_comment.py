@@ -115,7 +115,7 @@ def test_written_once_then_replaced(
     url, case = forge
     variables(monkeypatch, kind, url)
     case.comments |= {1: "a word of somebody", 2: "quoted:\n" + OLD}
-    assert comment(plan, kind) == 0
+    assert main.run(["comment", plan, "--for", kind, "--name", "plan prod"]).code == 0
     assert case.comments == {1: "a word of somebody", 2: "quoted:\n" + OLD, 3: NEW}
     assert case.calls[-1][:2] == ("POST", LISTS[kind])
     assert comment(plan, kind) == 0
