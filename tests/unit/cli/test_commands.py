@@ -316,7 +316,8 @@ def test_schema_is_one_json_document(project: Path) -> None:
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in {"RACKREADY_ROOT", "ENV"}}
-    code = "import pathlib, rackready.paths as p; p._PACKAGE = pathlib.Path('/nowhere/x/rackready'); from rackready.cli.main import main; main()"
+    moved = "import pathlib, rackready.paths as p; p._PACKAGE = pathlib.Path('/nowhere/x/rackready')"
+    code = f"{moved}; from rackready.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "status"],
         capture_output=True,

@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "inventories/lab").mkdir(parents=True)
     (tmp_path / ".rackready").mkdir(mode=0o700)
     shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
-    refs, private = doctor_keys._secret_places(load_site("lab", root=tmp_path))
+    refs, private = doctor_keys.secret_places(load_site("lab", root=tmp_path))
     for path in [*(ref.file for ref in refs), *private]:
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -311,8 +311,10 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         (
             "x",
             (),
-            "no such file. {root} has no environments: cd into your site repository, or set RACKREADY_ROOT to it. "
-            f"To begin one here: `mkdir -p inventories && cp -r {ROOT}/inventories/example inventories/x`",
+            (
+                "no such file. {root} has no environments: cd into your site repository, or set RACKREADY_ROOT to it. "
+                f"To begin one here: `mkdir -p inventories && cp -r {ROOT}/inventories/example inventories/x`"
+            ),
         ),
         (
             "x",
