@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from rackready.model.base import Model
 
@@ -18,12 +19,17 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class WebhookFile(Model):
     """A file on Alertmanager's machine that holds an address: one with a secret in it."""
 
-    file: SecretPath = Field(
-        description="path on Alertmanager's machine, which reads the address from it; 0.26 or newer"
+    url_file: SecretPath = Field(
+        description="path on Alertmanager's machine, which reads the address from it; Alertmanager 0.26 or newer"
     )
 
 
-Webhook = WebhookUrl | WebhookFile
+def _form(value: object) -> str:
+    return "file" if isinstance(value, Mapping | WebhookFile) else "url"
+
+
+Webhook = Annotated[Annotated[WebhookUrl, Tag("url")] | Annotated[WebhookFile, Tag("file")], Discriminator(_form)]
+"""An address, or the file that holds it."""
 
 
 class Webhooks(Model):
@@ -32,9 +38,9 @@ class Webhooks(Model):
     An address written here lands in a file that everybody may read: one with a secret goes into a file of its own.
     """
 
-    critical: Webhook | None = Field(None, description="for alerts that need somebody now: an address, or `file`")
-    warning: Webhook | None = Field(None, description="for alerts that need somebody today: an address, or `file`")
-    info: Webhook | None = Field(None, description="for alerts that only explain others: an address, or `file`")
+    critical: Webhook | None = Field(None, description="for alerts that need somebody now: an address, or `url_file`")
+    warning: Webhook | None = Field(None, description="for alerts that need somebody today: an address, or `url_file`")
+    info: Webhook | None = Field(None, description="for alerts that only explain others: an address, or `url_file`")
 
 
 class Monitoring(Model):

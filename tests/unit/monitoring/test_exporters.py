@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.design import hostvars
 from rackready.design.monitoring.condition import metrics_of
@@ -14,6 +15,7 @@ from rackready.design.monitoring.exporters import gpu_metrics
 from rackready.design.monitoring.routes import alertmanager
 from rackready.design.site import load_site
 from rackready.model.monitoring import Monitoring, WebhookFile, Webhooks
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
 from rackready.render.monitoring import missing
@@ -127,7 +129,7 @@ def test_the_export_tells_who_must_run_dcgm_exporter() -> None:
 def test_an_address_with_a_secret_stays_in_its_file() -> None:
     """`url_file` is Alertmanager's, since 0.26 (its CHANGELOG)."""
     made = site(
-        webhooks=Webhooks(critical=WebhookFile(file="/etc/alertmanager/pager"), warning="https://chat.example/b")
+        webhooks=Webhooks(critical=WebhookFile(url_file="/etc/alertmanager/pager"), warning="https://chat.example/b")
     )
     assert [one.get("webhook_configs") for one in alertmanager(made)["receivers"]] == [
         [{"url_file": "/etc/alertmanager/pager"}],
@@ -139,4 +141,32 @@ def test_an_address_with_a_secret_stays_in_its_file() -> None:
 @pytest.mark.parametrize("path", ["pager", "/etc/al ert", "../x", "/etc/{{ x }}"])
 def test_a_path_that_is_none_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="String should match pattern"):
-        WebhookFile(file=path)
+        WebhookFile(url_file=path)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (
+            "ftp://pager.example.com/a",
+            (
+                r"monitoring.webhooks.critical.url: String should match pattern '^https?://[A-Za-z0-9][^\s\"'\\]*$' - "
+                "Actual: 'ftp://pager.example.com/a'. Correct it."
+            ),
+        ),
+        (
+            {"url_file": "pager"},
+            (
+                "monitoring.webhooks.critical.url_file: String should match pattern '^/[A-Za-z0-9._/-]+$' - "
+                "Actual: 'pager'. Correct it."
+            ),
+        ),
+    ],
+)
+def test_a_wrong_receiver_is_refused_once(written: object, words: str, tmp_path: Path) -> None:
+    document = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
+    document["monitoring"] = {"webhooks": {"critical": written}}
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(RackreadyError) as error:
+        load_site("x", site_file=tmp_path / "site.yml", root=ROOT)
+    assert str(error.value).splitlines()[1:] == [f"  {words}"]

@@ -46,7 +46,7 @@ def _receiver(site: Site, severity: Severity) -> Document:
     found: Document = {"name": receiver(severity)}
     url = getattr(site.monitoring.webhooks, severity.value)
     if url is not None:
-        found["webhook_configs"] = [{"url_file": url.file} if isinstance(url, WebhookFile) else {"url": url}]
+        found["webhook_configs"] = [{"url_file": url.url_file} if isinstance(url, WebhookFile) else {"url": url}]
     return found
 
 
