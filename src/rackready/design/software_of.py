@@ -69,7 +69,7 @@ def only(site: Site, wanted: str | None) -> Site:
 
 
 def _with_set(site: Site, wanted: str) -> Site:
-    own = {"set": wanted, "driver_branch": None, "groups": []}
+    own: dict[str, object] = {"set": wanted, "driver_branch": None, "groups": []}
     return site.model_copy(update={"software": site.software.model_copy(update=own)})
 
 
