@@ -11,7 +11,7 @@ from rackready.cli.output import Env, Format, Output, Verbose, console, env_path
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.cli.upgrade_run import Asked
+    from rackready.cli.upgrade_run import UpgradeOptions
     from rackready.model.upgrade import UpgradeRecord
     from rackready.paths import EnvPaths
 
@@ -70,7 +70,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
 
     Exit codes: 0 all nodes are on the set, 1 some are not or it waits, 2 refused, 130 stopped.
     """
-    from rackready.cli.upgrade_run import Asked, carry_on, show_plan, start  # noqa: PLC0415
+    from rackready.cli.upgrade_run import UpgradeOptions, carry_on, show_plan, start  # noqa: PLC0415
 
     paths = env_paths(env)
     given = [("--resume", resume), ("--pause", pause), ("--abort", abort), ("--to", to)]
@@ -80,7 +80,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     if switches or switch:
         _switch(paths, switch, output, done=done, verbose=verbose)
         return
-    asked = Asked(
+    asked = UpgradeOptions(
         env=env,
         to=to,
         branch=branch,
@@ -129,7 +129,7 @@ def _switch(paths: EnvPaths, name: str, output: Format, *, done: bool, verbose: 
         begin(paths, name, output)
 
 
-def _ask(paths: EnvPaths, asked: Asked, *, abort: bool) -> None:
+def _ask(paths: EnvPaths, asked: UpgradeOptions, *, abort: bool) -> None:
     from rackready.cli.upgrade_run import ask  # noqa: PLC0415
 
     text = ask(paths, abort=abort)
@@ -139,7 +139,7 @@ def _ask(paths: EnvPaths, asked: Asked, *, abort: bool) -> None:
         console.print(text)
 
 
-def _last(paths: EnvPaths, asked: Asked) -> None:
+def _last(paths: EnvPaths, asked: UpgradeOptions) -> None:
     from rackready.cli.upgrade_run import last_record  # noqa: PLC0415
     from rackready.cli.upgrade_text import document, show  # noqa: PLC0415
     from rackready.ledger.node_sets import refresh  # noqa: PLC0415

@@ -18,7 +18,7 @@ from rackready.campaign.upgrade.durations import Expected, expected
 from rackready.campaign.upgrade.engine import Engine, Request, Ways, Windows
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
-from rackready.campaign.upgrade.plan import Fleet, Plan, members, planned, settled, target
+from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, planned, settled, target
 from rackready.cli import upgrade_text
 from rackready.cli.campaign_run import choose, stopped
 from rackready.cli.output import console, print_json, progress
@@ -46,7 +46,7 @@ _GO_ON = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UpgradeOptions:
     """What the operator asked for."""
 
     env: str
@@ -106,7 +106,7 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
     return f"upgrade {record.id}: {record.state.value}"
 
 
-def show_plan(paths: EnvPaths, asked: Asked) -> None:
+def show_plan(paths: EnvPaths, asked: UpgradeOptions) -> None:
     """Print the plan of a new upgrade, with what the nodes' repositories lack."""
     refresh(paths)
     plan, fleet = _plan(paths, asked)
@@ -126,7 +126,7 @@ def show_plan(paths: EnvPaths, asked: Asked) -> None:
     raise typer.Exit(1 if lacking else 0)
 
 
-def _firmware(paths: EnvPaths, asked: Asked, nodes: list[str]) -> dict[str, str]:
+def _firmware(paths: EnvPaths, asked: UpgradeOptions, nodes: list[str]) -> dict[str, str]:
     """Return node -> how its firmware and BIOS settings differ from the baseline, as its BMC reports them."""
     from rackready.campaign.baseline import run_baseline  # noqa: PLC0415 - only with --firmware
 
@@ -134,7 +134,7 @@ def _firmware(paths: EnvPaths, asked: Asked, nodes: list[str]) -> dict[str, str]
     return {node: result.message for node, result in run_baseline(ctx, nodes).items()}
 
 
-def start(paths: EnvPaths, asked: Asked) -> None:
+def start(paths: EnvPaths, asked: UpgradeOptions) -> None:
     """Begin an upgrade, or go on with the one that was cut off."""
     record = last_record(paths)
     if record is not None and record.state in OPEN:
@@ -156,7 +156,7 @@ def start(paths: EnvPaths, asked: Asked) -> None:
     _drive(paths, asked, record)
 
 
-def carry_on(paths: EnvPaths, asked: Asked) -> None:
+def carry_on(paths: EnvPaths, asked: UpgradeOptions) -> None:
     """Go on with an open upgrade, also with one that was paused or stopped."""
     record = last_record(paths)
     if record is None or record.state not in OPEN:
@@ -166,7 +166,7 @@ def carry_on(paths: EnvPaths, asked: Asked) -> None:
     _drive(paths, asked, record)
 
 
-def _nothing(asked: Asked, plan: Plan) -> None:
+def _nothing(asked: UpgradeOptions, plan: UpgradePlan) -> None:
     if asked.json:
         print_json({"env": asked.env, **plan.document()})
     else:
@@ -174,7 +174,7 @@ def _nothing(asked: Asked, plan: Plan) -> None:
     raise typer.Exit(0)
 
 
-def _require_same(paths: EnvPaths, asked: Asked, record: UpgradeRecord) -> None:
+def _require_same(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord) -> None:
     """Raise RackreadyError where the open upgrade is another one, or waits for the operator's word."""
     where, step = f"upgrade {record.id}", "Go on with `rackready upgrade --resume`, or end it with --abort."
     to = target(load_site(asked.env, root=paths.root, written=True), asked.to, asked.branch)
@@ -191,7 +191,7 @@ def _require_same(paths: EnvPaths, asked: Asked, record: UpgradeRecord) -> None:
         raise RackreadyError(where, "--limit", expected="the nodes that it began with", actual=actual, next_step=step)
 
 
-def _plan(paths: EnvPaths, asked: Asked) -> tuple[Plan, Fleet]:
+def _plan(paths: EnvPaths, asked: UpgradeOptions) -> tuple[UpgradePlan, Fleet]:
     written = load_site(asked.env, root=paths.root, written=True)
     to, chosen = target(written, asked.to, asked.branch), choose(written, asked.limit)
     earlier, fleet, taken = None, Fleet(written, {}, {}), None
@@ -219,7 +219,7 @@ def _plan(paths: EnvPaths, asked: Asked) -> tuple[Plan, Fleet]:
     return plan, fleet
 
 
-def _taken(asked: Asked, measured: Expected | None) -> Expected | None:
+def _taken(asked: UpgradeOptions, measured: Expected | None) -> Expected | None:
     return measured if asked.expect_s is None else Expected(asked.expect_s, "--expect-minutes")
 
 
@@ -230,7 +230,7 @@ def _require_deployable(paths: EnvPaths, site: Site, nodes: list[str]) -> None:
     require(site, nodes, "deploy")
 
 
-def _drive(paths: EnvPaths, asked: Asked, record: UpgradeRecord) -> None:
+def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord) -> None:
     """Run the upgrade under the controller lock, show it, and exit with its code."""
     with ControllerLock(paths.lock, asked.command, paths.database), Ledger.open(paths.database) as ledger:
         again = upgrades.last(ledger)
@@ -264,7 +264,7 @@ def _drive(paths: EnvPaths, asked: Asked, record: UpgradeRecord) -> None:
     raise typer.Exit(0 if settled(record) else 1)
 
 
-def _wave_s(site: Site, asked: Asked, taken: Expected | None) -> float | None:
+def _wave_s(site: Site, asked: UpgradeOptions, taken: Expected | None) -> float | None:
     """Return the longest that a wave may take: the wait for jobs and the work."""
     if taken is None:
         return None
@@ -279,7 +279,7 @@ def _lacking(paths: EnvPaths, site: Site, record: UpgradeRecord, nodes: Sequence
     return Repositories(site, paths).problems(list(nodes), found)
 
 
-def _reporter(asked: Asked) -> Reporter:
+def _reporter(asked: UpgradeOptions) -> Reporter:
     return Reporter(_say, Lines(verbose=asked.verbose), partial(stopped, json=asked.json))
 
 

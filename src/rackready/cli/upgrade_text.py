@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.campaign.upgrade.plan import Plan
+from rackready.campaign.upgrade.plan import UpgradePlan
 from rackready.cli.output import console, print_reasons, print_table
 from rackready.design.names import listed
 from rackready.model.upgrade import OPEN, NodeStep, UpgradeRecord
@@ -13,7 +13,7 @@ _SHOWN = 4
 """Packages that a line names; ``--output json`` has all."""
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: UpgradePlan) -> None:
     """Print a plan."""
     number = {node: place for place, wave in enumerate(plan.waves, 1) for node in wave}
     rows = []

@@ -19,7 +19,7 @@ from rackready.design.software_of import software_site
 from rackready.model.operations import SoftwareGroup
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import private_dir
 
 SCHEMA = "rackready/node-sets/v1"
@@ -33,8 +33,8 @@ class NodeSetsDamagedError(RackreadyError):
 class NodeSet:
     """The set of one node, and what the site file gave it when it was moved."""
 
-    now: Choice
-    written: Choice
+    now: SetChoice
+    written: SetChoice
 
 
 def read(path: Path) -> dict[str, NodeSet]:
@@ -56,7 +56,7 @@ def _parsed(document: Any) -> dict[str, NodeSet]:  # noqa: ANN401 - a JSON docum
     if document["schema"] != SCHEMA:
         raise ValueError(f"schema {document['schema']}")
     return {
-        str(node): NodeSet(Choice.model_validate(row["now"]), Choice.model_validate(row["written"]))
+        str(node): NodeSet(SetChoice.model_validate(row["now"]), SetChoice.model_validate(row["written"]))
         for node, row in document["nodes"].items()
     }
 
@@ -71,10 +71,10 @@ def write(path: Path, sets: Mapping[str, NodeSet]) -> None:
     files.settle(path, (json.dumps({"schema": SCHEMA, "nodes": rows}, indent=1) + "\n").encode())
 
 
-def choice_of(site: Site, node: str) -> Choice:
+def choice_of(site: Site, node: str) -> SetChoice:
     """Return the version set and branch that a site gives a node."""
     software = software_site(site, node).software
-    return Choice(set=software.set, branch=software.driver_branch)
+    return SetChoice(set=software.set, branch=software.driver_branch)
 
 
 def with_sets(site: Site, sets: Mapping[str, NodeSet]) -> Site:
@@ -90,23 +90,23 @@ def with_sets(site: Site, sets: Mapping[str, NodeSet]) -> Site:
     )
 
 
-def regrouped(site: Site, chosen: Mapping[str, Choice]) -> Site:
+def regrouped(site: Site, chosen: Mapping[str, SetChoice]) -> Site:
     """Return the site with these version sets of nodes, each as a group. The same choice gives the same site."""
     moved = {node: choice for node, choice in chosen.items() if choice_of(site, node) != choice}
     if not moved:
         return site
-    base = Choice(set=site.software.set, branch=site.software.driver_branch)
+    base = SetChoice(set=site.software.set, branch=site.software.driver_branch)
     wanted = {node.name: moved.get(node.name) or choice_of(site, node.name) for node in site.nodes()}
     mine = [group for group in site.software.groups if not group.name.startswith(_PREFIX)]
     groups, placed = [], set[str]()
     for group in mine:
-        own = Choice(set=group.set, branch=group.driver_branch)
+        own = SetChoice(set=group.set, branch=group.driver_branch)
         names = sorted(name for name in group.names if wanted.get(name) == own)
         placed |= set(names)
         # made anew: a copy would keep the names that the group has computed
         fields = {"name": group.name, "set": group.set, "driver_branch": group.driver_branch}
         groups += [SoftwareGroup.model_validate({**fields, "nodes": names})] if names else []
-    left: dict[Choice, list[str]] = {}
+    left: dict[SetChoice, list[str]] = {}
     for name, choice in wanted.items():
         if name not in placed and choice != base:
             left.setdefault(choice, []).append(name)

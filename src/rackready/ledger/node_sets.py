@@ -9,7 +9,7 @@ from rackready.design.node_sets import NodeSet
 from rackready.ledger import schema
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 
 OPERATION = "software-set"
@@ -24,7 +24,7 @@ def assigned(ledger: Ledger) -> dict[str, NodeSet]:
     with ledger.read() as connection:
         for row in connection.execute(query):
             seen = row.observed
-            found[row.node] = NodeSet(Choice.model_validate(seen["now"]), Choice.model_validate(seen["written"]))
+            found[row.node] = NodeSet(SetChoice.model_validate(seen["now"]), SetChoice.model_validate(seen["written"]))
     return {node: one for node, one in found.items() if one.now != one.written}
 
 

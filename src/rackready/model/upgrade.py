@@ -56,7 +56,7 @@ OPEN = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW, UpgradeState.PAUSED
 """States of an upgrade that can go on."""
 
 
-class Choice(BaseModel):
+class SetChoice(BaseModel):
     """A version set and a driver branch; None is the set's own branch."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,8 +74,8 @@ class NodeRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     step: NodeStep = NodeStep.WAITING
-    former: Choice
-    written: Choice
+    former: SetChoice
+    written: SetChoice
     reason: str = ""
     kinds: list[str] = Field(default_factory=list)
     wave: int = 0
@@ -98,7 +98,7 @@ class UpgradeRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    to: Choice
+    to: SetChoice
     firmware: bool = False
     """Firmware and BIOS settings are brought to the baseline, too."""
     state: UpgradeState = UpgradeState.RUNNING

@@ -21,7 +21,7 @@ from rackready.ledger.node_sets import assign
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.problems import Message
 from rackready.model.state import NodeState
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -269,7 +269,7 @@ def test_refusals(call: Call, waves: Waves, arguments: tuple[str, ...], text: st
 def test_a_lower_driver_needs_the_sites_consent(call: Call, waves: Waves, paths: EnvPaths) -> None:
     for node in NODES:
         with Ledger.open(paths.database) as ledger:
-            assign(ledger, paths, node, NodeSet(Choice(set=NEW), Choice(set=OLD)))
+            assign(ledger, paths, node, NodeSet(SetChoice(set=NEW), SetChoice(set=OLD)))
     code, _, err = call("upgrade", "--to", OLD)
     assert (code, err) == (
         2,

@@ -10,7 +10,7 @@ from rackready.design.node_sets import choice_of, regrouped
 from rackready.design.software_of import software_site
 from rackready.drivers.role_packages import asked_for
 from rackready.model.site import Site
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.profiles import loader
 
 _DRIVER, _NIC = "nvidia_driver", "nic_stack"
@@ -45,10 +45,10 @@ class Changes:
 
     def __init__(self, site: Site, root: Path, group_vars: Path) -> None:
         self._site, self._root, self._vars = site, root, group_vars
-        self._asked: dict[tuple[str, Choice], dict[str, dict[str, str]]] = {}
-        self._found: dict[tuple[str, Choice, Choice], NodeChanges] = {}
+        self._asked: dict[tuple[str, SetChoice], dict[str, dict[str, str]]] = {}
+        self._found: dict[tuple[str, SetChoice, SetChoice], NodeChanges] = {}
 
-    def of(self, node: str, to: Choice) -> NodeChanges:
+    def of(self, node: str, to: SetChoice) -> NodeChanges:
         """Return what changes on a node. Raises RackreadyError."""
         platform, before = self._site.node(node).platform, choice_of(self._site, node)
         key = (platform, before, to)
@@ -59,7 +59,7 @@ class Changes:
             self._found[key] = NodeChanges(found, reboot, why, _exact(new), _exact(old), self._lower(node, to))
         return self._found[key]
 
-    def _roles(self, node: str, choice: Choice) -> dict[str, dict[str, str]]:
+    def _roles(self, node: str, choice: SetChoice) -> dict[str, dict[str, str]]:
         platform = self._site.node(node).platform
         if (platform, choice) not in self._asked:
             own = software_site(regrouped(self._site, {node: choice}), node)
@@ -75,13 +75,13 @@ class Changes:
             return False, "the driver's module is replaced without a boot; install reboots if the node then asks for it"
         return False, "no change asks for one; install reboots if the node then asks for it"
 
-    def _lower(self, node: str, to: Choice) -> str:
+    def _lower(self, node: str, to: SetChoice) -> str:
         before = _driver(choice_of(self._site, node))
         after = _driver(to)
         return f"{before} -> {after}" if _numbers(after) < _numbers(before) else ""
 
 
-def _driver(choice: Choice) -> str:
+def _driver(choice: SetChoice) -> str:
     profile = loader.software(choice.set)
     return profile.driver[choice.branch or profile.default_branch].version
 

@@ -19,7 +19,7 @@ from rackready.model.outcome import CONTINUES
 from rackready.model.phase import BROKEN
 from rackready.model.site import Site
 from rackready.model.state import NodeState
-from rackready.model.upgrade import Choice, UpgradeRecord
+from rackready.model.upgrade import SetChoice, UpgradeRecord
 from rackready.paths import EnvPaths
 
 _OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
@@ -79,7 +79,7 @@ class Moves:
             own["software"] = site.software.model_copy(update={"allow_downgrade": True})
         return site.model_copy(update=own) if own else site
 
-    def _choice(self, node: str, *, back: bool) -> Choice:
+    def _choice(self, node: str, *, back: bool) -> SetChoice:
         return self.record.nodes[node].former if back else self.record.to
 
     def _results(

@@ -16,15 +16,15 @@ from rackready.ledger.store import NodeRow
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import LIFE, NodeState, at_least
-from rackready.model.upgrade import ENDED_BADLY, Choice, NodeRecord, NodeStep, UpgradeRecord
+from rackready.model.upgrade import ENDED_BADLY, NodeRecord, NodeStep, SetChoice, UpgradeRecord
 from rackready.profiles import loader
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class UpgradePlan:
     """What an upgrade would do. ``left_out``: node -> why."""
 
-    to: Choice
+    to: SetChoice
     nodes: Mapping[str, NodeRecord]
     changes: Mapping[str, NodeChanges]
     waves: tuple[tuple[str, ...], ...]
@@ -75,7 +75,7 @@ class Fleet:
         return {name for name, row in self.states.items() if row.state is NodeState.READY}
 
 
-def target(site: Site, name: str, branch: int | None) -> Choice:
+def target(site: Site, name: str, branch: int | None) -> SetChoice:
     """Return the set to move to. Raises RackreadyError if it is not known, or has no such branch."""
     known = loader.known("software")
     if name not in known:
@@ -86,11 +86,11 @@ def target(site: Site, name: str, branch: int | None) -> Choice:
         expected = f"one of {', '.join(map(str, branches))}"
         raise RackreadyError("--branch", expected=expected, actual=branch, next_step="Correct it.")
     own = branch if branch is not None else site.software.driver_branch
-    return Choice(set=name, branch=own if own in branches else None)
+    return SetChoice(set=name, branch=own if own in branches else None)
 
 
 def members(
-    fleet: Fleet, chosen: Sequence[str], to: Choice, earlier: UpgradeRecord | None = None
+    fleet: Fleet, chosen: Sequence[str], to: SetChoice, earlier: UpgradeRecord | None = None
 ) -> tuple[dict[str, NodeRecord], dict[str, str]]:
     """Return the nodes of a new upgrade, and why the others are left out.
 
@@ -112,7 +112,7 @@ def members(
     return nodes, left
 
 
-def _unfit(row: NodeRow | None, former: Choice, to: Choice, runs: str, system: str) -> str:
+def _unfit(row: NodeRow | None, former: SetChoice, to: SetChoice, runs: str, system: str) -> str:
     if former == to:
         return f"is on {to} already"
     if runs != system:
@@ -141,12 +141,12 @@ def planned(  # noqa: PLR0913 - what a plan is made of
     fleet: Fleet,
     nodes: Mapping[str, NodeRecord],
     left_out: Mapping[str, str],
-    to: Choice,
+    to: SetChoice,
     *,
     root: Path,
     group_vars: Path,
     expected: Expected | None,
-) -> Plan:
+) -> UpgradePlan:
     """Return the plan. Raises RackreadyError for a lower driver version without ``software.allow_downgrade``."""
     site = regrouped(fleet.seen, {node: record.former for node, record in nodes.items()})
     changes = Changes(site, root, group_vars)
@@ -158,7 +158,7 @@ def planned(  # noqa: PLR0913 - what a plan is made of
         problem = Message(node, "driver", "a newer version, or software.allow_downgrade: true", versions, step)
         raise RackreadyError.of([problem])
     order, held = waves(fleet.seen, list(nodes), fleet.serving)
-    return Plan(to, nodes, found, order, {**left_out, **held}, expected)
+    return UpgradePlan(to, nodes, found, order, {**left_out, **held}, expected)
 
 
 def settled(record: UpgradeRecord) -> bool:

@@ -22,7 +22,7 @@ from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import FileHandover
 from rackready.model.state import NodeState
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 
 PHASE = "take-out"
@@ -55,7 +55,7 @@ def run_take_out(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     return out
 
 
-def _there(ledger: Ledger, wanted: Mapping[str, Choice]) -> set[str]:
+def _there(ledger: Ledger, wanted: Mapping[str, SetChoice]) -> set[str]:
     ready = {row.name for row in ledger.states() if row.state is NodeState.READY}
     return {node for node, found in assigned(ledger).items() if node in ready and wanted.get(node) == found.now}
 

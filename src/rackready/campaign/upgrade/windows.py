@@ -22,7 +22,7 @@ _AHEAD = 371
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class OpenWindow:
     """One opening of a window, in UTC."""
 
     name: str
@@ -31,12 +31,12 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WindowAnswer:
     """``fits``: the slot in which the work may begin now. ``later``: the next one that is long enough, if there is."""
 
-    fits: Slot | None
-    later: Slot | None
-    open_now: Slot | None
+    fits: OpenWindow | None
+    later: OpenWindow | None
+    open_now: OpenWindow | None
 
 
 def covering(windows: Sequence[MaintenanceWindow], racks: Collection[str]) -> list[MaintenanceWindow]:
@@ -48,7 +48,7 @@ def covering(windows: Sequence[MaintenanceWindow], racks: Collection[str]) -> li
     ]
 
 
-def slots(window: MaintenanceWindow, first: date, days: int) -> Iterator[Slot]:
+def slots(window: MaintenanceWindow, first: date, days: int) -> Iterator[OpenWindow]:
     """Yield the openings that begin on these days of the window's own calendar."""
     zone, (hour, minute) = ZoneInfo(window.timezone), map(int, window.start.split(":"))
     for offset in range(days):
@@ -58,13 +58,13 @@ def slots(window: MaintenanceWindow, first: date, days: int) -> Iterator[Slot]:
         if (window.begins and day < window.begins) or (window.ends and day > window.ends):
             continue
         begins = datetime.combine(day, time(hour, minute), zone).astimezone(UTC)
-        yield Slot(window.name, begins, begins + timedelta(hours=window.hours))
+        yield OpenWindow(window.name, begins, begins + timedelta(hours=window.hours))
 
 
-def ask(windows: Sequence[MaintenanceWindow], racks: Collection[str], now: datetime, seconds: float) -> Answer:
+def ask(windows: Sequence[MaintenanceWindow], racks: Collection[str], now: datetime, seconds: float) -> WindowAnswer:
     """Return whether work of that length on these racks may begin now. ``now`` has a time zone."""
     now, need = now.astimezone(UTC), timedelta(seconds=seconds)
-    found: list[Slot] = []
+    found: list[OpenWindow] = []
     for window in covering(windows, racks):
         today = now.astimezone(ZoneInfo(window.timezone)).date()
         # a window lasts at most a day, so one that is open began today or yesterday
@@ -73,4 +73,4 @@ def ask(windows: Sequence[MaintenanceWindow], racks: Collection[str], now: datet
     open_now = [slot for slot in found if slot.begins <= now < slot.ends]
     fits = next((slot for slot in open_now if now + need <= slot.ends), None)
     later = next((slot for slot in found if slot.begins > now and slot.ends - slot.begins >= need), None)
-    return Answer(fits, later, max(open_now, key=lambda slot: slot.ends, default=None))
+    return WindowAnswer(fits, later, max(open_now, key=lambda slot: slot.ends, default=None))

@@ -19,11 +19,11 @@ from rackready.ledger.store import Ledger
 from rackready.model.operations import SoftwareGroup
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 from tests.unit.campaign.upgrade.upgrade_sites import FORMER, OLD, ROOT, site_of
 
-LATER = Choice(set="hgx-r580-later")
+LATER = SetChoice(set="hgx-r580-later")
 MOVED = NodeSet(LATER, FORMER)
 
 
@@ -103,7 +103,7 @@ def test_the_same_choice_gives_the_same_site_whatever_came_before() -> None:
 
 
 def test_groups_of_the_file_lose_the_nodes_that_move_and_keep_the_others() -> None:
-    moved = regrouped(_grouped(site_of()), {"node01": FORMER, "node03": Choice(set="third")})
+    moved = regrouped(_grouped(site_of()), {"node01": FORMER, "node03": SetChoice(set="third")})
     assert sets_of(moved) == {"node01": OLD, "node02": LATER.set, "node03": "third", "node04": OLD}
     assert [(one.name, one.nodes) for one in moved.software.groups] == [
         ("canary", ["node02"]),
@@ -112,7 +112,7 @@ def test_groups_of_the_file_lose_the_nodes_that_move_and_keep_the_others() -> No
 
 
 def test_a_branch_is_part_of_the_choice() -> None:
-    branch = Choice(set=OLD, branch=580)
+    branch = SetChoice(set=OLD, branch=580)
     assert choice_of(regrouped(site_of(), {"node01": branch}), "node01") == branch
 
 

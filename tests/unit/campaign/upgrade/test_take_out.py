@@ -19,11 +19,11 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.state import NodeState
-from rackready.model.upgrade import Choice
+from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 from tests.unit.campaign.upgrade.upgrade_sites import FORMER, OLD, ROOT
 
-LATER = Choice(set="hgx-r580-later")
+LATER = SetChoice(set="hgx-r580-later")
 NODES = ["node01", "node02"]
 
 

@@ -9,11 +9,11 @@ import yaml
 
 from rackready.design.site import merge, parse_site
 from rackready.model.site import Site
-from rackready.model.upgrade import Choice, NodeRecord, UpgradeRecord
+from rackready.model.upgrade import NodeRecord, SetChoice, UpgradeRecord
 
 ROOT = Path(__file__).resolve().parents[4]
 OLD, NEW = "hgx-r580-debian12", "next-set"
-FORMER = Choice(set=OLD)
+FORMER = SetChoice(set=OLD)
 
 
 def site_of(**changes: Any) -> Site:
@@ -26,7 +26,7 @@ def record_of(*nodes: str) -> UpgradeRecord:
     """Return a new upgrade of these nodes."""
     return UpgradeRecord(
         id="u1",
-        to=Choice(set=NEW),
+        to=SetChoice(set=NEW),
         begun=0.0,
         nodes={node: NodeRecord(former=FORMER, written=FORMER) for node in nodes},
     )
