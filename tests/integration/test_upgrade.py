@@ -29,7 +29,8 @@ def rack(project: Project) -> Project:
     text = (ROOT / "src/rackready/profiles/software/hgx-r580-debian12.yml").read_text(encoding="utf-8")
     text = text.replace(OLD, NEW).replace("id: hgx-r580-debian12", f"id: {SET}")
     (folder / f"{SET}.yml").write_text(text, encoding="utf-8")
-    project.change_site({"upgrade": {"wave_size": 2}, "gates": {"set": "quick"}})
+    rails = {"id": "pair/fabric/performance/ib-write-bw", "after_boot": True, "max_age_hours": 168}
+    project.change_site({"upgrade": {"wave_size": 2}, "gates": {"set": "quick", "also": [rails]}})
     code, _ = project.json("deploy")
     assert code == 0, project.progress()[-4000:]
     assert project.run("sim", "inject", "node03", "driver-refused", "--driver", NEW, "--step", "load")[0] == 0
