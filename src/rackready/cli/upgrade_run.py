@@ -25,6 +25,7 @@ from rackready.cli.output import console, print_json, progress
 from rackready.cli.progress_lines import Lines
 from rackready.cli.run_log import new_run
 from rackready.design.deployable import require
+from rackready.design.handover_of import handover_views
 from rackready.design.node_sets import regrouped
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
@@ -268,7 +269,7 @@ def _wave_s(site: Site, asked: UpgradeOptions, taken: Expected | None) -> float 
     """Return the longest that a wave may take: the wait for jobs and the work."""
     if taken is None:
         return None
-    own = getattr(site.handover, "drain_wait_s", 0)
+    own = max(getattr(view.site.handover, "drain_wait_s", 0) for view in handover_views(site))
     return taken.seconds + float(own if asked.drain_s is None else asked.drain_s)
 
 

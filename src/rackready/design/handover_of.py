@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from rackready.model.base import Model
 from rackready.model.problems import RackreadyError
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Node, Site, SlurmHandover
+
+_Handover = TypeVar("_Handover", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,16 @@ def served(site: Site) -> list[Node]:
     if part is None:
         return site.nodes()
     return site.remember("served", lambda: [node for node in site.nodes() if node.name in part.names])
+
+
+def with_drain_wait(handover: _Handover, seconds: int) -> _Handover:
+    """Return a handover whose schedulers wait this long for jobs to end, s. The plain file waits for none."""
+    if isinstance(handover, SeveralHandover):
+        parts = [
+            part.model_copy(update={"handover": with_drain_wait(part.handover, seconds)}) for part in handover.parts
+        ]
+        return handover.model_copy(update={"parts": parts})
+    return handover.model_copy(update={"drain_wait_s": seconds}) if hasattr(handover, "drain_wait_s") else handover
 
 
 def place_of(site: Site) -> str:

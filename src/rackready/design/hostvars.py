@@ -16,7 +16,12 @@ from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
 from rackready.design.handover_of import handover_views
 from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
-from rackready.design.monitoring.exporters import exporter_node_vars, exporter_platform_vars, exporter_vars
+from rackready.design.monitoring.exporters import (
+    exporter_node_vars,
+    exporter_platform_vars,
+    exporter_scheduler_vars,
+    exporter_vars,
+)
 from rackready.design.nic_stack import needs_umad, nic_cards, nic_names, nic_stack_vars
 from rackready.design.repositories import repository_vars
 from rackready.design.roce_vars import roce_interfaces, roce_vars
@@ -113,12 +118,15 @@ def software_vars(site: Site) -> dict[str, Any]:
 
 
 def scheduler_vars(site: Site) -> dict[str, Any]:
-    """Return the variables of a scheduler: the handover itself, and those of role slurm_node or for kubelet.
+    """Return the variables of a scheduler: the handover itself, and those of role slurm_node, kubelet or exporters.
 
     Only the handover phase sets the place of the munge key.
     """
     handover = site.handover
-    about = {"rackready_handover": handover.model_dump(mode="json", exclude=_NOT_ON_NODES)}
+    about = {
+        "rackready_handover": handover.model_dump(mode="json", exclude=_NOT_ON_NODES),
+        **exporter_scheduler_vars(site),
+    }
     if isinstance(handover, KubernetesHandover):
         return {**about, "nvidia_container_toolkit_kubelet": True}
     if not isinstance(handover, SlurmHandover):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from rackready.design.handover_of import handover_views
 from rackready.design.monitoring.conditions import counters
 from rackready.design.monitoring.counters import counters_csv
 from rackready.design.monitoring.dashboards import expressions
@@ -62,12 +63,14 @@ def missing(site: Site) -> list[str]:
 
 def _unmanaged(site: Site) -> list[str]:
     """Return who must run dcgm-exporter where role monitoring leaves it out."""
-    if not managed(site) or gpu_exporter(site):
-        return []
     port = f"must answer at port {site.monitoring.dcgm_port} of every node"
+    left = [view.called for view in handover_views(site) if not gpu_exporter(view.site)]
+    if not managed(site) or not left:
+        return []
     if not site.software.manage_dcgm:
         return [f"software.manage_dcgm is false: role monitoring installs no dcgm-exporter, and yours {port}"]
-    return [f"role monitoring leaves dcgm-exporter to the GPU Operator, whose pods {port}"]
+    of = f" of part {', '.join(left)}" if any(left) else ""
+    return [f"role monitoring leaves dcgm-exporter to the GPU Operator, whose pods {port}{of}"]
 
 
 def _nameless(platform: str) -> bool:

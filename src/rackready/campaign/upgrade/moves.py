@@ -11,6 +11,7 @@ from rackready.campaign.controller import Finished, Reporter, run_campaign
 from rackready.campaign.request import UPGRADE, UPGRADE_FIRMWARE, CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, summarise
 from rackready.campaign.upgrade.durations import KIND
+from rackready.design.handover_of import with_drain_wait
 from rackready.design.node_sets import regrouped
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
@@ -73,8 +74,8 @@ class Moves:
         wanted = {node: self._choice(node, back=back) for node in nodes}
         site = regrouped(site, wanted)
         own: dict[str, object] = {}
-        if self.drain_s is not None and hasattr(site.handover, "drain_wait_s"):
-            own["handover"] = site.handover.model_copy(update={"drain_wait_s": self.drain_s})
+        if self.drain_s is not None:
+            own["handover"] = with_drain_wait(site.handover, self.drain_s)
         if back:
             own["software"] = site.software.model_copy(update={"allow_downgrade": True})
         return site.model_copy(update=own) if own else site

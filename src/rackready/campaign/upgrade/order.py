@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from rackready.design.capacity.from_site import racks_of
 from rackready.design.capacity.limits import over
 from rackready.design.check_groups import domain_nodes
+from rackready.design.handover_of import handover_views
 from rackready.design.tenants import tenants
 from rackready.design.wiring import cables
 from rackready.model.problems import Message
 from rackready.model.site import Site
 
-_ALL = "the scheduler"
+_ONLY = "the scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,10 @@ def leafs_of(site: Site) -> dict[str, frozenset[str]]:
 
 
 def circles(site: Site) -> dict[str, frozenset[str]]:
-    """Return the groups of which a wave never takes all: each tenant's nodes, and those of the scheduler."""
-    found: dict[str, set[str]] = {_ALL: {node.name for node in site.nodes()}}
+    """Return the groups of which a wave never takes all: each tenant's nodes, and those of each scheduler."""
+    found: dict[str, set[str]] = {
+        f"part {view.called}" if view.called else _ONLY: set(view.nodes) for view in handover_views(site)
+    }
     for node, tenant in tenants(site).items():
         found.setdefault(f"tenant {tenant.name}", set()).add(node)
     return {name: frozenset(members) for name, members in found.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rackready.design.handover_of import HandoverView, by_scheduler
 from rackready.design.node_sets import NodeSet, choice_of
 from rackready.design.pinned import site_of
 from rackready.design.site import load_site
@@ -62,13 +63,18 @@ def _there(ledger: Ledger, wanted: Mapping[str, SetChoice]) -> set[str]:
 
 def _of_others(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Return the nodes that somebody else drained: they are not ours to change."""
-    site = site_of(ctx)
-    if isinstance(site.handover, FileHandover):
-        return {}
+    out: dict[str, NodeResult] = {}
+    for view in by_scheduler(site_of(ctx), nodes):
+        if not isinstance(view.site.handover, FileHandover):
+            out |= _of_others_in(view, EnvPaths(ctx.root, ctx.env))
+    return out
+
+
+def _of_others_in(view: HandoverView, paths: EnvPaths) -> dict[str, NodeResult]:
     out: dict[str, NodeResult] = {}
     try:
-        with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
-            for node in nodes:
+        with adapter_for(view.site, paths) as adapter:
+            for node in view.nodes:
                 try:
                     now = adapter.show(node)
                 except UnknownNodeError:
@@ -80,5 +86,5 @@ def _of_others(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
                     out[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
     except RackreadyError as error:
         found = NodeResult(Outcome.ERROR, str(error), data={UNTOUCHED: True}, touched=False)
-        return {node: replace(found) for node in nodes}
+        return {node: replace(found) for node in view.nodes}
     return out

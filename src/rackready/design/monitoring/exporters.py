@@ -30,7 +30,10 @@ def managed(site: Site) -> bool:
 
 
 def gpu_exporter(site: Site) -> bool:
-    """Return whether nodes get dcgm-exporter: the GPU Operator brings one, and a foreign DCGM has its own."""
+    """Return whether the nodes of a scheduler get dcgm-exporter: the GPU Operator and a foreign DCGM have theirs.
+
+    ``site``: as these nodes see it.
+    """
     return site.software.manage_dcgm and not isinstance(site.handover, KubernetesHandover)
 
 
@@ -41,7 +44,6 @@ def exporter_vars(site: Site) -> dict[str, Any]:
     at, read = site.monitoring, _read()
     return {
         "monitoring_managed": True,
-        "monitoring_dcgm": gpu_exporter(site),
         "monitoring_node_port": at.node_port,
         "monitoring_dcgm_port": at.dcgm_port,
         "monitoring_interval_s": at.scrape_interval_s,
@@ -49,6 +51,11 @@ def exporter_vars(site: Site) -> dict[str, Any]:
         "monitoring_node_metrics": [name for name in read if not name.startswith(_PER_DEVICE)],
         "monitoring_device_metrics": [name for name in read if name.startswith(_PER_DEVICE)],
     }
+
+
+def exporter_scheduler_vars(site: Site) -> dict[str, Any]:
+    """Return the role variables that depend on the scheduler by which a site is seen."""
+    return {"monitoring_dcgm": gpu_exporter(site)} if managed(site) else {}
 
 
 def exporter_platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.plan import waves
 from rackready.model.site import Site
 from tests.unit.campaign.upgrade.upgrade_sites import site_of
+from tests.unit.design.several_sites import BOTH, several
 
 NODES = ["node01", "node02", "node03", "node04"]
 ALL = set(NODES)
@@ -84,3 +85,12 @@ def test_the_load_that_comes_on_stays_below_the_facilitys_step() -> None:
         "facility.power_on.max_step_kw: load that comes on - Expected: at most 10 kW Actual: 10.2 kW. "
         "Agree a higher limit with the facility."
     )
+
+
+def test_never_all_nodes_of_one_of_several_schedulers() -> None:
+    site = several(*BOTH, upgrade={"tenant_share_pct": 99})
+    found = order(site)
+    assert found == [("node01",), ("node02", "node03"), ("node04",)], "node03 and node04 share a scheduler"
+    found, held = waves(several(*BOTH), ["node01"], {"node01", "node03"})
+    assert (found, list(held)) == ((), ["node01"])
+    assert held["node01"].startswith("part slurm: nodes in service - Expected: at least one beside the wave")
