@@ -98,6 +98,11 @@ class Pruned:
         )
 
 
+def _item(clean: Loc, positions: Sequence[int]) -> Loc:
+    """Return the list item to remove: the innermost one, but a part of the handover as a whole."""
+    return clean[: positions[0 if clean[:2] == ("handover", "parts") else -1] + 1]
+
+
 _OF_A_SECTION = 2
 """Steps to a key of a section."""
 
@@ -119,8 +124,8 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: P
         elif absent and (not positions or len(absent) > positions[-1] + 1):
             doomed.add(absent)
             so_far.keys.add(original(absent, so_far.index_map))
-        elif positions:
-            doomed.add(clean[: positions[-1] + 1])
+        elif positions and clean[:2] != ("handover", "join"):
+            doomed.add(_item(clean, positions))
         elif clean and clean[0] in SPARED:
             doomed.add(clean[:1])
         elif kind != "missing" and len(clean) > 1 and clean[0] != "handover":

@@ -185,7 +185,7 @@ REFUSED = [
         change("handover.kind", "lsf"),
         (
             "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', "
-            "'kubernetes', 'file', 'plugin'. Correct it."
+            "'kubernetes', 'file', 'plugin', 'several'. Correct it."
         ),
     ),
 ]
