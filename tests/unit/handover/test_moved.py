@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from rackready.drivers.scheduler.base import Job
-from rackready.drivers.scheduler.places import PART, PLACE, RELEASE, handed_to
+from rackready.drivers.scheduler.places import PART, PLACE, RELEASE, handed_to, moved
 from rackready.gates.bmc.guard import refusal
 from rackready.handover import production, retire
 from rackready.handover.offer import keep_off
 from rackready.handover.production import in_production
 from rackready.handover.run import drain_nodes
+from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Outcome
 from rackready.model.phase import DRAINED, UNTOUCHED
 from rackready.model.state import NodeState
@@ -201,6 +202,17 @@ def test_a_scheduler_that_the_site_no_longer_names_holds_its_nodes(site: Site) -
     assert site.kube.nodes["node03"] is HELD
     site.ledger.raise_epoch("node03", "repaired")
     assert site.hand_over("node03")["node03"].outcome is Outcome.PASS
+
+
+def test_it_is_looked_for_under_the_name_that_it_had_there(site: Site) -> None:
+    named = parts(site.ready, slurm="node01", kube="node[02-03]")
+    named[1]["handover"] = named[1]["handover"] | {"node_names": {"node03": "gpu-c"}}
+    site.write(*named)
+    site.hand_over("node03")
+    site.write(*parts(site.ready, slurm="node[01,03]", kube="node02"))  # its entry went with it
+    (view,) = moved(production.site_of(site.ctx), site.ledger, ["node03"])
+    assert isinstance(view.site.handover, KubernetesHandover)
+    assert (view.called, view.site.handover.node_name("node03")) == ("kubernetes", "gpu-c")
 
 
 def test_a_part_that_got_another_name_is_the_same_scheduler(site: Site) -> None:
