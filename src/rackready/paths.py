@@ -62,9 +62,19 @@ def project_root() -> Path:
 
 
 def state_base(root: Path) -> Path:
-    """Return the folder of all state: ``$RACKREADY_STATE``, else ``.rackready/`` of the site repository."""
-    override = os.environ.get(STATE)
-    return Path(override).absolute() if override else root / PRIVATE
+    """Return the folder of all state: ``$RACKREADY_STATE``, else ``.rackready/`` of the site repository.
+
+    Raises RackreadyError for a relative path: child processes work in other folders.
+    """
+    override = _override()
+    return root / PRIVATE if override is None else override
+
+
+def _override() -> Path | None:
+    written = os.environ.get(STATE)
+    if written and not Path(written).is_absolute():
+        raise RackreadyError(STATE, expected="an absolute path", actual=written, next_step="Write it from the root on.")
+    return Path(written) if written else None
 
 
 def placed(root: Path, written: str) -> Path:
@@ -77,7 +87,7 @@ def private_dir(path: Path) -> Path:
 
     An existing folder, and ``.rackready`` or ``$RACKREADY_STATE`` above it, lose the rights of group and others.
     """
-    outside = Path(os.environ[STATE]).absolute() if os.environ.get(STATE) else None
+    outside = _override()
     for folder in reversed([path, *path.parents]):
         ours = folder in {path, outside} or folder.name == PRIVATE
         if ours or not folder.exists():
@@ -114,11 +124,13 @@ _ENV = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 class EnvPaths:
     """Every path of one environment. Nothing is made here: code that writes makes its folders with ``private_dir``.
 
+    ``apart``: the state is below ``root``, whatever ``$RACKREADY_STATE`` says: a folder that somebody named.
     Raises RackreadyError for a name that could lead out of inventories/ or .rackready/.
     """
 
     root: Path
     env: str
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if not _ENV.match(self.env):
@@ -133,7 +145,7 @@ class EnvPaths:
     @property
     def base(self) -> Path:
         """``.rackready/``, or ``$RACKREADY_STATE``: private to its owner."""
-        return state_base(self.root)
+        return self.root / PRIVATE if self.apart else state_base(self.root)
 
     @property
     def state(self) -> Path:

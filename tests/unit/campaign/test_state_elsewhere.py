@@ -11,7 +11,9 @@ import pytest
 
 from rackready import paths
 from rackready.design.site import absolute
+from rackready.gates.engine.local import store_paths
 from rackready.ledger.lock import is_held
+from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, placed, private_dir, project_root
 from tests.unit.campaign.test_campaign import did, run, start
 
@@ -77,6 +79,20 @@ def test_the_folder_of_state_is_private_and_paths_below_it_follow(tmp_path: Path
         "key": f"{tmp_path}/inventories/x/mirror.asc",
         "name": ".rackready/x",
     }
+
+
+def test_a_folder_that_somebody_named_is_taken(tmp_path: Path, kept: Path) -> None:
+    assert store_paths(tmp_path / "store").state == tmp_path / "store/.rackready/local"
+    assert not kept.exists()
+
+
+def test_a_relative_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACKREADY_STATE", "state")
+    with pytest.raises(RackreadyError) as caught:
+        _ = EnvPaths(tmp_path, "x").state
+    assert str(caught.value) == (
+        "RACKREADY_STATE - Expected: an absolute path Actual: state. Write it from the root on."
+    )
 
 
 def test_the_nearest_site_repository_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

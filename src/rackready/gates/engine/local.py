@@ -44,12 +44,12 @@ class Here:
 def store_paths(folder: Path | None) -> EnvPaths:
     """Return where local evidence is: ``folder``, a checkout's ``.rackready/local`` or the user's state folder."""
     if folder is not None:
-        return EnvPaths(private_dir(folder), "local")
+        return EnvPaths(private_dir(folder), "local", apart=True)
     try:
         return EnvPaths(project_root(), "local")
     except FileNotFoundError:
         base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-        return EnvPaths(private_dir(Path(base) / "rackready"), "local")
+        return EnvPaths(private_dir(Path(base) / "rackready"), "local", apart=True)
 
 
 def here(profile: str | None, gpus: int | None, software: str = SOFTWARE, connection: Connection | None = None) -> Here:
