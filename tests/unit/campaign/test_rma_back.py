@@ -109,6 +109,20 @@ def test_a_replaced_part_is_named_and_the_node_is_reachable(home: Home) -> None:
         assert ledger.last_change("node01") > case.begun
 
 
+def test_a_single_part_that_went_and_came_needs_no_name(home: Home) -> None:
+    home.leave(GPU2)
+    home.parts = [NodePart("gpu", "GPU_SXM_3", "1999"), NodePart("gpu", "GPU_SXM_4", "1651")]
+    assert home.back().comparison.lines() == ["gpu gpu2: 1650 was replaced by 1999"]
+    home.leave()
+    home.parts = [NodePart("gpu", "gpu2", "1"), NodePart("gpu", "gpu3", "2")]
+    assert home.back().comparison.lines() == [
+        "gpu GPU_SXM_3: 1999 is gone",
+        "gpu GPU_SXM_4: 1651 is gone",
+        "gpu gpu2: 1 is new",
+        "gpu gpu3: 2 is new",
+    ]
+
+
 def test_the_same_part_again_is_told_and_counted(home: Home) -> None:
     home.leave(GPU2)
     found = home.back()

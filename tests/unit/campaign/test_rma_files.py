@@ -13,7 +13,10 @@ from rackready.campaign.rma.parts import serial
 from rackready.campaign.rma.scrubbed import NotWholeError, scrub_file
 from rackready.drivers import remote_copy
 from rackready.drivers.local import Local
+from rackready.drivers.remote import Remote
 from rackready.drivers.remote_copy import RemoteCopyError, fetch, send
+from rackready.drivers.ssh.target import KeyLogin, SshTarget
+from tests.gates.sshserver import serve
 
 MOST = 1 << 30
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 70 + "\n" * 3 + "B" * 70 + "\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -68,6 +71,23 @@ def test_files_are_copied_there_and_back_in_pieces(tmp_path: Path, monkeypatch: 
     source.write_bytes(data)
     send(Local(), "node01", source, str(there), deadline=time.monotonic() + 60)
     assert fetch(Local(), "node01", str(there), back, most=MOST, deadline=time.monotonic() + 60) == len(data)
+    assert back.read_bytes() == data
+
+
+def test_files_of_several_pieces_are_copied_over_ssh(tmp_path: Path) -> None:
+    data = bytes(range(251)) * 36000  # 9 MB: two pieces
+    source, there, back = tmp_path / "source", tmp_path / "there", tmp_path / "back"
+    source.write_bytes(data)
+    with serve(tmp_path) as server:
+        target = SshTarget(
+            "node01", "127.0.0.1", server.port, "tester", KeyLogin(server.client_key), server.known_hosts
+        )
+        remote = Remote({"node01": target})
+        try:
+            send(remote, "node01", source, str(there), deadline=time.monotonic() + 120)
+            fetch(remote, "node01", str(there), back, most=MOST, deadline=time.monotonic() + 120)
+        finally:
+            remote.close()
     assert back.read_bytes() == data
 
 
