@@ -335,6 +335,7 @@ def test_a_cable_in_a_spare_port_is_named_with_the_move_and_stops_its_node_alone
     assert within(90, lambda: not cabling().findings)
 
 
+@pytest.mark.slow
 def test_a_new_password_is_proven_and_a_killed_change_is_finished(project: Project) -> None:
     """Over real SSH, with NVUE's way back: killed when the switch has the new password and has not confirmed it."""
     file = project.paths.root / ".rackready/sim/secrets/leaf01"

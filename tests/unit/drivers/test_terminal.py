@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import paramiko
 import pytest
 
 from rackready.drivers.ssh.pins import fingerprint, known_name, pin, text_of
 from rackready.drivers.ssh.target import PasswordLogin, SshTarget
-from rackready.drivers.switch.session import BashSession, SwitchSilentError, SwitchUnreachableError
+from rackready.drivers.switch.session import BashSession, SwitchLoginError, SwitchSilentError, SwitchUnreachableError
 from rackready.model.base import SecretRef
 
 PASSWORD = "right"
@@ -26,7 +27,10 @@ PROMPT = b"cumulus@leaf01:~$ "
 class Switch(paramiko.ServerInterface):
     """A login with a password, and a shell that answers `echo` lines as a Linux switch does."""
 
+    tried: ClassVar[list[str]] = []
+
     def check_auth_password(self, username: str, password: str) -> int:
+        self.tried.append(password)
         return paramiko.AUTH_SUCCESSFUL if (username, password) == ("cumulus", PASSWORD) else paramiko.AUTH_FAILED
 
     def get_allowed_auths(self, _username: str) -> str:
@@ -157,14 +161,17 @@ def test_a_switch_without_a_pin_is_refused(target: SshTarget, tmp_path: Path) ->
 
 
 def test_a_refused_password_names_its_place(target: SshTarget, tmp_path: Path) -> None:
+    """And is one attempt: switches lock accounts."""
+    Switch.tried.clear()
     (tmp_path / "password").write_text("wrong", encoding="utf-8")
-    with pytest.raises(SwitchUnreachableError) as caught:
+    with pytest.raises(SwitchLoginError) as caught:
         open_session(target)
     assert str(caught.value) == (
         f"leaf01 127.0.0.1:{target.port}: SSH login refused - Expected: user cumulus accepted with the password in "
         f"file {tmp_path / 'password'} Actual: password refused. "
         "Correct the password there, or the user cumulus in the site file, then run again."
     )
+    assert len(Switch.tried) == 1
 
 
 def test_a_switch_that_does_not_answer_may_be_booting(target: SshTarget) -> None:
