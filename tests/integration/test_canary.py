@@ -146,7 +146,14 @@ def test_no_canary_is_left_or_shown(world: World, capsys: pytest.CaptureFixture[
         bench.rack.node("node03").password = "another"
         bench.rack.node("node01").sessions.clear()
         refused = bench.provision()
-        for words in (["status"], ["report"], ["doctor"], ["plan"], ["status", "--output", "json"]):
+        for words in (
+            ["status"],
+            ["report"],
+            ["doctor"],
+            ["plan"],
+            ["export", "metrics"],
+            ["status", "--output", "json"],
+        ):
             main.run([*words, "--env", ENV])
     said = capsys.readouterr()
     assert {result.outcome for result in played.values()} == {Outcome.FAIL}, played  # type: ignore[attr-defined]
