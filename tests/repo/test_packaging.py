@@ -185,7 +185,8 @@ def test_wheel_of_the_simulated_rack_carries_all_of_it_and_nothing_else(tmp_path
     described = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
     assert (
         archive.read(described["entry_points.txt"]).decode()
-        == "[rackready.commands]\nrehearse = rackready_sim.rehearse.command:rehearse\nsim = rackready_sim.commands:app\n"
+        == "[rackready.commands]\nrehearse = rackready_sim.rehearse.command:rehearse\n"
+        "sim = rackready_sim.commands:app\n"
     )
     assert "LICENSE" in described
 
