@@ -96,7 +96,7 @@ def run(argv: list[str]) -> int:
     host, _, port = chosen["address"].rpartition(":")
     scrape = Scrape(counters)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             data = scrape.text().encode() if self.path == "/metrics" else b"KO"
             self.send_response(200 if self.path in {"/metrics", "/health"} else 404)
@@ -109,7 +109,7 @@ def run(argv: list[str]) -> int:
             """Say nothing."""
 
     try:
-        server = ThreadingHTTPServer((host, int(port)), Handler)
+        server = ThreadingHTTPServer((host, int(port)), Metrics)
     except OSError as error:
         return _end(f"Failed to Listen and Server HTTP server: listen tcp {host}:{port}: {error.strerror}")
     server.serve_forever()
@@ -200,6 +200,6 @@ def _sample(name: str, gpu: Gpu, value: float, **more: str) -> str:
         "hostname": os.uname().nodename,
         **more,
     }
-    shown = f"{value:f}" if isinstance(value, float) else str(int(value))
+    shown = str(int(value)) if isinstance(value, int) else f"{value:f}"
     shape = ",".join(f'{key}="{label}"' for key, label in labels.items())
     return f"{name}{{{shape}}} {shown}"
