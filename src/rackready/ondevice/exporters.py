@@ -66,7 +66,7 @@ def samples(text: str) -> Samples:
 
 
 def findings(wanted: Wanted, get: Fetch = fetch) -> list[str]:
-    """Return what is missing, in words; none if both exporters answer all that is wanted."""
+    """Return what is missing, in words, a text for each exporter; none if both answer all that is wanted."""
     found = []
     if wanted.node_port:
         found += _of(wanted, "node_exporter", wanted.node_port, get, _node)
@@ -93,7 +93,7 @@ def _of(wanted: Wanted, name: str, port: int, get: Fetch, judge: Callable[[Wante
         return [f"{name} at {url}: no answer ({getattr(error, 'reason', error)})"]
     except ValueError as error:
         return [f"{name} at {url}: not the text of an exporter: {error}"]
-    return [f"{name} at {url}: {one}" for one in found]
+    return [f"{name} at {url}: {'; '.join(found)}"] if found else []
 
 
 def _node(wanted: Wanted, seen: Samples) -> list[str]:
