@@ -52,6 +52,7 @@ class Engine:
     _streams: dict[str, NodeStream] = field(default_factory=dict)
     _cursors: dict[str, str] = field(default_factory=dict)
     _watched: dict[str, bool] = field(default_factory=dict)
+    _unread: dict[str, str] = field(default_factory=dict)
     _first: bool = True
 
     def run(self) -> None:
@@ -215,8 +216,9 @@ class Engine:
         """Take what a BMC's log shows (any thread)."""
         if seen:
             self._items.put(StreamItem(node, "seen", time.time(), {"seen": seen}))
-        if why:
+        if why and self._unread.get(node) != why:
             self.tell("bmc", node, f"{node}: BMC not read: {why}")
+        self._unread[node] = why
 
     def _flush(self) -> None:
         if self._cursors:

@@ -236,3 +236,10 @@ def test_lines_that_wait_in_memory_are_not_read_again_after_a_reconnect(monkeypa
     script.put("node03", begin())
     thread.join(30)
     assert [wanted["cursor"] for _, wanted in script.opened] == ["c0", "c4"]
+
+
+def test_a_bmc_that_cannot_be_read_is_told_once(world: World) -> None:
+    engine = world.engine(Script())
+    for why in ("no answer", "no answer", "", "no answer"):
+        engine.bmc("node01", [], why)
+    assert world.events == [("bmc", "node01", "node01: BMC not read: no answer")] * 2
