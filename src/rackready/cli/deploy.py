@@ -33,7 +33,7 @@ def deploy(
 ) -> None:
     """Take the site's nodes through every phase to production.
 
-    Each node continues from its present state. Nodes in quarantine and retired nodes are left alone.
+    Each node continues from its present state. Nodes in quarantine, out for repair or retired are left alone.
 
     Exit codes: 0 all nodes ready, 1 some are not, 2 refused, 130 stopped.
     """

@@ -17,6 +17,8 @@ PARTS = "node-parts"
 KERNEL = "kernel-log"
 BUG_REPORT = "nvidia-bug-report"
 SCRIPTS = {"identity": fingerprint, "gpus": nvml_inventory, "parts": node_parts, "inventory": part_inventory}
+THIS_BOOT, ALL_BOOTS = "kernel.log", "kernel-all-boots.log"
+_JOURNAL = ("journalctl", "--no-pager", "--output=short-iso")
 _SCRIPT_S = 120.0
 _TOOLS = {
     "slots.txt": ("dmidecode", "--type", "system,baseboard,slot"),
@@ -52,15 +54,18 @@ def parts(desk: Desk, folder: Path, deadline: float) -> Took:
 
 
 def kernel_log(desk: Desk, folder: Path, deadline: float) -> Took:
-    """Gather the kernel's messages of all boots that the journal has; where there is none, those of this boot."""
-    limit = deadline - time.monotonic()
-    argv = ["journalctl", "_TRANSPORT=kernel", "--no-pager", "--quiet", "--output=short-iso"]
+    """Gather the kernel's messages of this boot, and of all boots that the journal has."""
+    third, notes = (deadline - time.monotonic()) / 3, []
     try:
-        printed(desk, argv, folder / "kernel.log", deadline, timeout_s=limit / 2)
+        printed(desk, [*_JOURNAL, "--dmesg", "--boot"], folder / THIS_BOOT, deadline, timeout_s=third)
     except NotGatheredError as error:
-        printed(desk, ["dmesg", "--time-format=iso"], folder / "kernel.log", deadline, timeout_s=limit / 2)
-        return Took(f"only of this boot: {error}")
-    return Took()
+        printed(desk, ["dmesg", "--time-format=iso"], folder / THIS_BOOT, deadline, timeout_s=third)
+        notes.append(f"by dmesg: {error}")
+    try:  # --dmesg means this boot alone on older releases of systemd: its match does not
+        printed(desk, [*_JOURNAL, "--quiet", "_TRANSPORT=kernel"], folder / ALL_BOOTS, deadline, timeout_s=third)
+    except NotGatheredError as error:
+        notes.append(f"of this boot alone: {error}")
+    return Took("; ".join(notes))
 
 
 def bug_report(desk: Desk, folder: Path, deadline: float) -> Took:
@@ -95,7 +100,9 @@ def _report(desk: Desk, path: str, name: str, options: tuple[str, ...], timeout_
 
 COLLECTORS = (
     Collector(PARTS, "node", "serials, slots, firmware and driver versions as the node tells them", 1200.0, parts),
-    Collector(KERNEL, "node", "messages of its kernel, of all boots in the journal", 600.0, kernel_log),
+    Collector(
+        KERNEL, "node", "messages of its kernel: of this boot, and of all boots in the journal", 600.0, kernel_log
+    ),
     Collector(
         BUG_REPORT,
         "node",

@@ -88,12 +88,13 @@ def _faults(
     """Return the faults since the node's last repair."""
     since = repaired_last(ledger, case.node)
     found = from_evidence(case.node, records, parts, since)
+    told = case.read(on_node.KERNEL, on_node.ALL_BOOTS) or case.read(on_node.KERNEL, on_node.THIS_BOOT)
     try:
-        log = kernel_log.parse(case.read(on_node.KERNEL, "kernel.log"))
+        log = kernel_log.parse(told)
     except FormatError:
         return found
-    told = from_kernel(log, facts, case.id)
-    return [*found, *(fault for fault in told if fault.last is None or fault.last.timestamp() >= since)]
+    logged = from_kernel(log, facts, case.id)
+    return [*found, *(fault for fault in logged if fault.last is None or fault.last.timestamp() >= since)]
 
 
 def repaired_last(ledger: Ledger, node: str) -> float:
