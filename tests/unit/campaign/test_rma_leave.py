@@ -19,7 +19,7 @@ import pytest
 from rackready import files
 from rackready.campaign.rma import case as cases
 from rackready.campaign.rma import leave, on_bmc, on_node, stored
-from rackready.campaign.rma.archive import RmaArchiveError
+from rackready.campaign.rma.archive import RmaArchiveError, pack
 from rackready.campaign.rma.case import Case
 from rackready.campaign.rma.leave import RmaRefusedError
 from rackready.design.site import load_site
@@ -171,7 +171,7 @@ def test_the_same_case_gives_the_same_bytes(faulty: Faulty) -> None:
         assert {(item.mode, item.uid, item.mtime) for item in tar} == {(0o600, 0, int(case.begun))}
     results = case.results()
     pages = {name: data.decode() for name, data in _pages(first, case).items()}
-    leave.pack(case, list(results.values()), pages)
+    pack(case, list(results.values()), pages)
     assert case.archive.read_bytes() == first
 
 
@@ -190,7 +190,7 @@ def test_a_changed_file_is_refused_and_no_archive_is_left(faulty: Faulty) -> Non
     (case.folder / "bmc-log/log.json").write_text("{}", encoding="utf-8")
     case.archive.unlink()
     with pytest.raises(RmaArchiveError) as error:
-        leave.pack(case, list(case.results().values()), {})
+        pack(case, list(case.results().values()), {})
     assert "as gathered Actual: " in str(error.value)
     assert str(error.value).endswith(f"Remove {case.folder}/bmc-log.json, then run again: it is gathered anew.")
     assert [path.name for path in case.base.iterdir()] == [case.id], "no archive, and no part of one"
