@@ -14,7 +14,7 @@ import typer
 from rackready import entry_points
 from rackready.entry_points import COMMANDS, PlugIn, PlugInError
 
-BROUGHT = {"sim": "rackready[sim]"}
+BROUGHT = {"rehearse": "rackready[sim]", "sim": "rackready[sim]"}
 """Command -> what installs it, for optional packages of rackready."""
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -242,3 +244,21 @@ def test_what_the_deploy_would_refuse_is_refused_before_the_rack_is_made(made: R
         made.run(small, keep=False, verbose=False)
     assert "software.nic_stack: doca - Expected: packages of DOCA-OFED for debian12" in str(caught.value)
     assert calls(made) == []
+
+
+def test_deploy_ends_with_a_rehearsal_that_is_killed(tmp_path: Path) -> None:
+    up, ended = tmp_path / "up", tmp_path / "ended"
+    loop = f"trap 'touch {ended}; exit' TERM; touch {up}; while :; do sleep 0.1; done"
+    code = f"import subprocess\nsubprocess.run([*{run._ENDS_WITH_US!r}, 'sh', '-c', {loop!r}])"
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        until(up.exists)
+        parent.kill()
+    until(ended.exists)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    pytest.fail("it never came")
