@@ -80,7 +80,7 @@ class Rehearsal:
             except KeyboardInterrupt as error:
                 raise StoppedError("rackready rehearse", "stopped", next_step=self._left()) from error
             files = self._collect(said)
-            shown = covered(said)
+            shown = covered(said, self.paths.root / "playbooks", self._site.fabric.kind)
             stays = keep or code == STOPPED
             if not stays:
                 self._rack.down()

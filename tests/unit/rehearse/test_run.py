@@ -201,6 +201,11 @@ def test_reports_stay_when_the_rack_is_gone(made: Rehearsal, tmp_path: Path, mon
         )
     )
     deploys(tmp_path, monkeypatch, 0, {"nodes": [], "report_json": str(report)})
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "playbooks/install.yml").write_text(
+        "- hosts: nodes\n  roles: [{role: base}, dcgm]\n  tasks:\n"
+        "    - ansible.builtin.import_role: {name: nic_stack, tasks_from: x.yml}\n    - ansible.builtin.ping:\n"
+    )
     done = carried(made)
     assert done.files == (str(made.results / "c1.json"),)
     assert (made.results / "c1.json").exists()
@@ -208,9 +213,15 @@ def test_reports_stay_when_the_rack_is_gone(made: Rehearsal, tmp_path: Path, mon
         "phases": ["install", "validate"],
         "gates": {"node/gpu/sanity/count": {"pass": 2}, "pair/fabric/performance/ib-write-bw": {"skip": 1}},
         "nodes": {},
+        "roles": ["base", "dcgm", "nic_stack"],
         "unseen": ["node/gpu/stress/x"],
     }
-    assert done.covered.lines() == ["phases: install, validate", "gates: 1 pass, 1 skip", "nodes: none"]
+    assert done.covered.lines() == [
+        "phases: install, validate",
+        "roles: base, dcgm, nic_stack",
+        "gates: 1 pass, 1 skip",
+        "nodes: none",
+    ]
 
 
 def test_profiles_of_the_site_go_with_it(made: Rehearsal) -> None:
