@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.rackready.ondevice.exporters import Wanted, settled
+from ansible.module_utils.rackready.ondevice.exporters import ExportersWanted, settled
 
 DOCUMENTATION = """
 module: rackready_exporters
@@ -36,7 +36,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     options = dict(module.params)
     wait_s = options.pop("wait_s")
-    module.exit_json(changed=False, missing=settled(Wanted(**options), wait_s))
+    module.exit_json(changed=False, missing=settled(ExportersWanted(**options), wait_s))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ Samples = dict[str, list[dict[str, str]]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportersWanted:
     """What must be there. A port of 0 is an exporter that is not asked.
 
     ``per_gpu`` and ``per_device``: metrics that must come for each of ``gpus`` GPUs and each of ``devices``.
@@ -65,7 +65,7 @@ def samples(text: str) -> Samples:
     return found
 
 
-def findings(wanted: Wanted, get: Fetch = fetch) -> list[str]:
+def findings(wanted: ExportersWanted, get: Fetch = fetch) -> list[str]:
     """Return what is missing, in words, a text for each exporter; none if both answer all that is wanted."""
     found = []
     if wanted.node_port:
@@ -76,7 +76,7 @@ def findings(wanted: Wanted, get: Fetch = fetch) -> list[str]:
 
 
 def settled(
-    wanted: Wanted, wait_s: float, get: Fetch = fetch, pause: Callable[[float], None] = time.sleep
+    wanted: ExportersWanted, wait_s: float, get: Fetch = fetch, pause: Callable[[float], None] = time.sleep
 ) -> list[str]:
     """Return the findings, asked again until there are none or ``wait_s`` are over: exporters begin empty."""
     last = time.monotonic() + wait_s
@@ -85,7 +85,9 @@ def settled(
     return found
 
 
-def _of(wanted: Wanted, name: str, port: int, get: Fetch, judge: Callable[[Wanted, Samples], list[str]]) -> list[str]:
+def _of(
+    wanted: ExportersWanted, name: str, port: int, get: Fetch, judge: Callable[[ExportersWanted, Samples], list[str]]
+) -> list[str]:
     url = f"http://{wanted.address}:{port}/metrics"
     try:
         found = judge(wanted, samples(get(url)))
@@ -96,7 +98,7 @@ def _of(wanted: Wanted, name: str, port: int, get: Fetch, judge: Callable[[Wante
     return [f"{name} at {url}: {'; '.join(found)}"] if found else []
 
 
-def _node(wanted: Wanted, seen: Samples) -> list[str]:
+def _node(wanted: ExportersWanted, seen: Samples) -> list[str]:
     found = [f"no {name}" for name in wanted.metrics if name not in seen]
     for name in wanted.per_device:
         there = {labels.get("device", "") for labels in seen.get(name, [])}
@@ -106,7 +108,7 @@ def _node(wanted: Wanted, seen: Samples) -> list[str]:
     return found
 
 
-def _gpus(wanted: Wanted, seen: Samples) -> list[str]:
+def _gpus(wanted: ExportersWanted, seen: Samples) -> list[str]:
     every = {labels["gpu"] for rows in seen.values() for labels in rows if labels.get("gpu")}
     found = []
     if len(every) != wanted.gpus:

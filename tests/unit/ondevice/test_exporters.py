@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rackready.ondevice.exporters import Wanted, findings, samples, settled
+from rackready.ondevice.exporters import ExportersWanted, findings, samples, settled
 
 NODE = """# HELP node_boot_time_seconds Node boot time, in unixtime.
 # TYPE node_boot_time_seconds gauge
@@ -16,7 +16,7 @@ node_infiniband_state_id{device="mlx5_0",port="1"} 4
 node_infiniband_state_id{device="mlx5_3",port="1"} 4
 node_edac_uncorrectable_errors_total{controller="0"} 0 1395066363000
 """
-WANTED = Wanted(
+WANTED = ExportersWanted(
     "10.0.0.11",
     9100,
     9400,
@@ -68,8 +68,10 @@ def test_a_counter_that_never_arrives_is_found() -> None:
 
 def test_an_exporter_without_a_single_gpu_measured_nothing() -> None:
     assert findings(WANTED, answers(NODE, "# nothing\n")) == [
-        "dcgm-exporter at http://10.0.0.11:9400/metrics: 0 GPUs, not 2; no DCGM_FI_DEV_GPU_TEMP; "
-        "no DCGM_EXP_XID_ERRORS_COUNT"
+        (
+            "dcgm-exporter at http://10.0.0.11:9400/metrics: 0 GPUs, not 2; no DCGM_FI_DEV_GPU_TEMP; "
+            "no DCGM_EXP_XID_ERRORS_COUNT"
+        )
     ]
 
 
@@ -99,12 +101,12 @@ def test_an_exporter_that_does_not_answer_is_found() -> None:
 
 @pytest.mark.parametrize("line", ["<html>", "DCGM_FI_DEV_GPU_TEMP{gpu=", "node_boot_time_seconds many"])
 def test_what_is_no_exporter_is_found(line: str) -> None:
-    [one] = findings(Wanted("10.0.0.11", 9100), answers(NODE + line + "\n", ""))
+    [one] = findings(ExportersWanted("10.0.0.11", 9100), answers(NODE + line + "\n", ""))
     assert one.startswith("node_exporter at http://10.0.0.11:9100/metrics: not the text of an exporter: ")
 
 
 def test_an_exporter_with_port_0_is_not_asked() -> None:
-    assert findings(Wanted("10.0.0.11"), answers("", "")) == []
+    assert findings(ExportersWanted("10.0.0.11"), answers("", "")) == []
 
 
 def test_labels_with_commas_braces_and_quotes_are_read() -> None:
@@ -114,7 +116,7 @@ def test_labels_with_commas_braces_and_quotes_are_read() -> None:
 def test_an_exporter_gets_time_for_its_first_values_and_no_more() -> None:
     texts = iter(["", gpus(0), whole()])
     pauses: list[float] = []
-    asked = Wanted("10.0.0.11", dcgm_port=9400, gpus=2, per_gpu=WANTED.per_gpu)
+    asked = ExportersWanted("10.0.0.11", dcgm_port=9400, gpus=2, per_gpu=WANTED.per_gpu)
     assert settled(asked, 60, lambda _url: next(texts), pauses.append) == []
     assert len(pauses) == 2
     assert settled(asked, 0, lambda _url: gpus(0), pauses.append) != []

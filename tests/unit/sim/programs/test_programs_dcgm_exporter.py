@@ -10,7 +10,7 @@ from rackready.design.monitoring.conditions import counters
 from rackready.design.monitoring.counters import counters_csv
 from rackready.design.monitoring.dashboards import expressions
 from rackready.design.monitoring.exporters import gpu_metrics
-from rackready.ondevice.exporters import Wanted, findings, samples
+from rackready.ondevice.exporters import ExportersWanted, findings, samples
 from rackready.profiles import loader
 from rackready_sim.programs.hwsim.dcgm import engine, exporter
 
@@ -26,7 +26,7 @@ def text(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> e
     return exporter.Scrape(exporter.read_counters(path))
 
 
-WANTED = Wanted("10.0.0.11", dcgm_port=9400, gpus=8, per_gpu=gpu_metrics(loader.gpu("h100_sxm")))
+WANTED = ExportersWanted("10.0.0.11", dcgm_port=9400, gpus=8, per_gpu=gpu_metrics(loader.gpu("h100_sxm")))
 
 
 def test_a_healthy_node_answers_every_counter_of_every_gpu(text: exporter.Scrape) -> None:
@@ -70,8 +70,10 @@ def test_rows_that_wait_for_a_reset_are_told(text: exporter.Scrape, machine: Mac
         ("DCGM_FI_DEV_GPU_TEMP,number,Heat", "could not find Prometheus metric type 'number'"),
         (
             "DCGM_FI_DEV_GPU_TEMP,gauge",
-            "malformed CSV record; err: failed to parse line 0 (`['DCGM_FI_DEV_GPU_TEMP', 'gauge']`), "
-            "expected 3 fields",
+            (
+                "malformed CSV record; err: failed to parse line 0 (`['DCGM_FI_DEV_GPU_TEMP', 'gauge']`), "
+                "expected 3 fields"
+            ),
         ),
     ],
 )
