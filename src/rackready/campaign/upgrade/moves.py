@@ -45,7 +45,7 @@ class Moves:
         A node that an earlier try left in quarantine keeps its result: measuring until it passes would hide a fault.
         """
         with Ledger.open(self.paths.database) as ledger:
-            out = _out_of_use(ledger, nodes)
+            out = _out_of_use(ledger, EvidenceStore.open(ledger, self.paths.raw), nodes)
         able = [node for node in nodes if node not in out]
         if not able:
             return out
@@ -95,13 +95,15 @@ class Moves:
         return found
 
 
-def _out_of_use(ledger: Ledger, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _out_of_use(ledger: Ledger, store: EvidenceStore, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
     rows = {row.name: row for row in ledger.states() if row.state in _OUT}
-    return {
-        node: {"outcome": "fail", "phase": rows[node].phase, "message": rows[node].reason, "kinds": []}
-        for node in nodes
-        if node in rows
-    }
+    out = {}
+    for node in nodes:
+        if node in rows:
+            row = rows[node]
+            kinds = sorted(_of_gates(node, row.campaign, store)) or [f"{row.phase} fail"]
+            out[node] = {"outcome": "fail", "phase": row.phase, "message": row.reason, "kinds": kinds}
+    return out
 
 
 def _result(row: NodeSummary, finished: Finished, store: EvidenceStore) -> dict[str, Any]:
@@ -112,12 +114,17 @@ def _result(row: NodeSummary, finished: Finished, store: EvidenceStore) -> dict[
 
 def _kinds(row: NodeSummary, result: dict[str, Any], campaign: str, store: EvidenceStore) -> list[str]:
     """Return what went wrong by code: of gates, of the phase, of the task that failed; else the phase and outcome."""
-    found = {
+    found = _of_gates(row.name, campaign, store)
+    found |= {f"{row.phase} {one['code']}" for one in row.findings or [] if isinstance(one, dict) and one.get("code")}
+    found |= {f"{row.phase} {task}" for task in result.get(BROKEN, [])}
+    return sorted(found) or [f"{row.phase} {row.outcome}"]
+
+
+def _of_gates(node: str, campaign: str, store: EvidenceStore) -> set[str]:
+    """Return gate and code of what gates found on a node in a campaign."""
+    return {
         f"{record.gate} {finding.code or record.verdict.outcome.value}"
-        for record in store.records(node=row.name, campaign=campaign)
+        for record in store.records(node=node, campaign=campaign)
         if record.verdict.outcome.value not in CONTINUES
         for finding in record.verdict.findings
     }
-    found |= {f"{row.phase} {one['code']}" for one in row.findings or [] if one.get("code")}
-    found |= {f"{row.phase} {task}" for task in result.get(BROKEN, [])}
-    return sorted(found) or [f"{row.phase} {row.outcome}"]
