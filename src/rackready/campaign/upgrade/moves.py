@@ -115,7 +115,8 @@ def _result(row: NodeSummary, finished: Finished, store: EvidenceStore) -> dict[
 def _kinds(row: NodeSummary, result: dict[str, Any], campaign: str, store: EvidenceStore) -> list[str]:
     """Return what went wrong by code: of gates, of the phase, of the task that failed; else the phase and outcome."""
     found = _of_gates(row.name, campaign, store)
-    found |= {f"{row.phase} {one['code']}" for one in row.findings or [] if isinstance(one, dict) and one.get("code")}
+    findings: Sequence[object] = row.findings or []  # the gates' are words: their codes are in the evidence
+    found |= {f"{row.phase} {one['code']}" for one in findings if isinstance(one, dict) and one.get("code")}
     found |= {f"{row.phase} {task}" for task in result.get(BROKEN, [])}
     return sorted(found) or [f"{row.phase} {row.outcome}"]
 
