@@ -13,7 +13,6 @@ from jsonschema import validate
 
 import rackready
 from rackready.cli import campaign_run, main
-from rackready.cli.output import Format
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.model.problems import Message, RackreadyError, StoppedError
 from rackready.model.refusal import Refusal, refusal
@@ -171,10 +170,10 @@ def test_without_an_environment_the_next_step_is_named(
 def test_a_stopped_campaign_prints_its_document(capsys: pytest.CaptureFixture[str]) -> None:
     error = StoppedError(what="stopped", next_step="Nothing is lost: `make deploy ENV=sim` goes on where it stopped.")
     text = "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
-    campaign_run._stopped(Format.JSON, error)
+    campaign_run.stopped(error, json=True)
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert (document["code"], document["what"], said.err) == ("stopped", "stopped", f"{text}\n")
     assert document["next_step"] == "Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
-    campaign_run._stopped(Format.TEXT, error)
+    campaign_run.stopped(error, json=False)
     assert capsys.readouterr() == ("", f"{text}\n")

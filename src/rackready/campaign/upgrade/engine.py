@@ -155,7 +155,7 @@ class Engine:
                     wave.back.append(node)
             self.ways.save(record)
         if wave.back:
-            self.ways.say(f"wave {wave.number}: {listed(wave.back)} did not come up, and go back to their former set")
+            self.ways.say(f"wave {wave.number}: did not come up, so back to the former set: {listed(wave.back)}")
             found = self.ways.move(wave.back, True)  # noqa: FBT003 - the way back
             for node in wave.back:
                 _settle_back(record.nodes[node], found[node])
