@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rackready.model.site import Site
     from rackready.paths import EnvPaths
     from rackready.watch.act import Tell
-    from rackready.watch.desk import Desk
+    from rackready.watch.desk import WatchDesk
     from rackready.watch.engine import Engine
 
 _COLOURS = {"drained": "red", "storm": "bold red", "not-watched": "yellow", "failed": "yellow", "waits": "yellow"}
@@ -69,7 +69,7 @@ def watch(
             raise typer.Exit(_result(told, ledger, site, paths, output))
 
 
-def _run(engine: Engine, desk: Desk) -> None:
+def _run(engine: Engine, desk: WatchDesk) -> None:
     """Watch, with the desk beside it, until the watch ends."""
     worker = threading.Thread(target=desk.run, name="watch desk", daemon=True)
     worker.start()
@@ -120,13 +120,13 @@ def _require(paths: EnvPaths, env: str) -> None:
         )
 
 
-def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool) -> tuple[Engine, Desk]:
+def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool) -> tuple[Engine, WatchDesk]:
     """Return the watch and its desk."""
     from rackready.drivers.ssh.target import node_target  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.watch.act import Actor  # noqa: PLC0415
     from rackready.watch.bmc_logs import BmcLogs  # noqa: PLC0415
-    from rackready.watch.desk import Desk  # noqa: PLC0415
+    from rackready.watch.desk import WatchDesk  # noqa: PLC0415
     from rackready.watch.engine import Engine  # noqa: PLC0415
     from rackready.watch.prove import Prover  # noqa: PLC0415
     from rackready.watch.store import WatchStore  # noqa: PLC0415
@@ -140,7 +140,7 @@ def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool
     engine.bmcs = BmcLogs(site, store, engine.bmc) if site.watch.bmc else None
     tickets = TicketDesk(site, paths, store, evidence)
     outbox = Outbox(site.watch.webhook, store, tickets, tell)
-    return engine, Desk(store, Prover(site, paths, evidence), tickets, outbox, tell)
+    return engine, WatchDesk(store, Prover(site, paths, evidence), tickets, outbox, tell)
 
 
 @contextmanager

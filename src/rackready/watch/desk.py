@@ -18,7 +18,7 @@ _POLL_S, _FOLLOW_S = 1.0, 10.0
 
 
 @dataclass
-class Desk:
+class WatchDesk:
     """Carries drained faults on, one step after the other; each step is committed, so a kill repeats at most one."""
 
     store: WatchStore

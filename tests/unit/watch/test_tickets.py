@@ -22,7 +22,7 @@ from rackready.model.base import SecretRef
 from rackready.model.state import NodeState
 from rackready.model.ticket import Ticket
 from rackready.model.watch import TicketWebhook
-from rackready.watch.desk import Desk
+from rackready.watch.desk import WatchDesk
 from rackready.watch.prove import COMMANDS, Prover
 from rackready.watch.store import Step
 from rackready.watch.tickets import TicketDesk, folder
@@ -44,10 +44,10 @@ class Clock:
         return self.now
 
 
-def desk(world: World, webhook: TicketWebhook | None = None, clock: Clock | None = None) -> Desk:
+def desk(world: World, webhook: TicketWebhook | None = None, clock: Clock | None = None) -> WatchDesk:
     tickets = TicketDesk(world.site, world.paths, world.store, world.evidence)
     outbox = Outbox(webhook, world.store, tickets, world.tell, clock or Clock())
-    return Desk(world.store, Prover(world.site, world.paths, world.evidence, answer), tickets, outbox, world.tell)
+    return WatchDesk(world.store, Prover(world.site, world.paths, world.evidence, answer), tickets, outbox, world.tell)
 
 
 def only(world: World) -> Ticket:
@@ -117,7 +117,7 @@ def test_a_kill_between_two_steps_repeats_no_ticket(world: World, step: Step) ->
 # the end ---------------------------------------------------------------------------------------------------------
 
 
-def opened(world: World) -> Desk:
+def opened(world: World) -> WatchDesk:
     world.see("node03")
     world.actor().act()
     made = desk(world)
