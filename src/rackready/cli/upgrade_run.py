@@ -40,7 +40,7 @@ from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import OPEN, UpgradeRecord, UpgradeState
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, shipped
 
 _GO_ON = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW})
 """States from which the same command continues by itself."""
@@ -213,7 +213,7 @@ def _plan(paths: EnvPaths, asked: UpgradeOptions) -> tuple[UpgradePlan, Fleet]:
         nodes,
         left,
         to,
-        root=paths.root,
+        root=shipped(),
         group_vars=paths.inventory / "group_vars",
         expected=_taken(asked, taken),
     )
@@ -275,7 +275,7 @@ def _wave_s(site: Site, asked: UpgradeOptions, taken: Expected | None) -> float 
 
 def _lacking(paths: EnvPaths, site: Site, record: UpgradeRecord, nodes: Sequence[str]) -> list[Message]:
     former = regrouped(site, {node: record.nodes[node].former for node in nodes})
-    changes = Changes(former, paths.root, paths.inventory / "group_vars")
+    changes = Changes(former, shipped(), paths.inventory / "group_vars")
     found: dict[str, NodeChanges] = {node: changes.of(node, record.to) for node in nodes}
     return Repositories(site, paths).problems(list(nodes), found)
 

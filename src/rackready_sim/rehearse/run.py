@@ -21,7 +21,7 @@ from rackready.design.yaml import dump_yaml
 from rackready.model.own_profile import OWN_FAMILIES
 from rackready.model.problems import StoppedError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths, private_dir
+from rackready.paths import EnvPaths, private_dir, shipped
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import require_root
@@ -80,7 +80,7 @@ class Rehearsal:
             except KeyboardInterrupt as error:
                 raise StoppedError("rackready rehearse", "stopped", next_step=self._left()) from error
             files = self._collect(said)
-            shown = covered(said, self.paths.root / "playbooks", self._site.fabric.kind)
+            shown = covered(said, shipped() / "playbooks", self._site.fabric.kind)
             stays = keep or code == STOPPED
             if not stays:
                 self._rack.down()

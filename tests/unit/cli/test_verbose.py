@@ -24,6 +24,7 @@ QUIET = {
         "certificate export",
         "certificate keys",
         "certificate show",
+        "comment",
         "export grafana",
         "export kubernetes",
         "export metrics",
@@ -34,14 +35,20 @@ QUIET = {
         "import manifest",
         "plan",
         "schema",
+        "setup",
         "size model",
         "size serve",
         "size train",
         "slurm diff",
         "status",
+        "ticket close",
+        "ticket list",
+        "ticket show",
+        "watch clear-storm",
+        "watch status",
     ),
 }
-"""Commands that only compute or read, and are done at once."""
+"""Commands that only compute or read, and are done at once; and `setup`, whose work another program tells."""
 
 
 def commands(group: click.Group, before: str = "") -> dict[str, set[str]]:
