@@ -18,7 +18,7 @@ from rackready.handover.run import drain_nodes, offer_nodes, run_handover
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.paths import EnvPaths
-from tests.kubernetes.cluster import TAINT, Cluster
+from tests.kubernetes.cluster import TAINT, Cluster, until
 from tests.kubernetes.steps import NODE, SHA
 from tests.unit.handover.evidence import fingerprint
 
@@ -89,7 +89,11 @@ def test_a_cluster_that_is_away_keeps_no_node_of_the_list(cluster: Cluster, ctx:
         cluster.api_is_back()
     assert {node: result.outcome for node, result in found.items()} == {NODE: Outcome.ERROR, "node02": Outcome.PASS}
     assert TAINT in cluster.raw(name)["spec"]["taints"]
-    assert offer_nodes(ctx, EnvPaths(ctx.root, "sim"), [NODE], {NODE: SHA})[NODE].outcome is Outcome.PASS
+    until(lambda: offered(ctx), "it is offered once the server has its rights again")
+
+
+def offered(ctx: PhaseContext) -> bool:
+    return offer_nodes(ctx, EnvPaths(ctx.root, "sim"), [NODE], {NODE: SHA})[NODE].outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
