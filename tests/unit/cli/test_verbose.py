@@ -28,6 +28,7 @@ QUIET = {
         "export grafana",
         "export kubernetes",
         "export metrics",
+        "export pipeline",
         "export prometheus",
         "boot-service status",
         "image list",
