@@ -128,7 +128,9 @@ def test_a_counters_file_without_what_alerts_read_is_refused(content: str, actua
 def site(name: str = "hgx-r580-debian12", **monitoring: Any) -> Site:
     made = load_site("sim", root=ROOT)
     software = made.software.model_copy(update={"set": name})
-    return made.model_copy(update={"software": software, "monitoring": Monitoring(**monitoring)})
+    return made.model_copy(
+        update={"software": software, "monitoring": Monitoring(**{"manage_exporters": True, **monitoring})}
+    )
 
 
 @pytest.mark.parametrize(

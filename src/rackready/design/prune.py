@@ -15,7 +15,7 @@ IndexMap = dict[Loc, list[int]]
 """For each list (by its path with original indices): the original index of every remaining item."""
 
 _TAGS = frozenset({"slurm", "kubernetes", "file", "plugin", "several"})
-"""Kinds of a handover, which pydantic adds after the key ``handover``."""
+"""Kinds of a handover, which pydantic adds after the key ``handover``; it adds ``file`` after a receiver of alerts."""
 
 
 def _clean(loc: Sequence[str | int], document: Any) -> Loc:  # noqa: ANN401 - a YAML document
@@ -47,8 +47,12 @@ def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
 def explicit(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
     """Return the place in the explicit document of a path that pydantic reports for the pruned one."""
     found = original(loc, index_map)
-    before = ("", *found)
-    return tuple(step for at, step in enumerate(found) if not (before[at] == "handover" and step in _TAGS))
+    before = ("", "", *found)
+    return tuple(
+        step
+        for at, step in enumerate(found)
+        if not (before[at + 1] == "handover" and step in _TAGS) and not (before[at] == "webhooks" and step == "file")
+    )
 
 
 STAND_INS: dict[str, Any] = {

@@ -44,10 +44,10 @@ class Webhooks(Model):
 
 
 class Monitoring(Model):
-    """How the site is monitored. Where the site file has it, nodes get exporters (``manage_exporters``)."""
+    """How the site is monitored."""
 
     manage_exporters: bool = Field(
-        True,  # noqa: FBT003 - a default
+        False,  # noqa: FBT003 - a default
         description="whether role `monitoring` installs node_exporter and dcgm-exporter on nodes; false: the site does",
     )
     node_port: Port = Field(9100, description="TCP port of node_exporter on every node")

@@ -26,7 +26,9 @@ NVLINK_5 = {"DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS"}
 
 
 def site(**monitoring: Any) -> Site:
-    return load_site("sim", root=ROOT).model_copy(update={"monitoring": Monitoring(**monitoring)})
+    return load_site("sim", root=ROOT).model_copy(
+        update={"monitoring": Monitoring(**{"manage_exporters": True, **monitoring})}
+    )
 
 
 def in_kubernetes(made: Site) -> Site:
@@ -41,6 +43,12 @@ def variables(made: Site) -> dict[str, Any]:
 
 def test_a_site_without_monitoring_gets_no_exporter() -> None:
     assert variables(load_site("sim", root=ROOT)) == {}
+
+
+def test_a_pinned_site_gets_none_either() -> None:
+    """A pinned site has every key: what was not written looks as if it had been."""
+    again = Site.model_validate_json(load_site("sim", root=ROOT).model_dump_json(by_alias=True))
+    assert variables(again) == {}
 
 
 def test_a_site_that_manages_its_exporters_gets_none() -> None:
@@ -64,7 +72,7 @@ def test_ports_address_interval_and_rails_are_those_of_the_site() -> None:
 
 
 def test_infiniband_has_no_interfaces_for_ethtool() -> None:
-    made = load_site("sim-ib", root=ROOT).model_copy(update={"monitoring": Monitoring()})
+    made = load_site("sim-ib", root=ROOT).model_copy(update={"monitoring": Monitoring(manage_exporters=True)})
     found = hostvars.node_vars(made, made.nodes()[0].name)
     assert found["monitoring_interfaces"] == []
     assert len(found["monitoring_devices"]) == 8

@@ -25,8 +25,8 @@ _PER_DEVICE = "node_infiniband_"
 
 
 def managed(site: Site) -> bool:
-    """Return whether rackready installs exporters: the site file has `monitoring`, and does not keep them."""
-    return "monitoring" in site.model_fields_set and site.monitoring.manage_exporters
+    """Return whether rackready installs exporters: only where the site file asks for it."""
+    return site.monitoring.manage_exporters
 
 
 def gpu_exporter(site: Site) -> bool:

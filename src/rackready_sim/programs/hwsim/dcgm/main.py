@@ -101,14 +101,14 @@ def _health(argv: list[str], _version: str) -> int:
         sys.stdout.write("Error: Health watches not enabled. Please enable watches. \n")
         return _GENERIC
     settled = time.time() - since >= _SETTLE_S
-    incidents = {
+    found_in = {
         gpu.index: {name: rows for name, rows in incidents(gpu).items() if settled or name not in _SLOW}
         for gpu in (seen() if group == "g" else [])
     }
-    overall = "Failure" if any(incidents.values()) else "Healthy"
+    overall = "Failure" if any(found_in.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
         body: dict[str, object] = {"Overall Health": {"value": overall}}
-        bad = {str(index): _entity(rows) for index, rows in incidents.items() if rows}
+        bad = {str(index): _entity(rows) for index, rows in found_in.items() if rows}
         if bad:
             body["GPU"] = {"children": bad}
         sys.stdout.write(
@@ -122,7 +122,7 @@ def _health(argv: list[str], _version: str) -> int:
         f"+{'=' * 27}+{'=' * 50}+",
         f"| {'Overall Health':<26}| {overall:<49}|",
     ]
-    for index, found in incidents.items():
+    for index, found in found_in.items():
         lines += [f"| {f'GPU {index}':<26}| {row.text[:49]:<49}|" for rows in found.values() for row in rows]
     sys.stdout.write("\n".join([*lines, rule]) + "\n")
     return 0
