@@ -179,7 +179,7 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.0.bmc.password", {}),
-        "racks[0].nodes[0].bmc.password: give exactly one of file and env. Correct it.",
+        "racks[0].nodes[0].bmc.password: give exactly one of file, env, sops and vault. Correct it.",
     ),
     (
         change("handover.kind", "lsf"),
