@@ -21,6 +21,11 @@ from rackready.ledger.store import Ledger
 BEAT, OUTBOX = "beat", "outbox"
 """Marks: the watch's own sign of life; the number of tickets that the webhook has not taken."""
 
+LEFT_AT = "left_at"
+"""In the detail of a fault: when its node was left to the drain of somebody else."""
+_AGAIN_S = 60.0
+"""A node that was left to somebody else's drain is looked at again when its fault comes again after so long, s."""
+
 metadata = sa.MetaData()
 
 nodes = sa.Table(
@@ -204,10 +209,13 @@ class WatchStore:
 
     # faults ------------------------------------------------------------------------------------------------------
 
-    def record(self, seen: Sequence[Seen], epochs: Mapping[str, int]) -> list[int]:
+    def record(
+        self, seen: Sequence[Seen], epochs: Mapping[str, int], ready: Mapping[str, float] | None = None
+    ) -> list[int]:
         """Record faults with the places in the journals behind them. Return the ids of those that are new.
 
-        One that is open already is counted, and acted on again when it was overtaken before.
+        One that is open already is counted, and acted on again when it was overtaken before, or when its drain does not
+        keep jobs off any more. ``ready``: since when nodes are in production.
         """
         new = []
         with self._write() as connection:
@@ -215,7 +223,7 @@ class WatchStore:
                 if item.cursor:
                     _put_node(connection, item.node, {"cursor": item.cursor})
                 if item.condition:
-                    new += _record(connection, item, epochs.get(item.node, 1))
+                    new += _record(connection, item, epochs.get(item.node, 1), (ready or {}).get(item.node))
         return new
 
     def put(self, fault: int, **values: Any) -> None:
@@ -258,6 +266,12 @@ class WatchStore:
             connection.execute(sa.delete(marks).where(marks.c.name == name))
             connection.execute(sa.insert(marks).values(name=name, value=dict(value)))
 
+    def drop_marks(self, names: Sequence[str]) -> None:
+        """Forget marks."""
+        if names:
+            with self._write() as connection:
+                connection.execute(sa.delete(marks).where(marks.c.name.in_(list(names))))
+
 
 def _put_node(connection: sa.Connection, node: str, values: Mapping[str, Any]) -> None:
     done = connection.execute(sa.update(nodes).where(nodes.c.node == node).values(**values))
@@ -266,7 +280,7 @@ def _put_node(connection: sa.Connection, node: str, values: Mapping[str, Any]) -
         connection.execute(sa.insert(nodes).values(node=node, **new))
 
 
-def _record(connection: sa.Connection, item: Seen, epoch: int) -> list[int]:
+def _record(connection: sa.Connection, item: Seen, epoch: int, ready: float | None) -> list[int]:
     """Count a fault that is open, or insert it; return its id when there is something to do about it."""
     same = [faults.c.node == item.node, faults.c.condition == item.condition, faults.c.part == item.part]
     query = sa.select(faults).where(*same, faults.c.epoch == epoch, faults.c.ticket != "closed")
@@ -274,11 +288,22 @@ def _record(connection: sa.Connection, item: Seen, epoch: int) -> list[int]:
     if open_ is None:
         done = connection.execute(sa.insert(faults).values(**_new(item, epoch)))
         return [int((done.inserted_primary_key or (0,))[0])]
-    again = open_["step"] == Step.OVERTAKEN
+    again = open_["step"] == Step.OVERTAKEN or _lapsed(dict(open_), item, ready)
     values: dict[str, Any] = {"count": open_["count"] + 1, "last_at": max(open_["last_at"], item.at)}
-    values |= {"step": _first(item.act), "act": item.act, "why": "", "first_at": item.at} if again else {}
+    if again:
+        values |= {"step": _first(item.act), "act": item.act, "why": "", "first_at": item.at}
+        values |= {"drained_at": None, "quarantined": False}
     connection.execute(sa.update(faults).where(faults.c.id == open_["id"]).values(**values))
     return [int(open_["id"])] if again else []
+
+
+def _lapsed(row: Mapping[str, Any], item: Seen, ready: float | None) -> bool:
+    """Return whether a fault that was dealt with comes again on a node in production, which nothing of ours drains."""
+    if ready is None or row["act"] != "drain" or row["step"] not in {Step.DRAINED, Step.PROVEN, Step.TICKETED}:
+        return False
+    if row["drained_at"] is not None:
+        return bool(ready > row["drained_at"])
+    return abs(item.at - float(row["detail"].get(LEFT_AT, 0.0))) >= _AGAIN_S
 
 
 def _first(act: str) -> Step:

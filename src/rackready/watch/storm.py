@@ -27,11 +27,19 @@ def allowance(store: WatchStore, settings: Watch, ready: set[str], now: float) -
     Nodes that were drained within the window count as part of the fleet, so that it does not shrink as it is drained.
     """
     mark = store.mark(STORM)
-    begin = max(now - settings.storm_window_s, float(mark.get("cleared_at", 0.0)))
+    cleared = float(mark.get("cleared_at", 0.0))
+    begin = now - settings.storm_window_s
+    begin = max(begin, cleared) if cleared <= now else begin  # in the future: the clock was set back
     drained = store.drained_since(begin)
     fleet = len(ready | drained)
-    limit = max(1, int(settings.storm_share * fleet))
+    limit = max(1, int(round(settings.storm_share * fleet, 6)))  # 0.29 * 100 is 28.999... as a float
     return Allowance(0 if mark.get("active") else max(0, limit - len(drained)), limit, fleet)
+
+
+def recall(store: WatchStore) -> None:
+    """Let faults go on that are held while no storm is on: a kill came between two records, here or in ``clear``."""
+    if store.at_step(Step.HELD) and not store.mark(STORM).get("active"):
+        store.put_all([fault.id for fault in store.at_step(Step.HELD)], step=Step.SEEN.value, why="")
 
 
 def begin(store: WatchStore, allowed: Allowance, now: float) -> bool:

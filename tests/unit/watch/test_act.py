@@ -92,6 +92,7 @@ def test_a_node_that_left_production_is_left_alone(world: World) -> None:
 def test_a_fault_from_before_the_node_came_into_production_is_left(world: World) -> None:
     world.now -= 100
     world.see("node03")
+    world.now += 100
     world.actor().act()
     assert world.scheduler.drains == []
     assert world.steps() == {"node03 gpu4": "overtaken"}
