@@ -62,6 +62,7 @@ def watch(
             site = following
             engine, desk = _made(site, paths, ledger, tell, once=once)
             engine.stop, engine.reload = stop, _reload(paths, tell)
+            engine.current = lambda: load_site(env, root=paths.root)
             _run(engine, desk)
             following = engine.successor
         if once:
@@ -81,12 +82,16 @@ def _run(engine: Engine, desk: WatchDesk) -> None:
 
 
 def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
-    """Return what loads the site when its file or overlay changed. One with problems is told, and the old one stays."""
-    from rackready.design.site import load_site  # noqa: PLC0415
+    """Return what loads the site when one of its files changed. One with problems is told, and the old one stays."""
+    from rackready.design.own_profiles import FOLDER, profile_files  # noqa: PLC0415
+    from rackready.design.site import load_site, overlay_files  # noqa: PLC0415
 
-    def seen() -> list[tuple[int, int]]:
-        found = [path.stat() for path in (paths.site_file, paths.overlay) if path.exists()]
-        return [(one.st_mtime_ns, one.st_size) for one in found]
+    def seen() -> list[tuple[str, int, int]]:
+        """Return the files of the site. The version sets that an upgrade gives nodes are read as each is taken up."""
+        own = profile_files(paths.inventory / FOLDER)
+        files = (paths.site_file, *overlay_files(paths, with_machines=True), *own, paths.bmc_pins)
+        found = [(str(path), path.stat()) for path in files if path.exists()]
+        return [(name, one.st_mtime_ns, one.st_size) for name, one in found]
 
     before = seen()
 
@@ -177,7 +182,7 @@ def _result(told: list[dict[str, Any]], ledger: Ledger, site: Site, paths: EnvPa
     """Print the result of `--once`, and return its exit code."""
     from rackready.watch.view import look  # noqa: PLC0415
 
-    bad = [event for event in told if event["event"] in {"fault", "not-watched", "failed", "storm"}]
+    bad = [event for event in told if event["event"] in {"fault", "not-watched", "failed", "storm", "unsettled"}]
     found = look(ledger, site, paths)
     if output is Format.JSON:
         print_json({"events": told, "waiting": found.document()["waiting"] if found else []})

@@ -72,6 +72,11 @@ def name_of(entry: LogEntry) -> str:
     return hashlib.sha256(f"{entry.dated} {entry.severity} {entry.text}".encode()).hexdigest()[:16]
 
 
+def mark_of(node: str) -> str:
+    """Return the name of the mark with the entries that a BMC's log had at the look before."""
+    return f"bmc:{node}"
+
+
 @dataclass
 class BmcLogs:
     """Looks at the BMCs of watched nodes in turn, some at once."""
@@ -98,7 +103,7 @@ class BmcLogs:
         """Look at one BMC, and tell what is new. The first look ever only remembers what is there."""
         try:
             entries = critical(self.read(self.site, node))
-            mark = self.store.mark(f"bmc:{node}")
+            mark = self.store.mark(mark_of(node))
             known = set(mark.get("known", []))
             new = [entry for entry in entries if name_of(entry) not in known] if mark else []
             act = self.site.watch
@@ -110,7 +115,7 @@ class BmcLogs:
                 ],
                 "",
             )
-            self.store.put_mark(f"bmc:{node}", {"known": [name_of(entry) for entry in entries][-_KEPT:]})
+            self.store.put_mark(mark_of(node), {"known": [name_of(entry) for entry in entries][-_KEPT:]})
         except RackreadyError as error:
             self.put(node, [], quoted(str(error)))
         except Exception as error:  # noqa: BLE001 - one bad BMC must not end the look at the others

@@ -17,8 +17,9 @@ from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from rackready.watch import readings
 from rackready.watch.act import Actor, Tell
-from rackready.watch.bmc_logs import BmcLogs
+from rackready.watch.bmc_logs import BmcLogs, mark_of
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import BEAT, Seen, WatchStore
 from rackready.watch.stream import BEAT_S, Lines, NodeStream, StreamItem
@@ -44,6 +45,8 @@ class Engine:
     once: bool = False
     reload: Callable[[], Site | None] = lambda: None
     """Returns the site when its file has changed."""
+    current: Callable[[], Site] | None = None
+    """Loads the site as it is now."""
     successor: Site | None = None
     """The changed site, for which another watch takes over."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -78,12 +81,25 @@ class Engine:
                 self.bmcs.look(list(self._views), now)
             if self.once and not any(stream.is_alive() for stream in self._streams.values()) and self._items.empty():
                 break
+        self._end()
+
+    def _end(self) -> None:
         self._flush()
         self.actor.act()
+        if self.once:
+            self._unsettled()
         for stream in self._streams.values():
             stream.over.set()
         if self.bmcs is not None:
             self.bmcs.close()
+
+    def _unsettled(self) -> None:
+        """Tell what one look cannot judge: it must hold for some time."""
+        for node, view in self._views.items():
+            for found in view.unsettled():
+                self.tell(
+                    "unsettled", node, f"{found.reason(node)} (must hold {found.after_s} s: one look is too short)"
+                )
 
     # nodes -------------------------------------------------------------------------------------------------------
 
@@ -107,16 +123,25 @@ class Engine:
             self.store.forget(stale)
         new = [node for node in ready if node not in self._streams]
         prints = self._fingerprints(new)
+        site = self._site() if new else self.site
+        fresh = [node for node in new if not self._first or self._missed(rows[node].since)]
+        self.store.drop_marks([mark_of(node) for node in fresh])  # what its BMC logged before is not of production
         for node in new:
-            before = known.get(node)
-            since = rows[node].since if not self._first or self._missed(rows[node].since) else None
-            self._begin(
-                node, before.cursor if before else "", before.boot_id if before else "", since, prints.get(node)
-            )
+            before = None if node in fresh else known.get(node)
+            since = rows[node].since if node in fresh else None
+            view = NodeView(node_facts(site, node), site.watch, prints.get(node))
+            view.cursor, view.boot_id = (before.cursor, before.boot_id) if before else ("", "")
+            self._begin(node, view, since)
         self._first = False
 
-    def _begin(self, node: str, cursor: str, boot: str, since: float | None, certified: Fingerprint | None) -> None:
-        view = NodeView(node_facts(self.site, node), self.site.watch, certified, cursor, boot)
+    def _site(self) -> Site:
+        """Return the site with the version sets that an upgrade gave its nodes since the watch began."""
+        try:
+            return self.current() if self.current is not None else self.site
+        except RackreadyError:
+            return self.site
+
+    def _begin(self, node: str, view: NodeView, since: float | None) -> None:
         devices = [nic.rdma_device for nic in view.facts.nics if nic.rdma_device]
         settings = self.site.watch
 
@@ -175,20 +200,28 @@ class Engine:
         view = self._views.get(item.node)
         if view is None:
             return []
-        if item.kind == "seen":
-            return list(item.document["seen"])
         if item.kind == "lost":
             self._lost(item.node, str(item.document["why"]))
             return []
         if item.kind != "line":
             return []
-        out = view.line(item.document, item.at)
+        out = view.line(item.document, item.at, item.tick)
         if "begin" in item.document:
             self._seems(item.node, watched=True)
             self.tell("watched", item.node, f"{item.node}: watched")
+        elif "gpus" in item.document:
+            self._sees(item.node, readings.unread(item.document["gpus"]))
         elif "beat" in item.document:
             self._cursors[item.node] = view.cursor
         return out
+
+    def _sees(self, node: str, why: str) -> None:
+        """Record that a node whose GPUs cannot be read is not watched, and that it is again."""
+        if why:
+            self._lost(node, why)
+        elif not self._watched.get(node):
+            self._seems(node, watched=True)
+            self.tell("watched", node, f"{node}: watched")
 
     def _lost(self, node: str, why: str) -> None:
         if self.once and not why:
@@ -202,8 +235,9 @@ class Engine:
         """Record faults and places in journals together, and tell the new ones. Return how many are new."""
         if not seen:
             return 0
-        epochs = {row.name: row.epoch for row in self.store.ledger.states()}
-        new = self.store.record(seen, epochs)
+        rows = self.store.ledger.states()
+        ready = {row.name: row.since for row in rows if row.state is NodeState.READY}
+        new = self.store.record(seen, {row.name: row.epoch for row in rows}, ready)
         for item in seen:
             if item.cursor:
                 self._cursors.pop(item.node, None)
@@ -214,8 +248,8 @@ class Engine:
 
     def bmc(self, node: str, seen: list[Seen], why: str) -> None:
         """Take what a BMC's log shows (any thread)."""
-        if seen:
-            self._items.put(StreamItem(node, "seen", time.time(), {"seen": seen}))
+        if node in self._views:
+            self.record(seen)  # at once: what waits in memory would be lost by a stop, and the entries count as known
         if why and self._unread.get(node) != why:
             self.tell("bmc", node, f"{node}: BMC not read: {why}")
         self._unread[node] = why

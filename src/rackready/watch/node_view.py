@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready.design.monitoring.condition import Act
 from rackready.model.evidence import Fingerprint
 from rackready.model.watch import Watch
 from rackready.watch import kernel, readings
@@ -14,11 +15,13 @@ from rackready.watch.sighting import Sighting, act_of
 from rackready.watch.store import Seen
 
 Document = dict[str, Any]
+_AGAIN_S = 300.0
+"""A state that asks for a drain and stays is told again after so long, s: its node is not drained, or not by us."""
 
 
 @dataclass
 class NodeView:
-    """One node. ``certified``: its last fingerprint. Its clock is brought to that of the controller by ``begin``."""
+    """One node. ``certified``: its last fingerprint. Its clock is brought to that of the controller by every beat."""
 
     facts: NodeFacts
     settings: Watch
@@ -28,25 +31,30 @@ class NodeView:
     _ahead_s: float = 0.0
     _latest: dict[str, Document] = field(default_factory=dict)
     _shown: dict[str, dict[tuple[str, str], tuple[float, Sighting]]] = field(default_factory=dict)
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _told: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def node(self) -> str:
         """Return its name."""
         return self.facts.node.name
 
-    def line(self, document: Document, now: float) -> list[Seen]:
-        """Return what to record because of one line. ``now``: the controller's time, s since 1970."""
+    def line(self, document: Document, now: float, tick: float | None = None) -> list[Seen]:
+        """Return what to record because of one line. ``now``: the controller's time, s since 1970.
+
+        ``tick``: the same on a clock that nobody sets, by which it is judged how long something held.
+        """
+        tick = now if tick is None else tick
         if "begin" in document:
             return self._begin(document, now)
         if "beat" in document:
+            self._ahead_s = now - document.get("at", now - self._ahead_s)
             self.cursor = document["beat"]["cursor"] or self.cursor
-            return self.due(now)
+            return self.due(now, tick)
         if "log" in document:
-            return [self._log(document["log"])]
+            return [self._log(document["log"], now)]
         for name in ("gpus", "links", "ports"):
             if name in document:
-                return self._reading(name, document[name], now)
+                return self._reading(name, document[name], now, tick)
         return []
 
     def _begin(self, document: Document, now: float) -> list[Seen]:
@@ -59,23 +67,24 @@ class NodeView:
             return [self._seen(Sighting("NodeRebooted", "node", "booted since it was watched last"), now)]
         return []
 
-    def _log(self, entry: Document) -> Seen:
+    def _log(self, entry: Document, now: float) -> Seen:
         """Return the fault of a line, with the place in the journal behind it; without a condition: the place alone."""
-        at = float(entry["at"]) + self._ahead_s
+        at = min(float(entry["at"]) + self._ahead_s, now)
         self.cursor = entry["cursor"]
         found = kernel.sighting(self.facts, entry["text"])
         if found is None:
             return Seen(self.node, "", "", "", "", at=at, boot_id=entry["boot"], cursor=entry["cursor"])
         return self._seen(found, at, entry["boot"], entry["cursor"])
 
-    def _reading(self, name: str, reading: Document, now: float) -> list[Seen]:
+    def _reading(self, name: str, reading: Document, now: float, tick: float) -> list[Seen]:
         before = self._latest.get(name)
         self._latest[name] = reading
         found = {(one.condition, one.part): one for one in self._sightings(name, reading, before)}
         old = self._shown.get(name, {})
-        self._shown[name] = {key: (old[key][0] if key in old else now, one) for key, one in found.items()}
-        self._told -= {key for key in old if key not in found}
-        return self.due(now)
+        self._shown[name] = {key: (old[key][0] if key in old else tick, one) for key, one in found.items()}
+        for key in old.keys() - found.keys():
+            self._told.pop(key, None)
+        return self.due(now, tick)
 
     def _sightings(self, name: str, reading: Document, before: Document | None) -> Iterator[Sighting]:
         if name == "gpus":
@@ -84,14 +93,26 @@ class NodeView:
             return readings.of_links(self.facts, reading, self._latest.get("gpus"))
         return readings.of_ports(self.facts, reading, before)
 
-    def due(self, now: float) -> list[Seen]:
-        """Return the faults of readings that held as long as their condition asks for, each once."""
+    def due(self, now: float, tick: float) -> list[Seen]:
+        """Return the faults of readings that held as long as their condition asks for.
+
+        Each once; one that asks for a drain again and again, since a node that it drains is not watched any more.
+        """
         out = []
         for key, (since, found) in _all(self._shown.values()):
-            if key not in self._told and now - since >= found.after_s:
-                self._told.add(key)
+            told = self._told.get(key)
+            again = told is not None and tick - told >= _AGAIN_S and self._drains(found)
+            if (told is None and tick - since >= found.after_s) or again:
+                self._told[key] = tick
                 out.append(self._seen(found, now))
         return out
+
+    def _drains(self, found: Sighting) -> bool:
+        return act_of(found.condition, self.settings) is Act.DRAIN
+
+    def unsettled(self) -> list[Sighting]:
+        """Return what readings show that did not hold long enough yet."""
+        return [found for key, (_, found) in _all(self._shown.values()) if key not in self._told]
 
     def _seen(self, found: Sighting, at: float, boot_id: str = "", cursor: str = "") -> Seen:
         act = act_of(found.condition, self.settings)

@@ -18,6 +18,8 @@ from rackready.watch.sighting import Sighting
 Reading = Mapping[str, Any]
 
 _NO_DRIVER = re.compile(r"couldn't communicate with the NVIDIA driver|Failed to initialize NVML|No devices were found")
+_MISMATCH = "Driver/library version mismatch"
+"""NVML's words for NVML_ERROR_LIB_RM_VERSION_MISMATCH: packages were changed under a loaded driver. No GPU is lost."""
 _RATE = re.compile(r"^(?P<rate>\d+(?:\.\d+)?) Gb/sec")
 """Linux, drivers/infiniband/core/sysfs.c, rate_show: '400 Gb/sec (4X NDR)'."""
 _ACTIVE = "4: ACTIVE"
@@ -32,17 +34,27 @@ def _held(condition: str, part: str, actual: str, slot: str = "") -> Sighting:
 def of_gpus(facts: NodeFacts, reading: Reading, certified: Fingerprint | None) -> Iterator[Sighting]:
     """Yield what the values of `nvidia-smi -q -x` show."""
     found = list(reading["gpus"])
-    if not found and not _no_gpus(reading):
-        return  # nvidia-smi is missing or late: it tells nothing about the GPUs
+    if not found and _MISMATCH in reading.get("problem", ""):
+        yield Sighting("NodeDrifted", "node", str(reading["problem"]))
+        return
+    if unread(reading):
+        return
     if len(found) < facts.platform.gpus:
         missing = facts.platform.gpus - len(found)
         empty = parts.empty_places(facts, [gpu["pci"] for gpu in found]) if found else ""
         said = reading.get("said") or reading.get("problem") or ""
-        yield Sighting("GpusMissing", _missing(facts, found), f"{missing} missing{empty}{f': {said}' if said else ''}")
+        yield _held("GpusMissing", _missing(facts, found), f"{missing} missing{empty}{f': {said}' if said else ''}")
     for gpu in found:
         yield from _of_gpu(facts, gpu)
     if certified is not None and found:
         yield from _drift(reading, certified)
+
+
+def unread(reading: Reading) -> str:
+    """Return why a reading tells nothing about the GPUs, "" where it does: a missing or late nvidia-smi is no fault."""
+    if reading["gpus"] or _no_gpus(reading) or _MISMATCH in reading.get("problem", ""):
+        return ""
+    return f"GPUs not read: {reading.get('problem') or 'nvidia-smi names none'}"
 
 
 def _no_gpus(reading: Reading) -> bool:

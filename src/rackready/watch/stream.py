@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import paramiko
@@ -35,12 +35,16 @@ _DIALS = threading.BoundedSemaphore(16)
 
 @dataclass(frozen=True, slots=True)
 class StreamItem:
-    """What a stream brings: a document of the node, or the news that it began or ended. ``at``: controller's time."""
+    """What a stream brings: a document of the node, or the news that it began or ended.
+
+    ``at``: controller's time; ``tick``: its monotonic clock, which nobody sets.
+    """
 
     node: str
     kind: str
     at: float
     document: dict[str, Any]
+    tick: float = field(default_factory=time.monotonic)
 
 
 class Lines(Protocol):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -118,17 +117,19 @@ class TicketDesk:
             row = rows.get(fault.node)
             values = self._next(fault, row, now) if row is not None and row.epoch > fault.epoch else None
             if values is not None:
-                self.store.put(fault.id, **values)
-                changed.append(self.write(self._again(fault)))
+                changed.append(self._changed(fault, values))
         return changed
 
     def close(self, fault: Fault, reason: str, now: float) -> Ticket:
         """Close a ticket for a reason that an operator gives, and return it."""
-        self._end(fault, {"at": _text(now), "by": "operator", "reason": reason})
-        return self.write(self._again(fault))
+        end = {"at": _text(now), "by": "operator", "reason": reason}
+        return self._changed(fault, {"ticket": "closed", "detail": {**fault.detail, "closed": end}})
 
-    def _again(self, fault: Fault) -> Fault:
-        return self.store.fault(fault.id) or fault
+    def _changed(self, fault: Fault, values: dict[str, Any]) -> Ticket:
+        """Write the file of a ticket that changes, then its record: after a kill in between it is simply done again."""
+        made = self.write(replace(fault, **values))
+        self.store.put(fault.id, **values)
+        return made
 
     def _next(self, fault: Fault, row: NodeRow, now: float) -> dict[str, Any] | None:
         """Return what changes in a ticket whose node began a new epoch; None for nothing."""
@@ -144,9 +145,6 @@ class TicketDesk:
             return None
         history.append(f"{_text(now)} {line}")
         return {"ticket": wanted, "detail": {**fault.detail, "history": history}}
-
-    def _end(self, fault: Fault, end: Mapping[str, Any]) -> None:
-        self.store.put(fault.id, ticket="closed", detail={**fault.detail, "closed": dict(end)})
 
     def _measured(self, node: str) -> tuple[int, list[str]]:
         """Return how many gates passed on a node since its last change, and those that failed."""
@@ -165,20 +163,27 @@ class TicketDesk:
         return fingerprint(self.evidence, fault.node, fault.first_at)
 
     def _node(self, name: str, print_: Fingerprint | None) -> TicketNode:
+        measured = print_.chassis_serial if print_ else ""
+        if not self._has(name):
+            return TicketNode(name=name, site=self.site.name, rack="", serial=measured, platform="")
         facts = node_facts(self.site, name)
         node = facts.node
-        serial = node.serial or (print_.chassis_serial if print_ else "")
+        serial = node.serial or measured
         return TicketNode(
             name=name, site=self.site.name, rack=facts.rack, unit=node.unit, serial=serial, platform=node.platform
         )
 
+    def _has(self, name: str) -> bool:
+        """Return whether the site has a node: tickets outlive nodes that were retired and left the site file."""
+        return any(node.name == name for node in self.site.nodes())
+
     def _part(self, fault: Fault, print_: Fingerprint | None) -> FaultyPart:
-        facts = node_facts(self.site, fault.node)
+        model = node_facts(self.site, fault.node).gpu.id if self._has(fault.node) else ""
         index = fault.part.removeprefix("gpu")
         if fault.part.startswith("gpu") and index.isdigit():
             gpus = print_.gpus if print_ else []
             serial = gpus[int(index)] if int(index) < len(gpus) else ""
-            return FaultyPart(name=fault.part, slot=fault.slot, serial=serial, model=facts.gpu.id)
+            return FaultyPart(name=fault.part, slot=fault.slot, serial=serial, model=model)
         guid = next(
             (nic.partition("=")[2] for nic in (print_.nics if print_ else []) if nic.startswith(f"{fault.part}=")), ""
         )
