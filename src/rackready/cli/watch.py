@@ -39,10 +39,11 @@ def watch(
 
     Runs until it is stopped (systemd: docs/howto/watch.md), beside every other command: it takes a lock of its own, and
     acts on no node that a campaign works on. With `--output json` each event is one JSON document on a line; with
-    `--once` the result is one document.
+    `--once` the result is one document. `--once` reads no BMC; what must hold for some time, such as a link that is
+    down, is told as `unsettled`, and drains nothing.
 
-    Exit codes: 0 stopped, or nothing found by --once; 1 --once found a fault or a node that cannot be watched;
-    2 refused.
+    Exit codes: 0 stopped, or nothing found by --once; 1 --once found a fault, something unsettled, or a node that
+    cannot be watched; 2 refused.
     """
     if context.invoked_subcommand is not None:
         return

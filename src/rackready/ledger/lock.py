@@ -73,6 +73,15 @@ def is_held(path: Path, database: Database | Path) -> bool:
     return _is_locked(path) or bool(backend_of(database).holder())
 
 
+def held_since(path: Path) -> float:
+    """Return when the controller of this machine that holds the lock took it, 0.0 when none says so."""
+    try:
+        found = json.loads(path.read_bytes() or b"{}")
+        return float(found.get("since", 0.0))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0.0
+
+
 def _is_locked(path: Path) -> bool:
     if not path.exists():
         return False

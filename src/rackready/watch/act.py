@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from rackready.design.handover_of import handover_site
 from rackready.design.monitoring.condition import Act
@@ -19,7 +20,7 @@ from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError,
 from rackready.drivers.scheduler.places import places
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.ledger.error import ControllerBusyError
-from rackready.ledger.lock import ControllerLock, is_held
+from rackready.ledger.lock import ControllerLock, held_since, is_held
 from rackready.ledger.store import NodeRow
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
@@ -299,4 +300,13 @@ def working(store: WatchStore, paths: EnvPaths) -> dict[str, str]:
     if not is_held(paths.lock, paths.database):
         return {}
     newest = next((row for row in store.ledger.campaigns() if row["status"] == "running"), None)
-    return dict.fromkeys(newest["nodes"], newest["id"]) if newest else {}
+    if newest is None or _cut_off(store, newest, held_since(paths.lock)):
+        return {}
+    return dict.fromkeys(newest["nodes"], newest["id"])
+
+
+def _cut_off(store: WatchStore, campaign: Mapping[str, Any], since: float) -> bool:
+    """Return whether a campaign was killed before the present holder took the lock, and not gone on with since."""
+    if not since or campaign["begun"] >= since:
+        return False
+    return all(event.at < since for event in store.ledger.newest_events(campaign["id"]).values())

@@ -119,16 +119,16 @@ def test_a_fault_that_comes_again_after_it_was_overtaken_drains(world: World) ->
 
 def _controller(root: Path, held: object, over: object) -> None:
     world = World(root)
-    world.ledger.put_campaign(
-        "20260101-1",
-        env="sim",
-        kind="deploy",
-        nodes=["node03"],
-        site_digest="",
-        abi="",
-        status="running",
-    )
     with ControllerLock(world.paths.lock, "rackready deploy --env sim", world.paths.database):
+        world.ledger.put_campaign(
+            "20260101-1",
+            env="sim",
+            kind="deploy",
+            nodes=["node03"],
+            site_digest="",
+            abi="",
+            status="running",
+        )
         held.set()  # type: ignore[attr-defined]
         over.wait(30)  # type: ignore[attr-defined]
 

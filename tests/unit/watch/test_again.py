@@ -16,7 +16,7 @@ from rackready.watch import act, storm
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import Seen, Step
 from tests.unit.watch.test_bmc_logs import LEAK, OLD, Bmc, gathered
-from tests.unit.watch.test_engine import DEVICE, FALLEN, begin, port
+from tests.unit.watch.test_engine import DEVICE, FALLEN, begin, port, until
 from tests.unit.watch.test_kernel import FACTS
 from tests.unit.watch.world import Script, World
 
@@ -135,6 +135,27 @@ def test_many_nodes_are_recorded_a_few_at_a_time(tmp_path: Path, monkeypatch: py
     assert {row.state for row in world.ledger.states()} == {NodeState.QUARANTINED}
 
 
+def test_nodes_of_a_campaign_that_was_killed_do_not_wait_for_another_command(world: World) -> None:
+    world.ledger.put_campaign(
+        "20260101-1", env="sim", kind="deploy", nodes=["node03"], site_digest="", abi="", status="running"
+    )
+    spawn = multiprocessing.get_context("spawn")
+    held, over = spawn.Event(), spawn.Event()
+    child = spawn.Process(target=_controller, args=(world.root, held, over))
+    child.start()
+    try:
+        assert held.wait(30)
+        world.see("node03")
+        assert act.working(world.store, world.paths) == {}
+        world.actor().act()
+        assert [node for node, _ in world.scheduler.drains] == ["node03"]
+        world.ledger.event("20260101-1", "node03", "install", "goes on")
+        assert act.working(world.store, world.paths) == {"node03": "20260101-1"}, "resumed under the same lock"
+    finally:
+        over.set()
+        child.join()
+
+
 # clocks ----------------------------------------------------------------------------------------------------------
 
 
@@ -233,8 +254,7 @@ def test_a_node_that_came_into_production_while_no_watch_ran_is_read_from_then_o
     script = Script()
     engine = world.engine(script)
     engine.refresh()
-    while len(script.opened) < 4:
-        pass
+    until(lambda: len(script.opened) == 4)
     asked = dict(script.opened)
     assert (asked["node03"]["cursor"], asked["node02"]["cursor"]) == ("", "c2")
     assert asked["node03"]["since"] == ready_since(world)["node03"]

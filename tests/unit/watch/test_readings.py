@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rackready.design.monitoring.condition import Act
 from rackready.model.evidence import Fingerprint
 from rackready.ondevice import watch_node
 from rackready.watch import readings
@@ -59,6 +60,18 @@ def test_a_lost_gpu_is_named() -> None:
 def test_a_driver_that_is_gone_is_a_fault_of_the_node() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it runs."
     assert smi(said, 9) == [("GpusMissing", "node")]
+
+
+def test_a_driver_that_was_changed_under_jobs_drains_nothing() -> None:
+    said = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.178\n"
+    (found,) = readings.of_gpus(FACTS, watch_node.gpus(18, said), None)
+    assert (found.condition, found.about.watch) == ("NodeDrifted", Act.TICKET)
+    assert "Driver/library version mismatch" in found.actual
+
+
+def test_missing_gpus_count_after_the_time_of_their_alert() -> None:
+    (found,) = readings.of_gpus(FACTS, watch_node.gpus(9, "No devices were found\n"), None)
+    assert (found.condition, found.after_s) == ("GpusMissing", 300)
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,13 @@ from jsonschema import validate
 from rackready.drivers.remote import Answer
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.model.base import SecretRef
+from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
 from rackready.model.ticket import Ticket
 from rackready.model.watch import TicketWebhook
 from rackready.watch.desk import WatchDesk
 from rackready.watch.prove import COMMANDS, Prover
-from rackready.watch.store import Step
+from rackready.watch.store import Seen, Step
 from rackready.watch.tickets import TicketDesk, folder
 from rackready.watch.webhook import SIGNATURE, Outbox, post
 from tests.unit.watch.world import World
@@ -169,13 +170,55 @@ def test_after_a_repair_the_same_fault_is_a_new_one(world: World) -> None:
     world.scheduler.reasons.clear()
     world.store.put(1, drained_at=world.now - 7200)
     world.store.record([], {})
-    from rackready.watch.store import Seen  # noqa: PLC0415
-
     world.store.record([Seen("node03", "GpuXidRestartBm", "gpu4", "Xid 79", "drain", at=world.now)], {"node03": 2})
     world.actor().act()
     made.work()
     assert [one.ticket for one in world.store.faults()] == ["closed", "open"]
     assert len(list(folder(world.paths).glob("*.json"))) == 2
+
+
+def test_a_kill_before_the_record_of_a_change_loses_no_change(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened(world)
+    repaired(world)
+    world.ledger.set_state("node03", NodeState.READY)
+
+    def killed(*_args: object, **_values: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.store, "put", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made.follow()
+    monkeypatch.undo()
+    assert world.store.faults()[0].ticket == "open"
+    made.follow()
+    assert (only(world).status, world.store.faults()[0].ticket) == ("closed", "closed")
+
+
+def test_a_ticket_that_cannot_be_written_is_no_closed_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened(world)
+
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rackready.watch.tickets.files.replace", full)
+    with pytest.raises(RackreadyError) as refused:
+        made.tickets.close(world.store.faults()[0], "nothing to repair", world.now)
+    assert "a ticket cannot be written - Expected: a writable folder with room Actual: No space left" in str(
+        refused.value
+    )
+    assert world.store.faults()[0].ticket == "open"
+
+
+def test_a_ticket_outlives_its_node(world: World) -> None:
+    world.store.record([Seen("node99", "GpuXidRestartBm", "gpu4", "Xid 79", "ticket", at=world.now)], {"node99": 1})
+    world.see("node03")
+    world.actor().act()
+    desk(world).work()
+    tickets = [Ticket.model_validate_json(path.read_text()) for path in sorted(folder(world.paths).glob("*.json"))]
+    assert [(one.node.name, one.node.rack, one.part.model) for one in tickets] == [
+        ("node99", "", ""),
+        ("node03", "rack01", "h100_sxm"),
+    ]
 
 
 # webhook ---------------------------------------------------------------------------------------------------------
@@ -255,6 +298,21 @@ def test_a_webhook_that_refuses_keeps_the_ticket_waiting_visibly(world: World) -
         made.work()
         assert world.store.mark("outbox") == {"waiting": 0}
         assert hook.signatures[0][0] == "", "no secret, no signature"
+
+
+def test_a_closed_ticket_that_was_posted_is_not_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as hook:
+        made = opened(world)
+        made.outbox.webhook = TicketWebhook(url=hook.url)
+        made.work()
+        made.tickets.close(world.store.faults()[0], "nothing to repair", world.now)
+        made.work()
+        made.work()
+        assert [body["status"] for body in hook.bodies] == ["open", "closed"]
+        read: list[object] = []
+        monkeypatch.setattr(TicketDesk, "read", lambda _self, fault: read.append(fault) or b"")
+        made.work()
+        assert read == []
 
 
 def test_a_webhook_that_leads_elsewhere_is_not_followed() -> None:
