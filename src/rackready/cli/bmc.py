@@ -100,7 +100,7 @@ def rotate(
 
     Exit codes: 0 every BMC has its new password, 1 some have not, 2 refused.
     """
-    from rackready.cli.rotation import in_waves  # noqa: PLC0415
+    from rackready.cli.rotation import in_waves, require_own_places  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.drivers import bmc_password  # noqa: PLC0415
     from rackready.drivers.bmc_trust import known  # noqa: PLC0415
@@ -110,7 +110,9 @@ def rotate(
     paths = env_paths(env)
     nodes = {item.name: item for item in _chosen(paths, env, node or [], every=every)}
     campaign, command = new_run("bmc"), f"rackready bmc rotate --env {env}"
-    lost, limit = bmc_password.BmcPasswordLostError, load_site(env, root=paths.root).campaign.stop_above_pct
+    site = load_site(env, root=paths.root)
+    require_own_places(site, {name: known(item).password for name, item in nodes.items()})
+    lost, limit = bmc_password.BmcPasswordLostError, site.campaign.stop_above_pct
     if check:
         looked = [bmc_password.look_row(name, known(item)) for name, item in nodes.items()]
         with run_log(paths, campaign, command, verbose=verbose) as log:

@@ -53,7 +53,7 @@ def secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
     """Return the secrets and the files of private keys that a model names, each once."""
     refs: dict[str, SecretRef] = {}
     keys: dict[Path, None] = {}
-    for name, value in _fields(site):
+    for name, value in fields(site):
         if isinstance(value, SecretRef):
             refs[str(value)] = value
         elif name == "private_key" and isinstance(value, Path):
@@ -61,14 +61,15 @@ def secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
     return list(refs.values()), list(keys)
 
 
-def _fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a model
+def fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a model
+    """Yield each value in a model, with the name of its field; a secret's place as a whole."""
     yield name, value
     if isinstance(value, Model) and not isinstance(value, SecretRef):
         for key in type(value).model_fields:
-            yield from _fields(getattr(value, key), key)
+            yield from fields(getattr(value, key), key)
     elif isinstance(value, list):
         for item in value:
-            yield from _fields(item, name)
+            yield from fields(item, name)
 
 
 def _secret_problem(ref: SecretRef) -> str:

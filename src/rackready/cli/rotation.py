@@ -1,12 +1,18 @@
-"""What `bmc rotate` and `fabric rotate` share: one device first, then waves, and the site's stop rule."""
+"""What `bmc rotate` and `switch rotate` share: one device first, then waves, and the site's stop rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rackready.model.problems import RackreadyError
+from rackready.cli.os_errors import system_call_error
+from rackready.model.problems import Message, RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.model.base import SecretRef
+    from rackready.model.site import Site
 
 CHANGED, SAME, ERROR, LOST, NOT_BEGUN = "changed", "would change", "error", "lost", "not begun"
 BAD = frozenset({ERROR, LOST, NOT_BEGUN})
@@ -16,6 +22,38 @@ _PERCENT = 100
 
 Work = Callable[[str, Callable[[str], None]], None]
 """Changes one device's password; says what it did. Raises RackreadyError."""
+
+
+def require_own_places(site: Site, chosen: Mapping[str, SecretRef]) -> None:
+    """Raise RackreadyError for each place that something else uses, too: it would be left without its password."""
+    from rackready.cli.doctor_keys import fields  # noqa: PLC0415
+    from rackready.model.base import SecretRef  # noqa: PLC0415
+
+    used: dict[object, int] = {}
+    for _, value in fields(site):
+        if isinstance(value, SecretRef):
+            used[_place(value)] = used.get(_place(value), 0) + 1
+    first: dict[object, Message] = {}
+    for name, ref in chosen.items():
+        if ref.env is None and used.get(_place(ref), 0) > 1 and _place(ref) not in first:
+            first[_place(ref)] = Message(
+                f"{name} password in {ref}",
+                expected="a place of its own, which nothing else uses",
+                actual=f"the site file names it {used[_place(ref)]} times",
+                next_step="Copy the secret to a place for each device and name those: the others would lose theirs.",
+            )
+    if first:
+        raise RackreadyError.of(list(first.values()))
+
+
+def _place(ref: SecretRef) -> object:
+    """Return the place of a secret, however its path is written."""
+    if ref.file is not None:
+        return ref.file.resolve()
+    if ref.encrypted is None:
+        return str(ref)
+    file, keys = ref.encrypted
+    return (Path(file).resolve(), *keys)
 
 
 def in_waves(
@@ -48,6 +86,9 @@ def _row(name: str, work: Work, lost: type[RackreadyError]) -> dict[str, Any]:
     except RackreadyError as error:
         outcome = LOST if isinstance(error, lost) else ERROR
         said.append(str(error))
+    except OSError as error:  # of the password's place: the answers of its wave are not lost with it
+        outcome = ERROR
+        said.append(f"{name}: {system_call_error(error)}")
     return {"name": name, "outcome": outcome, "message": "\n".join(said)}
 
 

@@ -9,7 +9,7 @@ import typer
 from rackready.cli.chosen_hosts import require_names_or_all
 from rackready.cli.deploy import Check
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
-from rackready.cli.rotation import BAD, ERROR, SAME, in_waves
+from rackready.cli.rotation import BAD, ERROR, SAME, in_waves, require_own_places
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 
@@ -58,6 +58,7 @@ def rotate(
     require_names_or_all("switch", "switches", switch or [], every=every)
     site = load_site(env, root=paths.root)
     chosen = _chosen(site, switch or [])
+    require_own_places(site, {name: item.password for name, item in chosen.items() if item.password is not None})
     campaign, command = new_run("switch"), f"rackready switch rotate --env {env}"
     if check:
         with run_log(paths, campaign, command, verbose=verbose) as log:

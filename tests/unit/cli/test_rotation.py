@@ -66,6 +66,20 @@ def test_the_sites_stop_rule_counts_a_wave(limit: int, *, goes_on: bool) -> None
         assert "2 of 8 failed in a wave (campaign.stop_above_pct: 24)" in str(rows[-1]["message"])
 
 
+def test_a_password_that_cannot_be_written_is_of_that_device_alone() -> None:
+    def work(name: str, say: Callable[[str], None]) -> None:
+        if name == "node03":
+            raise PermissionError(13, "Permission denied", "/secrets/node03.pending")
+        say(f"{name}: done")
+
+    rows = in_waves(NAMES, work, lost=_LostError, stop_above_pct=100)
+    assert [row["outcome"] for row in rows] == ["changed", "changed", "error", *["changed"] * 8]
+    assert rows[2]["message"] == (
+        "node03: /secrets/node03.pending - Expected: a path that this user may use Actual: Permission denied. Correct "
+        "its permissions or its owner, or run as another user."
+    )
+
+
 def overlay(root: Path, document: dict[str, object]) -> None:
     path = EnvPaths(root, "sim").overlay
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,3 +117,27 @@ def test_switches_are_named_or_all(call: Call) -> None:
     code, _, err = call("switch", "rotate", "leaf01", "--all")
     assert code == 2
     assert "switch - Expected: names of switches, or --all Actual: both. Give one of them." in err
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_place_that_two_devices_share_is_refused_before_anything(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: list[str]
+) -> None:
+    monkeypatch.setattr(secret_store.FileStore, "prepare", None)
+    shared = {"file": str(tmp_path / "bmc")}
+    again = {"file": str(tmp_path / "x" / ".." / "bmc")}
+    nodes = [
+        {"name": "node01", "bmc": {"address": "127.85.1.98", "password": shared}},
+        {"name": "node02", "bmc": {"address": "127.85.1.99", "password": again}},
+    ]
+    overlay(
+        tmp_path, {"racks": [{"name": "rack01", "nodes": nodes}], "switches": [{"name": "leaf01", "password": shared}]}
+    )
+    step = "Copy the secret to a place for each device and name those: the others would lose theirs.\n"
+    for words, name in ((["bmc", "rotate", "node01", "node02"], "node01"), (["switch", "rotate", "--all"], "leaf01")):
+        code, out, err = call(*words, *check)
+        assert (code, out) == (2, "")
+        assert err == (
+            f"{name} password in file {tmp_path / 'bmc'} - Expected: a place of its own, which nothing else uses "
+            f"Actual: the site file names it 3 times. {step}",
+        )
