@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -140,7 +141,12 @@ class _Encrypted(Store):
         assert self.ref.encrypted is not None  # noqa: S101 - chosen by store_of
         return self.ref.encrypted[1]
 
-    def _replace(self, data: bytes) -> None:
+    def _replace(self, before: bytes, data: bytes) -> None:
+        """Put a changed file in the place of the one that was read. Raises SecretUnwritableError if that changed."""
+        if self.file.read_bytes() != before:
+            raise self._unwritable(
+                f"{self.file} was changed by somebody else meanwhile", "Nothing was written; run again."
+            )
         files.replace(self.file, data, mode=self.file.stat().st_mode & 0o777)
         _sync(self.file.parent)
 
@@ -175,7 +181,8 @@ class SopsStore(_Encrypted):
         """Change a copy, decrypt it to see that it holds the value, and put it in the file's place."""
         copy = self.file.with_name(f".{os.getpid()}-{secrets.token_hex(4)}.{self.file.name}")
         try:
-            files.create(copy, self.file.read_bytes())
+            before = content(self.ref, self.file)
+            files.create(copy, before)
             for index, value in steps:
                 words = ["unset", str(copy), index] if value is None else ["set", "--value-stdin", str(copy), index]
                 given = secret_sops.run(
@@ -194,7 +201,7 @@ class SopsStore(_Encrypted):
                 of_copy = SecretRef(sops=f"{copy}#{'.'.join(ref.encrypted[1])}")
                 if secret_sops.read(of_copy, secret_sops.decrypt(of_copy)) != value:
                     raise self._unwritable("sops keeps another value", "Nothing was changed; update sops.")
-            self._replace(copy.read_bytes())
+            self._replace(before, copy.read_bytes())
         finally:
             copy.unlink(missing_ok=True)
 
@@ -211,21 +218,23 @@ class VaultStore(_Encrypted):
         return f"{self.keys[-1]}{self.suffix}"
 
     def written(self) -> str:
-        """Return a digest of what is encrypted: the value, or the whole file, which others change too."""
+        """Return a digest of the encrypted value; in a file that is encrypted as a whole, of the value under its key.
+
+        Other values of the file, which are changed at the same time, do not count.
+        """
         data = content(self.ref, self.file)
-        if not data.startswith(secret_vault.HEAD):
-            whole, document = secret_vault.decrypt(self.ref)
-            del whole
-            data = str(value_at(self.ref, document, self.keys)).encode()
-        return hashlib.sha256(data).hexdigest()
+        whole, document = secret_vault.decrypt(self.ref)
+        value = str(value_at(self.ref, document, self.keys)).encode()
+        if not whole:
+            return hashlib.sha256(value).hexdigest()
+        return hmac.new(secret_vault.opened(self.ref, self.file, data)[2].bytes, value, "sha256").hexdigest()
 
     def _put(self, value: str) -> None:
-        self._replace(
-            self._edited(lambda text: vault_edit.insert_before(text, self.keys, self._name, self._rendered(value)))
-        )
+        rendered = self._rendered(value)
+        self._replace(*self._edited(lambda text: vault_edit.insert_before(text, self.keys, self._name, rendered)))
 
     def _take(self) -> None:
-        self._replace(self._edited(lambda text: vault_edit.promote(text, self.keys, self._name)))
+        self._replace(*self._edited(lambda text: vault_edit.promote(text, self.keys, self._name)))
 
     def _rendered(self, value: str) -> vault_edit.Render:
         """Return how a value is written: quoted in a file that is encrypted as a whole, else encrypted itself."""
@@ -242,8 +251,8 @@ class VaultStore(_Encrypted):
 
         return render
 
-    def _edited(self, change: Callable[[str], str]) -> bytes:
-        """Return the file after a change of its text."""
+    def _edited(self, change: Callable[[str], str]) -> tuple[bytes, bytes]:
+        """Return the file before and after a change of its text."""
         data = content(self.ref, self.file)
         whole = data.startswith(secret_vault.HEAD)
         text = (secret_vault.opened(self.ref, self.file, data)[0] if whole else data).decode()
@@ -254,7 +263,7 @@ class VaultStore(_Encrypted):
             actual, changed = str(error), b""
         if actual:
             raise self._unwritable(actual, f"Write {'.'.join(self.keys)} as a text under a mapping, then run again.")
-        return secret_vault.sealed_like(self.ref, self.file, data, changed) if whole else changed
+        return data, secret_vault.sealed_like(self.ref, self.file, data, changed) if whole else changed
 
 
 def _there(ref: SecretRef) -> bool:

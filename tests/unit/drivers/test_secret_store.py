@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
 
+from rackready.design import vault_edit
 from rackready.design.secrets import forget, reveal
 from rackready.design.vault_edit import EditError, promote
 from rackready.drivers.secret_store import SecretUnwritableError, Store, store_of
@@ -113,6 +116,42 @@ def test_two_that_write_one_file_lose_nothing(tmp_path: Path) -> None:
         "bmc": {"node01": "new-bmc.node01", "node02": "new-bmc.node02"},
         "flow": {"node03": "new-flow.node03", "node04": "new-flow.node04"},
     }
+
+
+@pytest.mark.parametrize("make", [whole, by_value])
+def test_the_mark_of_a_secret_is_its_own_and_tells_nothing_of_it(tmp_path: Path, make: object) -> None:
+    place = store(make(tmp_path))  # type: ignore[operator]
+    before = place.written()
+    assert before not in {hashlib.sha256(text).hexdigest() for text in (b"old-one", b"old-one\n")}
+    if make is whole:
+        store(place.file, "bmc.node02").prepare(lambda: "new")
+        store(place.file, "bmc.node02").promote()
+    place.prepare(lambda: CANARY)
+    assert place.written() == before
+    place.promote()
+    assert place.written() != before
+
+
+@pytest.mark.parametrize("make", [whole, by_value])
+def test_what_somebody_else_wrote_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: object
+) -> None:
+    file = make(tmp_path)  # type: ignore[operator]
+    insert = vault_edit.insert_before
+    edited = sealed("bmc: {node01: by-hand}\n")
+
+    def meanwhile(*given: Any) -> str:
+        file.write_text(edited, encoding="utf-8")
+        return insert(*given)
+
+    monkeypatch.setattr(vault_edit, "insert_before", meanwhile)
+    with pytest.raises(SecretUnwritableError) as caught:
+        store(file).prepare(lambda: CANARY)
+    assert str(caught.value) == (
+        f"secret in vault file {file}#bmc.node01 - Expected: a place for a new password Actual: {file} was changed by "
+        "somebody else meanwhile. Nothing was written; run again."
+    )
+    assert file.read_text(encoding="utf-8") == edited
 
 
 def test_forms_that_cannot_be_changed_are_refused_with_nothing_written(tmp_path: Path) -> None:
