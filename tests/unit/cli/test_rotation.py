@@ -139,5 +139,5 @@ def test_a_place_that_two_devices_share_is_refused_before_anything(
         assert (code, out) == (2, "")
         assert err == (
             f"{name} password in file {tmp_path / 'bmc'} - Expected: a place of its own, which nothing else uses "
-            f"Actual: the site file names it 3 times. {step}",
+            f"Actual: the site file names it 3 times. {step}"
         )
