@@ -67,6 +67,7 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     _plain(branch, runner, state, (drift_cron, nightly_cron))
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
+    _require_kept_passwords(site, paths)
     names, notes = _secrets(site, paths)
     wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names)
     name, text = pipeline_file(forge, wanted)
@@ -93,7 +94,7 @@ def _plain(branch: str, runner: str, state: str, crons: tuple[str, str]) -> None
     wrong = [
         Message(option, expected=expected, actual=repr(value), next_step="Correct it.")
         for option, value, pattern, expected in rows
-        if not pattern.match(value)
+        if not pattern.fullmatch(value)
     ]
     if crons[0] == crons[1]:
         wrong.append(
@@ -112,12 +113,43 @@ def _secrets(site: Site, paths: EnvPaths) -> tuple[list[str], list[str]]:
     found = [secret_places(model) for model in models]
     names = sorted({ref.env for refs, _ in found for ref in refs if ref.env})
     files = [ref.file for refs, _ in found for ref in refs if ref.file] + [key for _, keys in found for key in keys]
-    open_files = {file for file in files if file.is_relative_to(paths.root) and not file.is_relative_to(paths.base)}
-    inside = sorted(str(file.relative_to(paths.root)) for file in open_files)
+    inside = sorted({str(file.relative_to(paths.root)) for file in files if _emptied(file, paths)})
     notes = [
         f"{file} is a secret in the working tree, which jobs empty: name an absolute path, or `env`" for file in inside
     ]
+    every = [ref for refs, _ in found for ref in refs]
+    if any(ref.sops for ref in every):
+        notes.append("Secrets are in files of sops: give the runner's user a key, such as SOPS_AGE_KEY_FILE.")
+    if any(ref.vault for ref in every):
+        notes.append("Secrets are in files of Ansible Vault: give the runner's user ANSIBLE_VAULT_PASSWORD_FILE.")
     return names, notes
+
+
+def _emptied(file: Path, paths: EnvPaths) -> bool:
+    """Whether a file is in the working tree, which each job takes from the repository anew."""
+    return file.is_relative_to(paths.root) and not file.is_relative_to(paths.base)
+
+
+def _require_kept_passwords(site: Site, paths: EnvPaths) -> None:
+    """Raise RackreadyError where a deploy would write a BMC's new password into the tree, and the next job lose it."""
+    lost: dict[Path, list[str]] = {}
+    for node in site.nodes():
+        ref = node.bmc.password if node.bmc is not None and node.bmc.factory_password is not None else None
+        file = (ref.file or (ref.encrypted or (None,))[0]) if ref is not None else None
+        if file is not None and _emptied(file, paths):
+            lost.setdefault(file, []).append(node.name)
+    if lost:
+        raise RackreadyError.of(
+            Message(
+                f"bmc.password in {file.relative_to(paths.root)}",
+                expected="a place outside the working tree, or no bmc.factory_password",
+                actual=f"a deploy writes a new password there ({names[0]}, {len(names)} in all), and the next job "
+                "begins without it",
+                next_step="Run `rackready bmc rotate` by hand, commit, and remove bmc.factory_password; or name an "
+                "absolute path.",
+            )
+            for file, names in lost.items()
+        )
 
 
 def _next_steps(forge: Forge, wanted: Pipeline, name: str) -> list[str]:

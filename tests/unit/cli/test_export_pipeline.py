@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 Call = Callable[..., tuple[int, str, str]]
 SITE = "inventories/sim/site.yml"
@@ -48,7 +49,13 @@ def test_options_are_in_the_file_and_the_document(call: Call, tmp_path: Path) ->
     document = json.loads(out)
     assert (code, document["changed"], document["secrets"]) == (0, True, [])
     text = Path(document["file"]).read_text(encoding="utf-8")
-    for words in ("[live]", "[self-hosted, gpu-room]", "RACKREADY_STATE: /srv/state", '"5 * * * *"', "'5 * * * *'"):
+    for words in (
+        '["live"]',
+        '[self-hosted, "gpu-room"]',
+        'RACKREADY_STATE: "/srv/state"',
+        '"5 * * * *"',
+        "'5 * * * *'",
+    ):
         assert words in text
 
 
@@ -71,6 +78,7 @@ def test_secrets_are_passed_on_and_files_that_jobs_lose_are_named(call: Call, tm
     ("option", "value", "text"),
     [
         ("--branch", "a]\nb", "a plain name such as main (letters, digits, . _ / -) Actual: 'a]\\nb'"),
+        ("--branch", "main\n", "a plain name such as main (letters, digits, . _ / -) Actual: 'main\\n'"),
         ("--runner", "$(id)", "a plain name such as rackready (letters, digits, . _ / -) Actual: '$(id)'"),
         ("--state", "state", "an absolute path of letters, digits, . _ / - Actual: 'state'"),
         ("--drift", "daily", "five fields of cron, such as 17 */4 * * * Actual: 'daily'"),
@@ -91,3 +99,54 @@ def test_two_schedules_at_one_time_are_refused(call: Call) -> None:
         2,
         "--nightly - Expected: another time than --drift Actual: the same. Correct it.\n",
     )
+
+
+@pytest.mark.parametrize("branch", ["1.10", "on"])
+def test_names_stay_texts_and_only_the_deployed_branch_gets_secrets(call: Call, tmp_path: Path, branch: str) -> None:
+    for kind in FILES:
+        assert call("export", "pipeline", "--for", kind, "--branch", branch, "--runner", "null")[0] == 0
+    hub, lab = (yaml.safe_load((tmp_path / FILES[kind]).read_text(encoding="utf-8")) for kind in ("github", "gitlab"))
+    assert hub["on"]["push"]["branches"] == [branch]
+    assert hub["jobs"]["deploy"]["runs-on"] == ["self-hosted", "null"]
+    assert lab[".rackready sim"]["tags"] == ["null"]
+    for job in ("drift", "nightly"):
+        assert hub["jobs"][job]["steps"][0]["with"] == {"ref": branch, "persist-credentials": False}
+    assert "pull_request_target" not in hub["on"]
+    assert f"github.ref == 'refs/heads/{branch}'" in hub["jobs"]["deploy"]["if"]
+
+
+def test_keys_of_encrypted_files_are_named(call: Call, tmp_path: Path) -> None:
+    site = tmp_path / SITE
+    text = site.read_text(encoding="utf-8")
+    text = text.replace("{file: .rackready/sim/secrets/leaf01}", "{sops: inventories/sim/secrets.sops.yml#leaf01}")
+    text = text.replace("{file: .rackready/sim/secrets/leaf02}", "{vault: inventories/sim/vault.yml#leaf02}")
+    site.write_text(text, encoding="utf-8")
+    code, out, _ = call("export", "pipeline", "--for", "github", "--output", "json")
+    assert (code, json.loads(out)["notes"][1:]) == (
+        0,
+        [
+            "Secrets are in files of sops: give the runner's user a key, such as SOPS_AGE_KEY_FILE.",
+            "Secrets are in files of Ansible Vault: give the runner's user ANSIBLE_VAULT_PASSWORD_FILE.",
+        ],
+    )
+
+
+@pytest.mark.parametrize("kind", ["sops", "file"])
+def test_a_new_password_that_the_next_job_would_lose_is_refused(call: Call, tmp_path: Path, kind: str) -> None:
+    site = tmp_path / SITE
+    place = "inventories/sim/secrets.sops.yml" if kind == "sops" else "inventories/sim/secrets/node01"
+    written = f"{{{kind}: {place}{'#node01' if kind == 'sops' else ''}}}"
+    text = site.read_text(encoding="utf-8")
+    old = "password: {file: .rackready/sim/secrets/node01-bmc}"
+    assert old in text
+    site.write_text(text.replace(old, f"password: {written}, factory_password: {{env: FACTORY}}"), encoding="utf-8")
+    code, out, err = call("export", "pipeline", "--for", "github")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"bmc.password in {place} - Expected: a place outside the working tree, or no bmc.factory_password Actual: a "
+        "deploy writes a new password there (node01, 1 in all), and the next job begins without it. Run `rackready bmc "
+        "rotate` by hand, commit, and remove bmc.factory_password; or name an absolute path.\n"
+    )
+    assert not (tmp_path / ".github").exists()
+    site.write_text(text.replace(old, f"{old}, factory_password: {{env: FACTORY}}"), encoding="utf-8")
+    assert call("export", "pipeline", "--for", "github")[0] == 0
