@@ -19,6 +19,9 @@ from rackready.model.problems import RackreadyError
 _TIMEOUT_S = 30
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _REF = re.compile(r"^refs/pull/(\d+)/(?:merge|head)$")
+_LONGEST_GITHUB, _LONGEST_GITLAB = 65_536, 1_000_000
+"""GitHub: "body is too long (maximum is 65536 characters)". GitLab: docs.gitlab.com/administration/instance_limits."""
+_CUT, _DIGITS = "\n\n**Cut: {} more characters are in the file of this job.**\n", 20
 _LONGEST = 300
 """Characters of a server's answer that a message shows."""
 
@@ -31,13 +34,16 @@ class ReviewError(RackreadyError):
 class Review:
     """The request under review. ``comments``: address of its list. ``update``: method that replaces one.
 
-    ``one``: address before a comment's id.
+    ``one``: address before a comment's id. ``me``: address that tells whose the token is; "": an app, GitHub's own.
+    ``longest``: most characters of a comment.
     """
 
     comments: str
     one: str
     update: str
     headers: Mapping[str, str]
+    longest: int
+    me: str = ""
     ca: str | bool = True
 
 
@@ -54,7 +60,7 @@ def github(environment: Mapping[str, str]) -> Review:
         )
     base = f"{_address(values['GITHUB_API_URL'])}/repos/{values['GITHUB_REPOSITORY']}/issues"
     headers = {"Authorization": f"Bearer {values['GITHUB_TOKEN']}", "Accept": "application/vnd.github+json"}
-    return Review(f"{base}/{number[1]}/comments", f"{base}/comments", "PATCH", headers)
+    return Review(f"{base}/{number[1]}/comments", f"{base}/comments", "PATCH", headers, _LONGEST_GITHUB)
 
 
 def gitlab(environment: Mapping[str, str]) -> Review:
@@ -63,24 +69,42 @@ def gitlab(environment: Mapping[str, str]) -> Review:
     base = _address(values["CI_API_V4_URL"])
     notes = f"{base}/projects/{values['CI_PROJECT_ID']}/merge_requests/{values['CI_MERGE_REQUEST_IID']}/notes"
     headers = {"PRIVATE-TOKEN": values["RACKREADY_GITLAB_TOKEN"]}
-    return Review(notes, notes, "PUT", headers, environment.get("CI_SERVER_TLS_CA_FILE") or True)
+    ca = environment.get("CI_SERVER_TLS_CA_FILE") or True
+    return Review(notes, notes, "PUT", headers, _LONGEST_GITLAB, f"{base}/user", ca)
 
 
 def write(review: Review, name: str, text: str) -> str:
     """Write the comment of this name, or replace the one that an earlier run wrote; return what was done.
 
-    A hidden first line names it. Raises ReviewError.
+    A hidden first line names it, and it must be the token's own: anybody can write that line, and edit the comment
+    later. A longer text is cut and says so. Raises ReviewError.
     """
     mark = f"<!-- rackready: {name} -->"
-    body = {"body": f"{mark}\n{text}"}
+    body = {"body": _shortened(f"{mark}\n{text}", review.longest)}
+    me = _call(review, "GET", review.me).json().get("id") if review.me else None
     for comment in _all(review):
-        if str(comment.get("body", "")).partition("\n")[0].strip() == mark:
+        if str(comment.get("body", "")).partition("\n")[0].strip() == mark and _is_own(comment, me):
             if comment["body"].replace("\r\n", "\n").rstrip() == body["body"].rstrip():
                 return "unchanged"
             _call(review, review.update, f"{review.one}/{comment['id']}", json=body)
             return "updated"
     _call(review, "POST", review.comments, json=body)
     return "written"
+
+
+def _is_own(comment: Mapping[str, Any], me: object) -> bool:
+    """Whether the token's user wrote a comment. A job's token of GitHub is an app's, whose user is of type Bot."""
+    if me is None:
+        return bool((comment.get("user") or {}).get("type") == "Bot")
+    return bool((comment.get("author") or {}).get("id") == me)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Return a text of at most so many characters: whole lines, and a last one that says how many are left out."""
+    if len(text) <= longest:
+        return text
+    kept = text[: longest - len(_CUT) - _DIGITS].rpartition("\n")[0]
+    return kept + _CUT.format(len(text) - len(kept))
 
 
 def _all(review: Review) -> Iterator[dict[str, Any]]:

@@ -25,10 +25,20 @@ class Forge(BaseHTTPRequestHandler):
     calls: list[tuple[str, str, str]]
     next_page: str
     status: int
+    others: set[int]
+    """Comments that others wrote."""
 
     def do_GET(self) -> None:
         page = 2 if "page=2" in self.path else 1
-        rows = [{"id": number, "body": body} for number, body in self.comments.items() if (number > 100) == (page == 2)]
+        if self.path == "/user":
+            self._answer({"id": 5})
+            return
+        rows = [
+            {"id": number, "body": body, "user": {"type": "User" if number in self.others else "Bot"}}
+            | {"author": {"id": 6 if number in self.others else 5}}
+            for number, body in self.comments.items()
+            if (number > 100) == (page == 2)
+        ]
         more = f'<{self.next_page}>; rel="next"' if page == 1 and self.next_page else ""
         self._answer(rows, more)
 
@@ -60,7 +70,7 @@ class Forge(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def forge() -> Iterator[tuple[str, type[Forge]]]:
-    kind = type("Case", (Forge,), {"comments": {}, "calls": [], "next_page": "", "status": 0})
+    kind = type("Case", (Forge,), {"comments": {}, "calls": [], "next_page": "", "status": 0, "others": set()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -142,6 +152,37 @@ def test_the_comment_is_found_on_a_later_page(
     assert case.comments == {1: "first", 101: NEW}
 
 
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_a_comment_of_somebody_else_with_the_same_first_line_is_left(
+    monkeypatch: pytest.MonkeyPatch, forge: tuple[str, type[Forge]], plan: str, kind: str
+) -> None:
+    url, case = forge
+    variables(monkeypatch, kind, url)
+    case.comments[1] = OLD
+    case.others.add(1)
+    assert comment(plan, kind) == 0
+    assert case.comments == {1: OLD, 2: NEW}
+
+
+@pytest.mark.parametrize(("kind", "longest"), [("github", 65_536), ("gitlab", 1_000_000)])
+def test_a_longer_text_is_cut_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, forge: tuple[str, type[Forge]], plan: str, kind: str, longest: int
+) -> None:
+    url, case = forge
+    variables(monkeypatch, kind, url)
+    Path(plan).write_text("a line of a refusal\n" * 60_000, encoding="utf-8")
+    case.comments[1] = OLD
+    assert comment(plan, kind) == 0
+    body = case.comments[1]
+    assert longest - 100 < len(body) <= longest
+    kept, _, last = body.partition("\n\n**Cut: ")
+    assert kept.endswith("\na line of a refusal")
+    assert (
+        last
+        == f"{len(NEW) - len('new') - 1 + 20 * 60_000 - len(kept)} more characters are in the file of this job.**\n"
+    )
+
+
 def test_another_name_is_another_comment(
     monkeypatch: pytest.MonkeyPatch, forge: tuple[str, type[Forge]], plan: str
 ) -> None:
@@ -207,6 +248,5 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     environment: Any = "http://127.0.0.1:9"
     variables(monkeypatch, "gitlab", environment)
     assert refusal(capsys, plan, "--for", "gitlab", "--name", "plan prod") == (
-        f"GET http://127.0.0.1:9{LISTS['gitlab']} - Expected: an answer Actual: ConnectionError. "
-        "Check network and TLS.\n"
+        "GET http://127.0.0.1:9/user - Expected: an answer Actual: ConnectionError. Check network and TLS.\n"
     )
