@@ -33,8 +33,10 @@ def say(text: str) -> None:
 
 
 def make_private() -> None:
-    """Make ``.rackready/`` so that only its owner may enter."""
+    """Make ``.rackready/`` so that only its owner may enter; an empty folder becomes so."""
     PRIVATE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if PRIVATE.stat().st_uid == os.geteuid() and not any(PRIVATE.iterdir()):
+        PRIVATE.chmod(0o700)
 
 
 def run(

@@ -86,8 +86,11 @@ def private_dir(path: Path) -> Path:
     """Create a folder private to its owner, with its missing parents, and return it.
 
     An existing folder, and ``.rackready`` or ``$RACKREADY_STATE`` above it, lose the rights of group and others.
+    Raises RackreadyError where ``$RACKREADY_STATE`` is a folder that others use, such as /tmp or /var/lib.
     """
     outside = _override()
+    if outside is not None:
+        _require_own(outside)
     for folder in reversed([path, *path.parents]):
         ours = folder in {path, outside} or folder.name == PRIVATE
         if ours or not folder.exists():
@@ -98,9 +101,25 @@ def private_dir(path: Path) -> Path:
 
 
 def _close(folder: Path) -> None:
-    found = folder.stat()
-    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+    if _is_open(folder):
         folder.chmod(0o700)
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether a folder of this user gives rights to group or others."""
+    found = folder.stat()
+    return bool(found.st_mode & 0o077) and found.st_uid == os.geteuid()
+
+
+def _require_own(folder: Path) -> None:
+    if not folder.is_dir() or not _is_open(folder) or not any(folder.iterdir()):
+        return
+    raise RackreadyError(
+        f"{STATE} {folder}",
+        expected="a folder of rackready's own: new, empty or mode 0700",
+        actual=f"mode {folder.stat().st_mode & 0o7777:04o} with files in it",
+        next_step=f"Name a folder below it; or, if nothing else uses it: chmod 700 {folder}.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

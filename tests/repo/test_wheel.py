@@ -156,6 +156,7 @@ def test_setup_takes_the_shipped_recipe(run: Run, repository: Path, tmp_path_fac
     assert json.loads(done.stdout)["engine"] == str(repository / ".rackready/tools/bin/pulumi"), done.stderr
     assert run("setup", more=more).stderr == "set-up: Pulumi engine 3.250.0: up to date\n"
     elsewhere = {**more, "RACKREADY_STATE": str(repository / "state")}
+    (repository / "state").mkdir(mode=0o755)
     assert run("setup", more=elsewhere).stdout == f"{repository}/state/tools/bin/pulumi\n"
     assert (repository / "state").stat().st_mode & 0o777 == 0o700
 

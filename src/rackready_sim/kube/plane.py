@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready.paths import state_base
 from rackready_sim.emulator import process_start
 from rackready_sim.errors import describe
 from rackready_sim.kube import certs
@@ -63,7 +64,7 @@ class ControlPlane:
 
     def up(self) -> list[str]:
         """Start what does not run, and return its names. Raises SimError."""
-        programs = self.root / ".rackready/tools/kubernetes"
+        programs = state_base(self.root) / "tools" / "kubernetes"
         if not (programs / "built.json").exists():
             raise describe(
                 "Kubernetes control plane", f"built in {programs}", "not there", "Run `make setup-kubernetes`."

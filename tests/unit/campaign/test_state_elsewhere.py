@@ -86,6 +86,22 @@ def test_a_folder_that_somebody_named_is_taken(tmp_path: Path, kept: Path) -> No
     assert not kept.exists()
 
 
+def test_a_folder_that_others_use_is_refused_and_keeps_its_rights(tmp_path: Path, kept: Path) -> None:
+    kept.mkdir()
+    (kept / "of-others").touch()
+    kept.chmod(0o1777)
+    with pytest.raises(RackreadyError) as caught:
+        private_dir(EnvPaths(tmp_path, "x").state)
+    assert str(caught.value) == (
+        f"RACKREADY_STATE {kept} - Expected: a folder of rackready's own: new, empty or mode 0700 Actual: mode 1777 "
+        f"with files in it. Name a folder below it; or, if nothing else uses it: chmod 700 {kept}."
+    )
+    assert kept.stat().st_mode & 0o7777 == 0o1777
+    assert [path.name for path in kept.iterdir()] == ["of-others"]
+    kept.chmod(0o700)
+    assert private_dir(EnvPaths(tmp_path, "x").state) == kept / "x"
+
+
 def test_a_relative_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RACKREADY_STATE", "state")
     with pytest.raises(RackreadyError) as caught:
