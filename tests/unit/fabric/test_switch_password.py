@@ -89,6 +89,8 @@ class Box:
     works: str = OLD
     deaf: bool = False
     policy: bool = False
+    late: bool = False
+    """The change's time limit ends right after a login with the new password."""
     candidate: str = ""
     before: str = ""
     tried: list[str] = field(default_factory=list)
@@ -106,6 +108,8 @@ class Box:
         if word != self.works or (self.deaf and word != OLD):
             raise SwitchLoginError(switch.name, "SSH login refused", expected="accepted", actual="password refused")
         self.nvue.box = self
+        if self.late and word != OLD:
+            self.nvue.time_runs_out()
         return (self.nvue if switch.os == "cumulus_nvue" else Bash(self)), ""
 
 
@@ -321,3 +325,32 @@ def test_a_driver_of_others_refuses_by_itself(tmp_path: Path) -> None:
     del tmp_path
     with pytest.raises(SwitchError, match="leaf09: the password of admin - Expected: a driver that changes passwords"):
         SwitchDriver.set_password(CumulusNvue("leaf09", FakeNvue()), "admin", "word")
+
+
+def test_a_change_whose_time_ends_after_the_login_leaves_both_passwords(
+    box: Box, ledger: Ledger, tmp_path: Path
+) -> None:
+    item = switch(tmp_path)
+    box.late = True
+    with pytest.raises(SwitchError) as caught:
+        rotate(ledger, item)
+    assert str(caught.value) == (
+        "leaf01: the new password - Expected: the switch keeps it after a login with it Actual: the time for that ran "
+        f"out, and the switch took it back. Run again: it tries {pending(tmp_path)} first, then the old one, which "
+        "works."
+    )
+    assert (box.works, (tmp_path / "leaf01").read_text(encoding="utf-8").strip()) == (OLD, OLD)
+    assert pending(tmp_path).exists()
+    box.late = False
+    assert rotate(ledger, item)[-1] == f"leaf01: has a new password, in file {tmp_path / 'leaf01'}"
+    assert box.works == (tmp_path / "leaf01").read_text(encoding="utf-8").strip() != OLD
+
+
+def test_a_cut_change_whose_time_ends_after_the_login_is_set_again(box: Box, ledger: Ledger, tmp_path: Path) -> None:
+    item = switch(tmp_path)
+    pending(tmp_path).write_text("the-New-one-4711\n", encoding="utf-8")
+    box.works, box.before = "the-New-one-4711", OLD
+    box.late = True
+    with pytest.raises(SwitchError, match="the switch took it back"):
+        rotate(ledger, item)
+    assert (box.works, (tmp_path / "leaf01").read_text(encoding="utf-8").strip()) == (OLD, OLD)

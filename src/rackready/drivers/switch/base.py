@@ -299,8 +299,12 @@ class SwitchDriver(ABC):
         del password
         raise SwitchError(self.name, f"the password of {user}", expected="a driver that changes passwords")
 
-    def keep_password(self) -> None:  # noqa: B027 - most systems keep it at once
-        """Keep a password that was set, where the switch would take it back by itself."""
+    def keep_password(self) -> bool:
+        """Keep a password that was set, where the switch would take it back by itself.
+
+        Return whether it stays. False: no change waited, so it was kept before, or was taken back just now.
+        """
+        return True
 
     def restore_password(self, user: str, password: str) -> None:
         """Set the old password again, over the session that set the new one."""

@@ -293,11 +293,13 @@ class CumulusNvue(SwitchDriver):
             )
         self.commit(_PASSWORD_REVERT_S)
 
-    def keep_password(self) -> None:
-        """Confirm and save the change, if it still waits."""
-        if any(one.state is RevisionState.UNCONFIRMED for one in self.revisions()):
+    def keep_password(self) -> bool:
+        """Confirm and save the change, if it still waits; return whether it did."""
+        waits = any(one.state is RevisionState.UNCONFIRMED for one in self.revisions())
+        if waits:
             self.confirm()
             self.save()
+        return waits
 
     def restore_password(self, user: str, password: str) -> None:
         """Let the switch take the change back."""

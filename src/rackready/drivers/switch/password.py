@@ -92,11 +92,7 @@ class Rotation:
     def _finish(self, store: Store) -> bool:
         """Observe a change that was cut; return whether the switch has the new password already."""
         with suppress(SwitchLoginError):
-            driver = self._open(store.pending)
-            try:
-                driver.keep_password()
-            finally:
-                driver.close()
+            self._kept(store, self._open(store.pending))
             store.promote()
             self._end("observed after interruption")
             self.say(f"{self.switch.name}: a change was cut; the new password works and is now in {store.ref}")
@@ -140,9 +136,27 @@ class Rotation:
                 "first.",
             ) from error
         try:
-            second.keep_password()
+            self._kept(store, second)
+        except SwitchLoginError as error:
+            raise SwitchError(
+                self.switch.name,
+                "the new password",
+                expected="the switch keeps it after a login with it",
+                actual="the time for that ran out, and the switch took it back",
+                next_step=f"Run again: it tries {store.pending_name} first, then the old one, which works.",
+            ) from error
+
+    def _kept(self, store: Store, driver: SwitchDriver) -> None:
+        """Keep the new password over a session that has it, and end that. Raises SwitchLoginError if it is gone.
+
+        The time limit of the change may end between the login and this. Then only another login tells.
+        """
+        try:
+            stays = driver.keep_password()
         finally:
-            second.close()
+            driver.close()
+        if not stays:
+            self._open(store.pending).close()
 
     def _open(self, password: SecretRef) -> SwitchDriver:
         """Log in once with one password. Raises SwitchLoginError when it is refused."""
