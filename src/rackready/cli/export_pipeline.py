@@ -25,6 +25,8 @@ class Forge(StrEnum):
     GITLAB = "gitlab"
 
 
+_VARIABLE = re.compile(r"^(?!GITHUB_)[A-Za-z_][A-Za-z0-9_]*$")
+"""GitHub allows no other names of secrets: docs.github.com, Using secrets in GitHub Actions."""
 _WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
 _FOLDER = re.compile(r"^/[A-Za-z0-9._/-]+$")
 _CRON = re.compile(r"^[0-9*,/-]+( [0-9*,/-]+){4}$")
@@ -112,6 +114,16 @@ def _secrets(site: Site, paths: EnvPaths) -> tuple[list[str], list[str]]:
     models = [site, *([read_server(paths.database.settings)] if paths.database.settings.exists() else [])]
     found = [secret_places(model) for model in models]
     names = sorted({ref.env for refs, _ in found for ref in refs if ref.env})
+    if wrong := [name for name in names if not _VARIABLE.fullmatch(name)]:
+        raise RackreadyError.of(
+            Message(
+                f"environment variable {name!r} of a secret",
+                expected="letters, digits and _, and no name that begins with GITHUB_",
+                actual=name,
+                next_step="Name another variable in the site file.",
+            )
+            for name in wrong
+        )
     files = [ref.file for refs, _ in found for ref in refs if ref.file] + [key for _, keys in found for key in keys]
     inside = sorted({str(file.relative_to(paths.root)) for file in files if _emptied(file, paths)})
     notes = [

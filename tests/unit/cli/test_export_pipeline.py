@@ -150,3 +150,18 @@ def test_a_new_password_that_the_next_job_would_lose_is_refused(call: Call, tmp_
     assert not (tmp_path / ".github").exists()
     site.write_text(text.replace(old, f"{old}, factory_password: {{env: FACTORY}}"), encoding="utf-8")
     assert call("export", "pipeline", "--for", "github")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["A: 1", "GITHUB_LEAF", "A-B"])
+def test_a_variable_that_no_pipeline_can_pass_on_is_refused(call: Call, tmp_path: Path, name: str) -> None:
+    site = tmp_path / SITE
+    text = site.read_text(encoding="utf-8")
+    old = "{file: .rackready/sim/secrets/leaf01}"
+    assert old in text
+    site.write_text(text.replace(old, f'{{env: "{name}"}}'), encoding="utf-8")
+    code, out, err = call("export", "pipeline", "--for", "github")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"environment variable {name!r} of a secret - Expected: letters, digits and _, and no name that begins with "
+        f"GITHUB_ Actual: {name}. Name another variable in the site file.\n"
+    )
