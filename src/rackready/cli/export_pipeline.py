@@ -144,23 +144,21 @@ def _emptied(file: Path, paths: EnvPaths) -> bool:
 
 def _require_kept_passwords(site: Site, paths: EnvPaths) -> None:
     """Raise RackreadyError where a deploy would write a BMC's new password into the tree, and the next job lose it."""
-    lost: dict[Path, list[str]] = {}
+    lost: list[tuple[str, Path]] = []
     for node in site.nodes():
-        ref = node.bmc.password if node.bmc is not None and node.bmc.factory_password is not None else None
+        ref = node.bmc.password if node.bmc.factory_password is not None else None
         file = (ref.file or (ref.encrypted or (None,))[0]) if ref is not None else None
         if file is not None and _emptied(file, paths):
-            lost.setdefault(file, []).append(node.name)
+            lost.append((node.name, file))
     if lost:
-        raise RackreadyError.of(
-            Message(
-                f"bmc.password in {file.relative_to(paths.root)}",
-                expected="a place outside the working tree, or no bmc.factory_password",
-                actual=f"a deploy writes a new password there ({names[0]}, {len(names)} in all), and the next job "
-                "begins without it",
-                next_step="Run `rackready bmc rotate` by hand, commit, and remove bmc.factory_password; or name an "
-                "absolute path.",
-            )
-            for file, names in lost.items()
+        node_name, file = lost[0]
+        raise RackreadyError(
+            f"bmc.password in {file.relative_to(paths.root)}",
+            expected="a place outside the working tree, or no bmc.factory_password",
+            actual=f"a deploy writes a new password there ({node_name}, {len(lost)} in all), and the next job begins "
+            "without it",
+            next_step="Run `rackready bmc rotate` by hand, commit, and remove bmc.factory_password; or name an "
+            "absolute path.",
         )
 
 
