@@ -19,7 +19,7 @@ _FIRST = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")
 """Documentation (RFC 5737) and benchmark (RFC 2544) space first: sites rarely use it."""
 OWN_FILES = ".rackready/sim/"
 """Keys and passwords of the simulated rack itself."""
-_PLACES = frozenset({"file", "env", "private_key", "key", "ca", "certificate", "path", "kubeconfig"})
+_PLACES = frozenset({"file", "env", "private_key", "key", "ca", "certificate", "path", "kubeconfig", "sops", "vault"})
 """Fields that name a file or a variable of the controller."""
 
 

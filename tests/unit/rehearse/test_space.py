@@ -72,6 +72,8 @@ def test_the_rehearsal_itself_finds_nothing_shared(name: str) -> None:
 def jump(document: dict[str, Any]) -> None:
     document["access"]["proxy_jump"] = {"host": "bastion.example.net", "user": "hop"}
     document["switches"][0]["address"] = {"first": "10.9.8.7"}
+    document["switches"][0]["password"] = {"sops": "inventories/lab/secrets.sops.yml#leaf.{name}"}
+    document["access"]["sudo_password"] = {"vault": "inventories/lab/vault.yml#sudo"}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,8 @@ def jump(document: dict[str, Any]) -> None:
         ("url: https://mirror.example.com/x", ["mirror.example.com"]),
         ("env: BMC_PASSWORD", ["BMC_PASSWORD"]),
         ("private_key: /base/inventories/lab/secrets/id_ed25519", ["/base/inventories/lab/secrets/id_ed25519"]),
+        ("vault: /base/inventories/lab/vault.yml#sudo", ["/base/inventories/lab/vault.yml#sudo"]),
+        ("vault: /base/inventories/lab/vault.yml#sudo-2", []),
         ("address: 192.0.2.222", []),
         ("address: 10.9.8.70", []),
         ("host: bastion.example.network", []),
