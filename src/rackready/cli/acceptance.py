@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from rackready.cli.output import Format, console, env_paths, print_json
+from rackready.cli.output import Format, console, print_json, working_paths
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
 
@@ -58,7 +58,7 @@ def accept(env: str, wanted: AcceptanceCall, output: Format, *, verbose: bool) -
     from rackready.handover.acceptance_files import browser, write  # noqa: PLC0415
     from rackready.handover.keys import keys_of  # noqa: PLC0415
 
-    folder, paths = wanted.folder(), env_paths(env)
+    folder, paths = wanted.folder(), working_paths(env)
     site = load_site(env, root=paths.root)
     rack, printer = rack_named(site, wanted.rack), browser() if wanted.pdf else None
     keys = keys_of(site, paths)

@@ -8,7 +8,7 @@ import typer
 
 from rackready.cli import complete
 from rackready.cli.deploy import Limit
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 
@@ -46,7 +46,7 @@ def baseline(  # noqa: PLR0913, PLR0917 - the options of the command
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     _require_one_way(check=check, apply=apply, rollback=rollback, limit=limit)
-    paths = env_paths(env)
+    paths = working_paths(env)
     nodes = choose(load_site(env, root=paths.root), ",".join(rollback or []) or limit)
     run = new_run("baseline")
     way = "--rollback" if rollback else "--check" if check else "--apply"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.cli.run_log import terminal_log
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _document(node: str, found: Reports) -> dict[str, Any]:
 def _site(env: str) -> tuple[Site, EnvPaths]:
     from rackready.design.site import load_site  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     return load_site(env, root=paths.root), paths
 
 

@@ -18,7 +18,7 @@ from rackready.campaign.controller import Finished, Reporter, Show, keep_off_alo
 from rackready.campaign.log_file import log_path
 from rackready.campaign.request import CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
-from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
+from rackready.cli.output import Format, console, print_json, print_reasons, print_table, progress, working_paths
 from rackready.cli.progress_lines import Lines
 from rackready.cli.streams import tolerant
 from rackready.design.deployable import require
@@ -28,7 +28,6 @@ from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
-from rackready.ledger.node_sets import refresh
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_names
 from rackready.model.problems import RackreadyError, StoppedError
@@ -75,8 +74,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     seen_as: Callable[[Site], Site] | None = None,
 ) -> tuple[list[NodeSummary], dict[str, Any]]:
     """Run phases on the site's nodes and return their rows and the result. ``seen_as``: the site for this run."""
-    paths = env_paths(env)
-    refresh(paths)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     if seen_as is not None:
         site = seen_as(site)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackready.cli.output import Format, console, env_paths, print_json
+from rackready.cli.output import Format, console, print_json, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _site(env: str) -> tuple[Site, Keys]:
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.handover.keys import keys_of  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     return site, keys_of(site, paths)
 

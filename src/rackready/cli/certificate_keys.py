@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from rackready.cli.output import env_paths
+from rackready.cli.output import working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def listed(env: str) -> list[dict[str, Any]]:
     from rackready.handover.dsse import key_id, key_line  # noqa: PLC0415
     from rackready.handover.keys import keys_of  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     keys = keys_of(site, paths)
     signed = _signed(keys, {node.name for node in site.nodes()})

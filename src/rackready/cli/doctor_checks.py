@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from rackready.cli.doctor_keys import mirror_key, secrets
 from rackready.cli.doctor_logins import logins
@@ -25,6 +26,7 @@ from rackready.gates.engine.site_check import launchers_of, require_gates, witho
 from rackready.ledger.backend import backend_of
 from rackready.ledger.file_health import damage, not_writable
 from rackready.ledger.lock import is_held
+from rackready.ledger.node_sets import refresh
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -48,6 +50,8 @@ def examine(paths: EnvPaths) -> list[Report]:
 
 
 def _load(paths: EnvPaths) -> tuple[Site | None, list[Report]]:
+    with suppress(RackreadyError, OSError):  # the database has a check of its own
+        refresh(paths)
     try:
         site = load_site(paths.env, root=paths.root)
         require_gates(site, str(paths.site_file))

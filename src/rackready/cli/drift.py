@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rackready.cli.deploy import Limit
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output:
     from rackready.campaign.log_file import log_path  # noqa: PLC0415
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
-    paths = env_paths(env)
-    refresh(paths)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     nodes = choose(site, limit)
     ctx = PhaseContext(env, paths.root, new_run(), check=True)

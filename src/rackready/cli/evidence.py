@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete, evidence_aside
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, working_paths
 from rackready.cli.run_log import run_log
 from rackready.model.outcome import CONTINUES, Outcome
 
@@ -57,7 +57,7 @@ def import_evidence(
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     who = check_by(by or _user())
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
@@ -139,7 +139,7 @@ def export_kit(
     from rackready.model.problems import RackreadyError  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, Part, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Part, console, print_json, progress, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def kubernetes(out: Out, env: Env = "sim", part: Part = "", output: Output = For
     from rackready.render.exported import text_of  # noqa: PLC0415 - only this command pays for it
     from rackready.render.owned_folder import write_owned  # noqa: PLC0415
 
-    made = _export(env_paths(env), part)
+    made = _export(working_paths(env), part)
     command = f"kubernetes --env {env}{f' --part {part}' if part else ''}"
     texts = {file.name: text_of(file, command).encode() for file in made.files}
     done = write_owned(out, texts, f"rackready export {command}")

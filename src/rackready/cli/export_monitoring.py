@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, console, print_json, progress, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def export_prometheus(out: Folder, env: Env = "sim", output: Output = Format.TEX
     from rackready.render.monitoring import missing, monitoring_files  # noqa: PLC0415
     from rackready.render.owned_folder import write_owned  # noqa: PLC0415
 
-    site = load_site(env, root=env_paths(env).root)
+    site = load_site(env, root=working_paths(env).root)
     made = monitoring_files(site)
     _show(out, list(made), write_owned(out, made, f"rackready export prometheus --env {env}"), missing(site), output)
 
@@ -55,7 +55,7 @@ def export_grafana(out: Folder, env: Env = "sim", output: Output = Format.TEXT) 
     from rackready.render.grafana import grafana_files  # noqa: PLC0415
     from rackready.render.owned_folder import write_owned  # noqa: PLC0415
 
-    load_site(env, root=env_paths(env).root)  # a site file with problems is refused here as everywhere
+    load_site(env, root=working_paths(env).root)  # a site file with problems is refused here as everywhere
     made = grafana_files()
     _show(out, list(made), write_owned(out, made, "rackready export grafana"), [], output)
 
@@ -109,7 +109,7 @@ def _metrics(env: str) -> str:
     from rackready.watch.view import look  # noqa: PLC0415
     from rackready.watch.view import metrics as watch_metrics  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     if not Ledger.exists(paths.database):
         return exposition(metrics(site, {}, None, None, time.time()))

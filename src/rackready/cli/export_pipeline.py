@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, console, print_json, progress, working_paths
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -67,7 +67,7 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     from rackready.render.pipeline import Pipeline, pipeline_file  # noqa: PLC0415
 
     _plain(branch, runner, state, (drift_cron, nightly_cron))
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     _require_kept_passwords(site, paths)
     names, notes = _secrets(site, paths)

@@ -10,7 +10,7 @@ import typer
 
 from rackready.cli import complete
 from rackready.cli.gate_show import Gpus
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, progress, working_paths
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.phase import NodeResult
@@ -164,11 +164,9 @@ def _nodes(
     from rackready.gates.engine.validate import run_gates  # noqa: PLC0415
     from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
-    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
-    paths = env_paths(env)
-    refresh(paths)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import (
+    Env,
+    Format,
+    Output,
+    Verbose,
+    console,
+    given_reason,
+    print_json,
+    progress,
+    working_paths,
+)
 from rackready.cli.run_log import new_run, run_log
 
 if TYPE_CHECKING:
@@ -37,7 +47,7 @@ def hand_back(
     from rackready.campaign.hand_back import Return  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
-    paths, words = env_paths(env), given_reason(reason)
+    paths, words = working_paths(env), given_reason(reason)
     back = Return(PhaseContext(env, paths.root, new_run("hand-back")), node)
     back.require_state()
     if yes:

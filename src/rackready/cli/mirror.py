@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, print_table, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.cli.progress_lines import SILENCE_S
 from rackready.model.problems import RackreadyError
 
@@ -77,7 +77,7 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.design.software_of import only  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = only(load_site(env, root=paths.root), version_set)
     folder = _absolute(out) or paths.state / _FOLDER
     if verify:

@@ -118,6 +118,19 @@ def env_paths(env: str) -> EnvPaths:
         raise RackreadyError(error) from error
 
 
+def working_paths(env: str) -> EnvPaths:
+    """Return the paths of an environment on whose nodes a command works, or which it judges.
+
+    The nodes' version sets are as the ledger has them now: another controller may have moved nodes. Raises
+    RackreadyError where the ledger cannot be asked.
+    """
+    from rackready.ledger.node_sets import refresh  # noqa: PLC0415 - `--help` loads no database
+
+    paths = env_paths(env)
+    refresh(paths)
+    return paths
+
+
 def given_reason(reason: str) -> str:
     """Return a reason on one line. Raises RackreadyError when it is empty: the next engineer on call reads it."""
     words = " ".join(reason.split())

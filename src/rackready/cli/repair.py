@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import (
+    Env,
+    Format,
+    Output,
+    Verbose,
+    console,
+    given_reason,
+    print_json,
+    progress,
+    working_paths,
+)
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -30,7 +40,7 @@ def repair(
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     reason = given_reason(reason)
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:

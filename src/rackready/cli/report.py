@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rackready.cli.acceptance import ACCEPTANCE, AcceptanceCall, accept
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, working_paths
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -58,7 +58,7 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
     from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     if raw:
         beside = [campaign, f"--junit {junit}" if junit else "", "--again" if again else ""]
         _print_raw(paths, raw, [word for word in beside if word], output)

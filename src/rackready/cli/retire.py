@@ -7,7 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import (
+    Env,
+    Format,
+    Output,
+    Verbose,
+    console,
+    env_paths,
+    given_reason,
+    print_json,
+    progress,
+    working_paths,
+)
 from rackready.cli.run_log import new_run, run_log
 
 
@@ -28,7 +39,7 @@ def retire(
     from rackready.handover.retire import look, steps  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     words = given_reason(reason)
     if yes:
         _do(PhaseContext(env, paths.root, ""), node, words, output, verbose=verbose)

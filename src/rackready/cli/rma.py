@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import (
+    Env,
+    Format,
+    Output,
+    Verbose,
+    console,
+    env_paths,
+    given_reason,
+    print_json,
+    progress,
+    working_paths,
+)
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
 
@@ -41,7 +52,7 @@ def rma(  # noqa: PLR0913, PLR0917 - command line options
     """
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     ctx = PhaseContext(env, paths.root, new_run("rma"))
     names = [name.strip() for name in without.split(",") if name.strip()]
     if returned:

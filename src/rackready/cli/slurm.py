@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rackready.cli.deploy import Limit
-from rackready.cli.output import Env, Format, Output, Part, Verbose, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Part, Verbose, console, print_json, progress, working_paths
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
 
@@ -81,7 +81,7 @@ def _site(env: str, part: str) -> tuple[Site, EnvPaths]:
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.operations import files_of  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     where = f"inventories/{env}/site.yml"
     site = view_of_kind(load_site(env, root=paths.root), "slurm", part, where)
     if files_of(site.handover) is None:

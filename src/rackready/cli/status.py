@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_reasons, print_table
+from rackready.cli.output import Env, Format, Output, console, print_json, print_reasons, print_table, working_paths
 from rackready.ledger.lock import is_held
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -47,7 +47,7 @@ def status(
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.watch.view import look  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     seen_to = None
     rows: dict[str, NodeRow] = {}

@@ -8,7 +8,7 @@ import typer
 
 from rackready.cli.chosen_hosts import require_names_or_all
 from rackready.cli.deploy import Check
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, progress, working_paths
 from rackready.cli.rotation import BAD, ERROR, SAME, in_waves, require_own_places
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
@@ -54,7 +54,7 @@ def rotate(
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     require_names_or_all("switch", "switches", switch or [], every=every)
     site = load_site(env, root=paths.root)
     chosen = _chosen(site, switch or [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, print_table
+from rackready.cli.output import Env, Format, Output, console, given_reason, print_json, print_table, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _desk(env: str, *, writes: bool) -> Iterator[TicketDesk]:
     from rackready.watch.store import WatchStore  # noqa: PLC0415
     from rackready.watch.tickets import TicketDesk  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     if not Ledger.exists(paths.database):
         raise _no_watch(env)

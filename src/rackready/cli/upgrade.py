@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli.deploy import Limit
-from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     from rackready.cli.upgrade_run import UpgradeOptions, carry_on, show_plan, start  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     given = [("--resume", resume), ("--pause", pause), ("--abort", abort), ("--to", to)]
     _one_way([*given, ("--switches", switches), ("--switch", switch)])
     _needs([("--check", check), ("--failed-only", failed_only)], "--to SET", to)
@@ -142,10 +142,8 @@ def _ask(paths: EnvPaths, asked: UpgradeOptions, *, abort: bool) -> None:
 def _last(paths: EnvPaths, asked: UpgradeOptions) -> None:
     from rackready.cli.upgrade_run import last_record  # noqa: PLC0415
     from rackready.cli.upgrade_text import document, show  # noqa: PLC0415
-    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
 
     record: UpgradeRecord | None = last_record(paths)
-    refresh(paths)
     if asked.json:
         print_json({"env": asked.env, "upgrade": None if record is None else document(record)})
     elif record is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
+from rackready.cli.output import Env, Format, Output, console, given_reason, print_json, progress, working_paths
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def watch(
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.watch.lease import lease  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     _require(paths, env)
     told: list[dict[str, Any]] = []
@@ -86,6 +86,7 @@ def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
     """Return what loads the site when one of its files changed. One with problems is told, and the old one stays."""
     from rackready.design.own_profiles import FOLDER, profile_files  # noqa: PLC0415
     from rackready.design.site import load_site, overlay_files  # noqa: PLC0415
+    from rackready.ledger.node_sets import refresh  # noqa: PLC0415
 
     def seen() -> list[tuple[str, int, int]]:
         """Return the files of the site. The version sets that an upgrade gives nodes are read as each is taken up."""
@@ -103,8 +104,9 @@ def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
             return None
         before = now
         try:
+            refresh(paths)
             site = load_site(paths.env, root=paths.root)
-        except RackreadyError as error:
+        except (RackreadyError, OSError) as error:
             tell("failed", "", f"the site changed and cannot be used; the watch goes on with the one before: {error}")
             return None
         tell("site", "", "the site changed: the watch goes on with it")
@@ -201,7 +203,7 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.watch.view import look  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     _require(paths, env)
     with Ledger.read_only(paths.database) as ledger:
@@ -245,7 +247,7 @@ def clear_storm(
     from rackready.watch.store import WatchStore  # noqa: PLC0415
     from rackready.watch.storm import clear  # noqa: PLC0415
 
-    paths, words = env_paths(env), given_reason(reason)
+    paths, words = working_paths(env), given_reason(reason)
     _require(paths, env)
     with Ledger.open(paths.database) as ledger:
         held = clear(WatchStore.open(ledger), words, time.time())

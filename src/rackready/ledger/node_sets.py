@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import sqlalchemy as sa
 
 from rackready.design import node_sets
@@ -10,7 +15,7 @@ from rackready.ledger import schema
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
 from rackready.model.upgrade import SetChoice
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 
 OPERATION = "software-set"
 """The ledger's operation. ``observed`` has the set and what the site file gave then."""
@@ -35,7 +40,7 @@ def assign(ledger: Ledger, paths: EnvPaths, node: str, wanted: NodeSet) -> None:
     if last is None or last.observed != observed:
         entry = ledger.begin(node, OPERATION, str(wanted.now), observed)
         ledger.done(entry.token)
-    node_sets.write(paths.node_sets, assigned(ledger))
+    _copy(ledger, paths)
 
 
 def refresh(paths: EnvPaths) -> None:
@@ -43,9 +48,24 @@ def refresh(paths: EnvPaths) -> None:
     if not Ledger.exists(paths.database):
         return
     with Ledger.read_only(paths.database) as ledger:
-        found = assigned(ledger)
-    if found or paths.node_sets.exists():
-        node_sets.write(paths.node_sets, found)
+        if paths.node_sets.exists() or assigned(ledger):
+            _copy(ledger, paths)
+
+
+def _copy(ledger: Ledger, paths: EnvPaths) -> None:
+    with _alone(paths):  # what was read last is written last
+        node_sets.write(paths.node_sets, assigned(ledger))
+
+
+@contextmanager
+def _alone(paths: EnvPaths) -> Iterator[None]:
+    private_dir(paths.node_sets.parent)
+    fd = os.open(paths.node_sets.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def settle(ledger: Ledger, paths: EnvPaths, written: Site) -> None:
