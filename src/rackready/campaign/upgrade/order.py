@@ -15,6 +15,8 @@ from rackready.model.problems import Message
 from rackready.model.site import Site
 
 _ONLY = "the scheduler"
+_Serving = Mapping[str, Collection[str]]
+"""Group of which a wave never takes all -> its nodes in service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +41,21 @@ class Order:
     def next(self, waiting: Collection[str], serving: Collection[str], *, first: bool) -> NextWave:
         """Return the next wave of the waiting nodes; of the first wave, the canary's size is the limit."""
         wanted = set(waiting)
+        left = {name: members & set(serving) for name, members in self.circles.items()}
         units = [unit for unit in self.units if wanted & set(unit)]
         held: dict[str, str] = {}
         for unit in units:
             names = [name for name in unit if name in wanted]
-            why = self._refusal([], names, serving)
+            why = self._refusal([], names, left)
             held |= dict.fromkeys(names, why) if why else {}
         able = [unit for unit in units if not held.keys() & set(unit)]
         if not able:
             return NextWave((), held)
         size = self.site.upgrade.canary if first else self.site.upgrade.wave_size
-        return NextWave(self._fill(able, wanted, serving, size), {})
+        return NextWave(self._fill(able, wanted, left, size), {})
 
     def _fill(
-        self, units: Sequence[tuple[str, ...]], wanted: set[str], serving: Collection[str], size: int
+        self, units: Sequence[tuple[str, ...]], wanted: set[str], serving: _Serving, size: int
     ) -> tuple[str, ...]:
         chosen: list[str] = []
         domain: frozenset[str] | None = None
@@ -69,16 +72,15 @@ class Order:
                 break
         return tuple(sorted(chosen, key=self.places.__getitem__))
 
-    def _refusal(self, chosen: Sequence[str], names: Sequence[str], serving: Collection[str]) -> str:
+    def _refusal(self, chosen: Sequence[str], names: Sequence[str], serving: _Serving) -> str:
         """Return why these nodes cannot join the wave, "" if they can."""
         wave = {*chosen, *names}
         return self._of_circles(wave, serving) or self._of_power(wave)
 
-    def _of_circles(self, wave: set[str], serving: Collection[str]) -> str:
+    def _of_circles(self, wave: set[str], serving: _Serving) -> str:
         share = self.site.upgrade.tenant_share_pct
-        for name, members in self.circles.items():
-            left = members & set(serving)
-            taken, most = len(wave & left), max(1, len(left) * share // 100)
+        for name, left in serving.items():
+            taken, most = sum(node in left for node in wave), max(1, len(left) * share // 100)
             if taken and taken == len(left):
                 step = "Bring another node of it into service first."
                 return str(Message(name, "nodes in service", "at least one beside the wave", "none", step))
