@@ -20,6 +20,7 @@ from rackready.campaign.request import CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, print_json, print_reasons, print_table, progress, working_paths
 from rackready.cli.progress_lines import Lines
+from rackready.cli.sets_of_upgrade import require_no_other_set, settle_sets
 from rackready.cli.streams import tolerant
 from rackready.design.deployable import require
 from rackready.design.imaging import imaged_nodes
@@ -81,6 +82,9 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     require_gates(site, str(paths.site_file))
     require_drivers(site, str(paths.site_file), switches="fabric" in phases)
     nodes = choose(site, limit)
+    require_no_other_set(paths, site, nodes)
+    if not check:
+        settle_sets(paths, command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase))
     to_erase = erased(site, nodes, erase)
     require(site, nodes, kind)
     if "provision" in phases and imaged_nodes(site):

@@ -15,10 +15,11 @@ from rackready.campaign.controller import Reporter
 from rackready.campaign.upgrade import asked as requests
 from rackready.campaign.upgrade.changes import Changes, NodeChanges
 from rackready.campaign.upgrade.durations import Expected, expected
+from rackready.campaign.upgrade.edits import edited
 from rackready.campaign.upgrade.engine import Engine, Request, Ways, Windows
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
-from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, planned, settled, target
+from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, out_of_use, planned, settled, target
 from rackready.cli import upgrade_text
 from rackready.cli.campaign_run import choose, stopped
 from rackready.cli.output import console, print_json, progress
@@ -26,13 +27,13 @@ from rackready.cli.progress_lines import Lines
 from rackready.cli.run_log import new_run
 from rackready.design.deployable import require
 from rackready.design.handover_of import handover_views
-from rackready.design.node_sets import regrouped
+from rackready.design.node_sets import choice_of, regrouped
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
 from rackready.ledger import upgrades
-from rackready.ledger.lock import ControllerLock, is_held
+from rackready.ledger.lock import ControllerLock, is_held, is_held_here
 from rackready.ledger.node_sets import assigned, refresh, settle
 from rackready.ledger.store import Ledger
 from rackready.model.phase import PhaseContext
@@ -41,6 +42,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import OPEN, UpgradeRecord, UpgradeState
 from rackready.paths import EnvPaths, shipped
+from rackready.watch.act import unrecorded_faults
 
 _GO_ON = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW})
 """States from which the same command continues by itself."""
@@ -92,6 +94,11 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
             f"upgrade --{word}", expected="an upgrade that is open", actual="none", next_step="Nothing is to be done."
         )
     running = is_held(paths.lock, paths.database)
+    if running and not is_held_here(paths.lock):
+        step = f"Run `rackready upgrade --{word}` on the machine that runs it."
+        raise RackreadyError(
+            f"upgrade --{word}", expected="an upgrade on this machine", actual="on another one", next_step=step
+        )
     if running or record.wave is not None:
         requests.put(paths, Request.ABORT if abort else Request.PAUSE)
         if running:
@@ -101,6 +108,7 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
         ControllerLock(paths.lock, f"rackready upgrade --{word}", paths.database),
         Ledger.open(paths.database) as ledger,
     ):
+        record = _as_it_is_now(ledger, record, fresh=False)
         record.state = UpgradeState.ABORTED if abort else UpgradeState.PAUSED
         record.reason = "asked for between two runs"
         upgrades.save(ledger, record)
@@ -109,7 +117,6 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
 
 def show_plan(paths: EnvPaths, asked: UpgradeOptions) -> None:
     """Print the plan of a new upgrade, with what the nodes' repositories lack."""
-    refresh(paths)
     plan, fleet = _plan(paths, asked)
     site = fleet.seen
     read_private_key("this controller", site.access.private_key)
@@ -142,19 +149,22 @@ def start(paths: EnvPaths, asked: UpgradeOptions) -> None:
         _require_same(paths, asked, record)
         _drive(paths, asked, record)
         return
-    refresh(paths)
-    plan, _ = _plan(paths, asked)
+    plan, fleet = _plan(paths, asked)
     for node, why in plan.left_out.items():
         progress.print(f"left out: {node} {why}", style="yellow")
     if not plan.nodes:
-        _nothing(asked, plan)
+        _nothing(asked, plan, fleet)
         return
     begun = time.time()
     record = UpgradeRecord(
-        id=new_run("upgrade"), to=plan.to, nodes=dict(plan.nodes), begun=begun, firmware=asked.firmware
+        id=new_run("upgrade"),
+        to=plan.to,
+        nodes=dict(plan.nodes) | out_of_use(fleet, plan.left_out),
+        begun=begun,
+        firmware=asked.firmware,
     )
     requests.take(paths)  # asked of an earlier upgrade
-    _drive(paths, asked, record)
+    _drive(paths, asked, record, fresh=True)
 
 
 def carry_on(paths: EnvPaths, asked: UpgradeOptions) -> None:
@@ -167,12 +177,13 @@ def carry_on(paths: EnvPaths, asked: UpgradeOptions) -> None:
     _drive(paths, asked, record)
 
 
-def _nothing(asked: UpgradeOptions, plan: UpgradePlan) -> None:
+def _nothing(asked: UpgradeOptions, plan: UpgradePlan, fleet: Fleet) -> None:
     if asked.json:
         print_json({"env": asked.env, **plan.document()})
     else:
         console.print(f"no node to move to {plan.to}: nothing was changed")
-    raise typer.Exit(0)
+    seen = fleet.seen
+    raise typer.Exit(0 if all(choice_of(seen, node) == plan.to for node in plan.left_out) else 1)
 
 
 def _require_same(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord) -> None:
@@ -231,14 +242,27 @@ def _require_deployable(paths: EnvPaths, site: Site, nodes: list[str]) -> None:
     require(site, nodes, "deploy")
 
 
-def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord) -> None:
+def _as_it_is_now(ledger: Ledger, record: UpgradeRecord, *, fresh: bool) -> UpgradeRecord:
+    """Return the record as it is under the lock. Raises RackreadyError where another command went on meanwhile."""
+    now = upgrades.last(ledger)
+    is_open = now is not None and now.state in OPEN
+    if fresh and not is_open:
+        return record
+    if not fresh and is_open and now is not None and now.id == record.id:
+        return now
+    actual = "none" if now is None else f"{now.id}, {now.state.value}"
+    expected = "none open" if fresh else f"{record.id}, open"
+    raise RackreadyError("upgrades", expected=expected, actual=actual, next_step="Look at it: `rackready upgrade`.")
+
+
+def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fresh: bool = False) -> None:
     """Run the upgrade under the controller lock, show it, and exit with its code."""
     with ControllerLock(paths.lock, asked.command, paths.database), Ledger.open(paths.database) as ledger:
-        again = upgrades.last(ledger)
-        if again is not None and again.state in OPEN:
-            record = again  # as it is under the lock
+        record = _as_it_is_now(ledger, record, fresh=fresh)
         refresh(paths)
         written = load_site(asked.env, root=paths.root, written=True)
+        if edits := edited(record, {node.name: choice_of(written, node.name) for node in written.nodes()}):
+            raise RackreadyError.of(edits)
         settle(ledger, paths, written)
         site = load_site(asked.env, root=paths.root)
         read_private_key("this controller", site.access.private_key)
@@ -249,12 +273,15 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord) -> Non
         taken = _taken(asked, expected(ledger))
         ways = Ways(
             move=moves.move,
-            serving=lambda: {row.name for row in ledger.states() if row.state is NodeState.READY},
+            serving=lambda: {row.name for row in ledger.states() if row.state is NodeState.READY}.difference(
+                unrecorded_faults(ledger)
+            ),
             offered=lambda nodes: _lacking(paths, site, record, nodes),
             asked=lambda: requests.take(paths),
             now=lambda: datetime.now(UTC),
             say=_say,
             save=partial(upgrades.save, ledger),
+            faulty=partial(unrecorded_faults, ledger),
         )
         windows = Windows(not asked.outside_windows, _wave_s(site, asked, taken))
         record = Engine(site, record, ways, windows).run()

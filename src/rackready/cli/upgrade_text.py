@@ -7,7 +7,7 @@ from typing import Any
 from rackready.campaign.upgrade.plan import UpgradePlan
 from rackready.cli.output import console, print_reasons, print_table
 from rackready.design.names import listed
-from rackready.model.upgrade import OPEN, NodeStep, UpgradeRecord
+from rackready.model.upgrade import ENDED_BADLY, OPEN, NodeRecord, NodeStep, UpgradeRecord
 
 _SHOWN = 4
 """Packages that a line names; ``--output json`` has all."""
@@ -42,7 +42,7 @@ def show_plan(plan: UpgradePlan) -> None:
 def show(record: UpgradeRecord) -> None:
     """Print an upgrade's record."""
     rows = [
-        (name, str(node.wave or "-"), node.step.value, str(record.to if _is_on_new(node.step) else node.former))
+        (name, str(node.wave or "-"), node.step.value, str(record.to if _is_on_new(node) else node.former))
         for name, node in record.nodes.items()
     ]
     print_table(("node", "wave", "upgrade", "version set"), rows, title=f"upgrade {record.id}")
@@ -55,18 +55,24 @@ def show(record: UpgradeRecord) -> None:
         console.print(advice)
 
 
-def _is_on_new(step: NodeStep) -> bool:
-    return step in {NodeStep.READY, NodeStep.MOVING, NodeStep.FAILED}
+def _is_on_new(node: NodeRecord) -> bool:
+    return node.step in {NodeStep.READY, NodeStep.MOVING} or (node.step is NodeStep.FAILED and not node.back)
 
 
 def next_step(record: UpgradeRecord) -> str:
     """Return what is left to do."""
     if record.state in OPEN:
         return ""
-    bad = [name for name, node in record.nodes.items() if node.step is not NodeStep.READY]
-    if bad:
-        return f"{listed(bad)}: `rackready upgrade --to {record.to.set} --failed-only` takes them again once mended"
-    return f"write `set: {record.to.set}` into software of the site file: until then the ledger keeps these nodes on it"
+    branch = f" --branch {record.to.branch}" if record.to.branch is not None else ""
+    command = f"rackready upgrade --to {record.to.set}{branch}"
+    bad, not_taken = record.named(*ENDED_BADLY), record.named(NodeStep.WAITING)
+    steps = [f"{listed(bad)}: `{command} --failed-only` takes them again once mended"] if bad else []
+    steps += [f"{listed(not_taken)}: `{command}` takes them"] if not_taken else []
+    done = (
+        f"once all nodes of the site are on it, write `set: {record.to.set}` into software of the site file: until "
+        "then the ledger keeps these nodes on it"
+    )
+    return ". ".join(steps) or done
 
 
 def document(record: UpgradeRecord) -> dict[str, Any]:

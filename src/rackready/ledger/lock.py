@@ -70,7 +70,7 @@ def is_held(path: Path, database: Database | Path) -> bool:
 
     Raises LedgerError when a server does not answer.
     """
-    return _is_locked(path) or bool(backend_of(database).holder())
+    return is_held_here(path) or bool(backend_of(database).holder())
 
 
 def held_since(path: Path) -> float:
@@ -82,7 +82,8 @@ def held_since(path: Path) -> float:
         return 0.0
 
 
-def _is_locked(path: Path) -> bool:
+def is_held_here(path: Path) -> bool:
+    """Return whether a live controller of this machine holds the lock."""
     if not path.exists():
         return False
     with path.open("rb") as file:

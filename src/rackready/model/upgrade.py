@@ -79,6 +79,8 @@ class NodeRecord(BaseModel):
     reason: str = ""
     kinds: list[str] = Field(default_factory=list)
     wave: int = 0
+    back: bool = False
+    """Its former set is on record again, though it did not come up with that either."""
 
 
 class WaveRecord(BaseModel):

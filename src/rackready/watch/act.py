@@ -21,7 +21,7 @@ from rackready.drivers.scheduler.places import places
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock, held_since, is_held
-from rackready.ledger.store import NodeRow
+from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.model.state import NodeState
@@ -310,3 +310,15 @@ def _cut_off(store: WatchStore, campaign: Mapping[str, Any], since: float) -> bo
     if not since or campaign["begun"] >= since:
         return False
     return all(event.at < since for event in store.ledger.newest_events(campaign["id"]).values())
+
+
+def unrecorded_faults(ledger: Ledger) -> dict[str, str]:
+    """Return the nodes that watch drained and that are not on record as quarantined yet, with their faults.
+
+    It records them when no other command has the lock. Raises LedgerError.
+    """
+    if not WatchStore.exists(ledger):
+        return {}
+    rows = {row.name: row for row in ledger.states()}
+    found = WatchStore(ledger).faults(faults.c.quarantined.is_(False), faults.c.drained_at.is_not(None))
+    return {one.node: one.reason for one in found if one.node in rows and _still(one, rows[one.node])}

@@ -21,6 +21,7 @@ from rackready.model.upgrade import NodeRecord, NodeStep, UpgradeRecord, Upgrade
 
 _PERCENT = 100
 _TAKE_OUT, _INSTALL, _LAST = "take-out", "install", "handover"
+_GONE = "it is not in the site file any more"
 
 
 class Request(StrEnum):
@@ -48,6 +49,8 @@ class Ways:
     now: Callable[[], datetime]
     say: Callable[[str], None]
     save: Callable[[UpgradeRecord], None]
+    faulty: Callable[[], Mapping[str, str]] = dict
+    """Returns the nodes that `rackready watch` drained for a fault, with the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Engine:
         while record.wave is not None or self._begin():
             self._wave()
             if self._stopped():
+                if self.ways.asked() is Request.ABORT:
+                    self._abort()
                 break
         return record
 
@@ -90,6 +95,7 @@ class Engine:
         if self._asked():
             return False
         record = self.record
+        self._set_aside()
         waiting = record.named(NodeStep.WAITING)
         wave = self.order.next(waiting, self.ways.serving(), first=record.waves == 0)
         if not wave.nodes:
@@ -108,6 +114,18 @@ class Engine:
         self._set(UpgradeState.RUNNING)
         return True
 
+    def _set_aside(self) -> None:
+        """Leave out what waits and is gone from the site file, or was drained for a fault that nobody repaired yet."""
+        faulty = self.ways.faulty()
+        for node in self.record.named(NodeStep.WAITING):
+            why = "" if node in self.order.places else _GONE
+            if why := why or (f"{faulty[node]}. Repair it first: `rackready repair`" if node in faulty else ""):
+                self._leave_out(node, why)
+
+    def _leave_out(self, node: str, why: str) -> None:
+        self.record.nodes[node].step, self.record.nodes[node].reason = NodeStep.LEFT_OUT, why
+        self.ways.say(f"left out: {node}: {why}")
+
     def _seconds(self) -> float:
         return self.ways.now().timestamp()
 
@@ -116,9 +134,12 @@ class Engine:
         if asked is Request.PAUSE:
             self._set(UpgradeState.PAUSED, "asked by another terminal; `rackready upgrade --resume` goes on")
         elif asked is Request.ABORT:
-            left = len(self.record.named(NodeStep.WAITING))
-            self._set(UpgradeState.ABORTED, f"asked by another terminal; {left} nodes keep their former set")
+            self._abort()
         return asked is not Request.NOTHING
+
+    def _abort(self) -> None:
+        left = len(self.record.named(NodeStep.WAITING))
+        self._set(UpgradeState.ABORTED, f"asked by another terminal; {left} nodes keep their former set")
 
     def _in_window(self, nodes: Sequence[str]) -> bool:
         if not (self.windows.heed and self.site.maintenance):
@@ -146,14 +167,18 @@ class Engine:
         """Take the wave up, and what did not come up back; both go on where a killed run stopped."""
         record, wave = self.record, self.record.wave
         assert wave is not None  # noqa: S101 - called with a wave only
-        self.ways.say(f"wave {wave.number}: {listed(wave.nodes)} to {record.to}")
+        for node in [node for node in wave.nodes if node not in self.order.places]:
+            self._leave_out(node, _GONE)
+        wave.nodes = [node for node in wave.nodes if node in self.order.places]
+        self.ways.say(f"wave {wave.number}: {listed(wave.nodes) or 'no node'} to {record.to}")
         if wave.back is None:
-            found = self.ways.move(wave.nodes, False)  # noqa: FBT003 - the way up
+            found = self.ways.move(wave.nodes, False) if wave.nodes else {}  # noqa: FBT003 - the way up
             wave.back = []
             for node in wave.nodes:
                 if not _settle(record.nodes[node], found[node]):
                     wave.back.append(node)
             self.ways.save(record)
+        wave.back = [node for node in wave.back if node in wave.nodes]
         if wave.back:
             self.ways.say(f"wave {wave.number}: did not come up, so back to the former set: {listed(wave.back)}")
             found = self.ways.move(wave.back, True)  # noqa: FBT003 - the way back
@@ -200,6 +225,7 @@ def _settle_back(node: NodeRecord, result: Mapping[str, Any]) -> None:
     if result["outcome"] in CONTINUES and result["phase"] == _LAST:
         node.step = NodeStep.ROLLED_BACK
         return
+    node.back = result["phase"] != _TAKE_OUT
     node.reason = f"{node.reason} On the way back to {node.former}: {result['message']}"
 
 

@@ -103,7 +103,9 @@ def members(
     for node in chosen:
         if node not in again:
             continue
-        former = earlier.nodes[node].former if earlier is not None else choice_of(seen, node)
+        former = choice_of(seen, node)
+        if earlier is not None and former == to:  # it is on record with the new set, and did not come up
+            former = earlier.nodes[node].former
         why = _unfit(fleet.states.get(node), former, to, loader.software(former.set).os, system)
         if why:
             left[node] = why
@@ -123,6 +125,19 @@ def _unfit(row: NodeRow | None, former: SetChoice, to: SetChoice, runs: str, sys
     if not at_least(state, NodeState.PROVISIONED):
         return f"is {state.value}: `rackready deploy` it first"
     return ""
+
+
+def out_of_use(fleet: Fleet, left_out: Mapping[str, str]) -> dict[str, NodeRecord]:
+    """Return the records of nodes that the upgrade misses because they are in quarantine or at their vendor."""
+    seen, found = fleet.seen, dict[str, NodeRecord]()
+    for node, why in left_out.items():
+        row = fleet.states.get(node)
+        if row is not None and row.state in {NodeState.QUARANTINED, NodeState.STUCK, NodeState.REPAIR}:
+            choice = choice_of(seen, node)
+            found[node] = NodeRecord(
+                step=NodeStep.LEFT_OUT, former=choice, written=choice_of(fleet.written, node), reason=why
+            )
+    return found
 
 
 def waves(site: Site, nodes: Sequence[str], serving: set[str]) -> tuple[tuple[tuple[str, ...], ...], dict[str, str]]:
