@@ -20,7 +20,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
-from rackready.model.state import LIFE, NodeState
+from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 
 OPERATION = "switch-system"
@@ -145,9 +145,9 @@ class SwitchUpgrade:
             raise RackreadyError.of(found)
 
     def _in_use(self, ledger: Ledger) -> list[str]:
-        """Return the nodes behind the switch that are not out of use."""
-        out = {row.name for row in ledger.states() if row.state not in LIFE}
-        return [node for node in self.step.cut if node not in out]
+        """Return the nodes behind the switch that are installed and in use: the others have no proof to lose."""
+        installed = {row.name for row in ledger.states() if at_least(row.state, NodeState.INSTALLED)}
+        return [node for node in self.step.cut if node in installed]
 
     def _empty(self, nodes: Sequence[str]) -> dict[str, NodeResult]:
         busy, unknown = in_production(self.ctx, nodes)

@@ -42,6 +42,7 @@ class World:
         self.moved: list[str] = []
         self.said: list[str] = []
         self.serves = set(NODES)
+        self.faulty: dict[str, str] = {}
         self.clock = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
         self.dies_at = 0
         self._steps = 0
@@ -74,6 +75,7 @@ class World:
             now=lambda: self.clock,
             say=self.said.append,
             save=self.save,
+            faulty=lambda: self.faulty,
         )
         record = UpgradeRecord.model_validate(self.saved)
         return Engine(self.site, record, ways, Windows(heed, wave_s)).run()

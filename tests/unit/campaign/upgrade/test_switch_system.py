@@ -133,3 +133,14 @@ def test_nothing_is_proven_of_a_switch_that_was_not_begun(fleet: Fleet) -> None:
     with pytest.raises(RackreadyError) as caught:
         fleet.upgrade("leaf09")
     assert str(caught.value) == "--switch - Expected: one of leaf01, leaf02 Actual: leaf09. Correct the name."
+
+
+def test_a_node_that_was_never_installed_stays_where_it_is_and_holds_nothing_up(fleet: Fleet) -> None:
+    fleet.set_all(NodeState.PROVISIONED, "node04")
+    assert fleet.upgrade("leaf01").begin() == NODES[:3]
+    with Ledger.open(fleet.paths.database) as ledger:
+        row = ledger.state("node04")
+    assert row is not None
+    assert row.state is NodeState.PROVISIONED
+    fleet.set_all(NodeState.READY, *NODES[:3])
+    assert fleet.upgrade("leaf01").end() == []
