@@ -76,8 +76,9 @@ def test_the_site_file_may_give_the_former_set_or_the_new_one_while_an_upgrade_i
     found = edited(_half_done(), {"node01": THIRD, "node02": THIRD, "node03": FORMER})
     assert [str(one) for one in found] == [
         (
-            "node01, node02: version set - Expected: as upgrade u1 to next-set has it, which is running Actual: third. Put "
-            "the former set into the site file until the upgrade has ended, or end it with `rackready upgrade --abort`."
+            "node01, node02: version set - Expected: as upgrade u1 to next-set has it, which is running Actual: third. "
+            "Put the former set into the site file until the upgrade has ended, or end it with `rackready upgrade "
+            "--abort`."
         )
     ]
 
