@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from rackready.campaign.rma.gathering import Desk, NotGatheredError
-from rackready.drivers.remote import Answer
+from rackready.drivers.remote import Answer, Remote
 from rackready.drivers.remote_copy import RemoteCopyError, fetch, why
 
 _FOLDER = "/var/tmp/rackready-rma"  # noqa: S108 - private to root, made anew; /tmp is memory on some systems
@@ -18,15 +18,29 @@ _MANY = 2000
 
 @contextmanager
 def room(desk: Desk) -> Iterator[str]:
-    """Yield an empty folder on the node that only root reads. It is removed at the end; a killed run's at the next."""
+    """Yield an empty folder on the node that only root reads. It is removed at the end; a killed run's at the next.
+
+    Anybody may write beside it: one of that name that others made, or a link, is removed and never used.
+    """
     path = f"{_FOLDER}/{desk.case.id}"
-    made = desk.ask(["sh", "-c", 'rm -rf "$1" && mkdir -p -m 0700 "$0" "$1"', _FOLDER, path])
+    made = desk.ask(["sh", "-c", 'rm -rf "$0" && mkdir -m 0700 "$0" && mkdir -m 0700 "$1"', _FOLDER, path])
     if made.exit_code != 0:
         raise NotGatheredError(f"no folder {path} on the node: {why(made)}")
     try:
         yield path
     finally:
-        desk.runner.run(desk.node, ["rm", "-rf", _FOLDER], timeout_s=60.0)
+        _remove(desk)
+
+
+def _remove(desk: Desk) -> None:
+    """Remove the folder, also when the operator stops; say so when it stays."""
+    argv, node = ["rm", "-rf", _FOLDER], desk.node
+    if isinstance(desk.runner, Remote):
+        done = desk.runner.run(node, argv, timeout_s=60.0, cleaning=True)
+    else:
+        done = desk.runner.run(node, argv, timeout_s=60.0)
+    if done.exit_code != 0:
+        desk.tell(f"{_FOLDER} stays on the node until the next run: {why(done)}", "warn")
 
 
 def run_in(desk: Desk, folder: str, argv: Sequence[str], output: str, *, timeout_s: float) -> Answer:
