@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from rackready.campaign.rma import field_diagnostic
 from rackready.campaign.rma.field_diagnostic import judged
+from rackready.drivers.remote import Answer
 from tests.unit.campaign.rma_node import Faulty, by_name, inside
 from tests.unit.cli.bmc_node import Node
 from tests.unit.cli.conftest import call, command, no_controller
@@ -79,6 +81,48 @@ def test_a_diagnostic_that_cannot_start_gathers_nothing(faulty: Faulty) -> None:
     reason = by_name(document)["field-diagnostic"]["reason"]
     assert reason.startswith("./nope.sh could not be started: "), reason
     assert document["field_diagnostic"]["verdict"] == "NOT RUN"
+
+
+def test_a_verdict_is_not_lost_with_its_logs(faulty: Faulty) -> None:
+    diagnostic(faulty, "FAIL", 1, logs=["logs*"])
+    faulty.site(limit_mib=1, field_diagnostic=_declared(faulty) | {"command": ["sh", "-c", LARGE]})
+    _, document = faulty.leave(without=FAST)
+    assert document["field_diagnostic"]["verdict"] == "FAIL"
+    row = by_name(document)["field-diagnostic"]
+    assert row["note"].startswith("FAIL: exit code 1, and it printed FAIL; logs not copied: "), row["note"]
+    assert "at most 1 MiB" in row["note"]
+
+
+LARGE = "mkdir logs; dd if=/dev/zero of=logs/x bs=1048576 count=3 2>/dev/null; echo FAIL; exit 1"
+
+
+def _declared(faulty: Faulty) -> dict[str, Any]:
+    path = faulty.root / "fieldiag.tar.gz"
+    return {"archive": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+@pytest.mark.parametrize(("word", "code", "verdict"), [("FAIL", 1, "FAIL"), ("PASS", 0, "UNCLEAR")])
+def test_a_pass_whose_output_was_not_copied_is_none(faulty: Faulty, word: str, code: int, verdict: str) -> None:
+    diagnostic(faulty, word, code)
+    many = f"dd if=/dev/zero bs=1048576 count=3 2>/dev/null; echo {word}; exit {code}"
+    faulty.site(limit_mib=1, field_diagnostic=_declared(faulty) | {"command": ["sh", "-c", many]})
+    _, document = faulty.leave(without=FAST)
+    found = document["field_diagnostic"]
+    assert found["verdict"] == verdict
+    assert found["why"].startswith(f"exit code {code}; what it printed was not copied: "), found["why"]
+
+
+def test_a_node_that_dies_under_the_diagnostic_is_not_said_to_have_run_none(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diagnostic(faulty, "PASS", 0)
+    lost = Answer(None, "", "", 60.0, failure="the connection was lost before the command ended")
+    monkeypatch.setattr(field_diagnostic, "run_in", lambda *_, **__: lost)
+    _, document = faulty.leave(without=FAST)
+    found = document["field_diagnostic"]
+    assert (found["verdict"], found["why"]) == ("UNCLEAR", lost.failure)
+    reason = f"it was started, and then {lost.failure}"
+    assert by_name(document)["field-diagnostic"]["reason"].rstrip(".") == reason
 
 
 @pytest.mark.parametrize(

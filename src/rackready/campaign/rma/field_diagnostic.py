@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rackready.campaign.rma.case import digest
@@ -18,6 +19,7 @@ from rackready.model.rma import FieldDiagnostic
 
 NAME = "field-diagnostic"
 WORDS = {0: "PASS", 1: "FAIL", 2: "RETEST"}
+UNCLEAR = "UNCLEAR"
 _SAID = re.compile(r"(?<![\w-])(PASS|FAIL|RETEST)(?![\w-])")
 _OUTPUT = "field-diagnostic.out"
 _COPY_S = 1800.0
@@ -39,17 +41,46 @@ def gather(desk: Desk, folder: Path, deadline: float) -> Took:
         place = _unpacked(desk, archive, path, deadline)
         output = f"{path}/{_OUTPUT}"
         answer = run_in(desk, place, wanted.command, output, timeout_s=min(wanted.timeout_s, _left(deadline)))
-        if answer.failure:
+        if answer.failure and not answer.reached:
             raise NotGatheredError(answer.failure)
-        copy_all(desk, path, [_OUTPUT], folder, deadline)
-        copy_all(desk, place, wanted.logs, folder / "logs", deadline)
-    text = (folder / _OUTPUT).read_text(encoding="utf-8", errors="replace") if (folder / _OUTPUT).exists() else ""
+        unread = _copied(desk, path, [_OUTPUT], folder, deadline)
+        lost = unread or _copied(desk, place, wanted.logs, folder / "logs", deadline)
+    text = _end_of(folder / _OUTPUT)
     if answer.exit_code in _NOT_FOUND:
         said = text.strip().splitlines()
         raise NotGatheredError(f"{wanted.command[0]} could not be started: {said[-1] if said else answer.exit_code}")
     verdict, why_so = judged(answer.exit_code, text)
+    if answer.failure:
+        verdict, why_so = UNCLEAR, answer.failure
+    elif unread:
+        verdict = UNCLEAR if answer.exit_code == 0 else verdict
+        why_so = "it did not end within its time limit" if answer.timed_out else f"exit code {answer.exit_code}"
+        why_so = f"{why_so}; what it printed was not copied: {unread}"
     facts = {"verdict": verdict, "exit_code": answer.exit_code, "command": wanted.command, "sha256": found}
-    return Took(f"{verdict}: {why_so}", facts | {"why": why_so, "archive": archive.name})
+    facts |= {"why": why_so, "archive": archive.name}
+    if answer.failure:  # the node may have died of it: the next run tries again, and this one does not say "not run"
+        refused = NotGatheredError(f"it was started, and then {answer.failure}")
+        refused.facts = facts
+        raise refused
+    return Took(f"{verdict}: {why_so}{f'; logs not copied: {lost}' if lost and not unread else ''}", facts)
+
+
+def _copied(desk: Desk, folder: str, patterns: Sequence[str], target: Path, deadline: float) -> str:
+    """Copy files of the node and return why not all were copied. Hours of a run are not lost with its logs."""
+    try:
+        copy_all(desk, folder, patterns, target, deadline)
+    except NotGatheredError as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def _end_of(path: Path) -> str:
+    """Return the last of what it printed, "" when that was not copied."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        return file.read().decode("utf-8", "replace")
 
 
 def judged(exit_code: int | None, text: str) -> tuple[str, str]:
@@ -57,13 +88,13 @@ def judged(exit_code: int | None, text: str) -> tuple[str, str]:
     said = _SAID.findall(text[-_TAIL:])
     word = said[-1] if said else ""
     if exit_code is None:
-        return "UNCLEAR", "it did not end within its time limit"
+        return UNCLEAR, "it did not end within its time limit"
     if exit_code not in WORDS:
-        return "UNCLEAR", f"exit code {exit_code}, and NVIDIA documents 0, 1 and 2"
+        return UNCLEAR, f"exit code {exit_code}, and NVIDIA documents 0, 1 and 2"
     if not word:
         return WORDS[exit_code], f"exit code {exit_code}; it printed none of PASS, FAIL, RETEST"
     if word != WORDS[exit_code]:
-        return "UNCLEAR", f"it printed {word} and ended with exit code {exit_code}"
+        return UNCLEAR, f"it printed {word} and ended with exit code {exit_code}"
     return word, f"exit code {exit_code}, and it printed {word}"
 
 

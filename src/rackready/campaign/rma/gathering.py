@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from rackready.campaign.rma.case import Case, Gathered
@@ -28,7 +29,9 @@ ASKED_S = 60.0
 
 
 class NotGatheredError(RackreadyError):
-    """A collector gathered nothing; the text gives the reason."""
+    """A collector gathered nothing; the text gives the reason. ``facts``: what is known all the same."""
+
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ def _one(desk: Desk, collector: Collector, without: Sequence[str]) -> Gathered:
         _scrub(desk, collector, folder)
         result = replace(result, note=took.note, facts=took.facts or {})
     except (RackreadyError, OSError, ValueError) as error:
-        result = replace(result, reason=" ".join(str(error).split()) or type(error).__name__)
+        known = dict(error.facts) if isinstance(error, NotGatheredError) else {}
+        result = replace(result, reason=" ".join(str(error).split()) or type(error).__name__, facts=known)
     return desk.case.finish(replace(result, seconds=time.monotonic() - begun))
 
 
