@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.campaign.rma.accused import accuse, from_evidence
+from rackready.campaign.rma import summary
+from rackready.campaign.rma.accused import accuse, from_evidence, from_kernel
 from rackready.campaign.rma.case import Case
 from rackready.campaign.rma.parts import NodePart, parts_of, versions
 from rackready.campaign.rma.summary import as_markdown
 from rackready.design.facts import NodeFacts, node_facts
 from rackready.design.site import load_site
+from rackready.gates.formats import kernel_log
 from rackready.model.outcome import Finding, Outcome
-from tests.unit.handover.evidence import T0, record
+from tests.unit.handover.evidence import T0, fingerprint, record
 
 PARTS = [
     NodePart("gpu", "gpu2", "1650", slot="GPU_SXM_3", pci="0000:52:00"),
@@ -167,3 +170,45 @@ def test_the_page_of_a_summary() -> None:
         "Accused, and listed by neither node nor BMC: gpu7.\n\n## Faults\n\n"
         "No fail is on record since the last repair.\n"
     )
+
+
+def test_a_lost_gpu_never_gets_the_serial_of_its_neighbour(tmp_path: Path, facts: NodeFacts) -> None:
+    pci = facts.platform.gpu_pci
+    there = [{"serial": f"S{at}", "pci": f"0000{pci[at]}:00.0"} for at in (0, 1, 3, 4, 5, 6, 7)]
+    closed_up = [gpu["serial"] for gpu in there]
+    found = parts_of(gathered(tmp_path, {"node-parts/gpus.json": {"gpus": there}}), facts, closed_up)
+    assert [(part.place, part.serial) for part in found] == [(f"gpu{at}", f"S{at}") for at in (0, 1, 3, 4, 5, 6, 7)]
+    whole = [f"S{at}" for at in range(8)]
+    then = fingerprint(node="node01", gpus=whole)
+    now = fingerprint(node="node01", gpus=closed_up)
+    records = [record("a/gpu/sanity/x").model_copy(update={"fingerprints": [item]}) for item in (then, now)]
+    assert summary._last_gpus("node01", records, 8) == whole
+
+
+def test_a_number_that_firmware_invents_is_no_serial(tmp_path: Path, facts: NodeFacts) -> None:
+    modules = {f"memory module A{at}": "64 GB M321 To Be Filled By O.E.M." for at in range(2)}
+    modules |= {f"memory module B{at}": "64 GB Not Specified Not Specified" for at in range(2)}
+    modules |= {f"memory module C{at}": "64 GB M321 80AD0123" for at in range(3)}
+    modules |= {f"memory module D{at}": f"64 GB M321 80AD777{at}" for at in range(2)}
+    supplies = {f"/p{at}": {"Id": f"PSU{at}", "SerialNumber": "1A2B3C4D"} for at in range(4)}
+    listed = {"trails": {"Chassis/*/PowerSubsystem/PowerSupplies/*": list(supplies)}, "documents": supplies}
+    files = {"node-parts/parts.json": {"parts": {"memory modules": modules}}, "bmc-parts/parts.json": listed}
+    found = parts_of(gathered(tmp_path, files), facts)
+    assert {part.place: part.serial for part in found if part.serial} == {"D0": "80AD7770", "D1": "80AD7771"}
+    assert len(found) == 9 + 4
+
+
+def test_a_gpu_whose_board_number_is_nought_has_its_uuid(tmp_path: Path, facts: NodeFacts) -> None:
+    gpu = {"index": 0, "serial": "0", "uuid": "GPU-5a", "pci": f"0000{facts.platform.gpu_pci[0]}:00.0"}
+    (part,) = parts_of(gathered(tmp_path, {"node-parts/gpus.json": {"gpus": [gpu]}}), facts)
+    assert part.serial == "GPU-5a"
+
+
+def test_xids_of_before_the_last_repair_do_not_count(facts: NodeFacts) -> None:
+    lines = [
+        f"2026-11-{day}T01:02:03+0000 node01 kernel: NVRM: Xid (PCI:0000:43:00): 79, GPU has fallen off the bus.\n"
+        for day in (26, 28)
+    ]
+    log = kernel_log.parse("2026-11-25T03:00:00+0000 node01 kernel: Linux version 6.8.0\n" + "".join(lines))
+    (fault,) = from_kernel(log, facts, "c", datetime(2026, 11, 27, tzinfo=UTC).timestamp())
+    assert (fault.times, fault.first) == (1, datetime(2026, 11, 28, 1, 2, 3, tzinfo=UTC))

@@ -73,6 +73,8 @@ RULES = (
     Rule("drive", r"drive-|smart-", "drive", r"\S+", "the drive's own counters (NVMe SMART log, ATA SMART)"),
     Rule("memory", r"memory-|bmc-log-memory|machine-check", "memory module", r".+", "DIMM as EDAC or the BMC names it"),
 )
+KINDS = {rule.name: rule.kind for rule in RULES}
+"""Rule -> kind of the parts that it accuses. Places of two kinds may have the same name."""
 HARMLESS = frozenset({"IGNORE", "RESTART_APP", "RESTART_VM", "UPDATE_SWFW", "XID_154_EVAL", "WORKFLOW_XID_45", "none"})
 """Actions of the Xid catalogue that do not point at the GPU: an application, software, or the Xid beside it."""
 
@@ -147,11 +149,16 @@ def _named(part: NodePart, text: str) -> bool:
     return any(word and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in (part.place, part.serial))
 
 
-def from_kernel(log: KernelLog, facts: NodeFacts, run: str) -> list[Fault]:
-    """Return the Xids of a kernel log that the vendor's catalogue does not leave to applications."""
+def from_kernel(log: KernelLog, facts: NodeFacts, run: str, since: float = 0.0) -> list[Fault]:
+    """Return the Xids of a kernel log that the vendor's catalogue does not leave to applications.
+
+    ``since``: of the last repair, s since 1970: earlier ones may be of a GPU that is gone.
+    """
     found: dict[tuple[str, int], list[Event]] = {}
     for event in (*log.xids, *log.fallen):
-        found.setdefault((event.pci, event.code), []).append(event)
+        at = _aware(date(event.when))
+        if at is None or at.timestamp() >= since:
+            found.setdefault((event.pci, event.code), []).append(event)
     out = []
     for (pci, code), events in sorted(found.items()):
         step, name = action(facts, events)

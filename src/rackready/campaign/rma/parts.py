@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +13,26 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.formats import dmidecode
 from rackready.gates.gpu.parts import index_of, short
 
-_NOTHING = frozenset({"", "?", "0", "n/a", "na", "none", "unknown", "not specified", "not available", "no dimm"})
-_FILLERS = ("to be filled", "default string", "no serial", "system serial", "unread:")
+_NOTHING = frozenset(
+    {"", "?", "0", "n/a", "[n/a]", "na", "none", "null", "unknown", "empty", "invalid", "default", "o.e.m."}
+)
+_PHRASES = (
+    "not specified",
+    "not available",
+    "not applicable",
+    "not provided",
+    "not supported",
+    "no dimm",
+    "default string",
+    "to be filled by o.e.m.",
+)
+_FILLERS = ("to be filled", "default string", "no serial", "serial number", "unread:")
+_ROWS = ("0123456789abcdef", "1234567890")
+"""Digits in a row: what firmware has where nobody wrote a number."""
+_ROW = 6
+_ALIKE = 3
+"""Parts of one kind and node with the same number, from which on it is none of theirs. Judgement: two may be one part
+that is listed twice. GPUs are left out: NVML's number is that of a board, which may have several."""
 _GUID = "node GUID "
 _WORDS = 3
 """Words in which ondevice/node_parts.py tells of a part with a serial number, at least."""
@@ -49,18 +68,27 @@ def serial(text: object) -> str:
     """Return a serial number, "" for what firmware writes where it knows none."""
     found = str(text if text is not None else "").strip()
     low = found.lower()
-    empty = low in _NOTHING or not low.strip("0-. ") or any(word in low for word in _FILLERS)
-    return "" if empty else found
+    empty = low in _NOTHING or low.strip("[]") in _PHRASES or any(word in low for word in _FILLERS)
+    alike = not low.strip("0-. ") or (len(low) >= _ROW and (len(set(low)) == 1 or any(low in row for row in _ROWS)))
+    return "" if empty or alike else found
+
+
+def _at_end(told: str) -> str:
+    """Return the serial number at the end of a part's words; what firmware writes instead may be several words."""
+    return (
+        "" if told.lower().endswith(tuple(f" {words}" for words in _PHRASES)) else serial(told.rsplit(maxsplit=1)[-1])
+    )
 
 
 def parts_of(case: Case, facts: NodeFacts, gpus: Iterable[str] = ()) -> list[NodePart]:
     """Return the parts of a node, in a fixed order. ``gpus``: serials by index as its evidence last recorded them."""
     slots = _slots(case.read(on_node.PARTS, "slots.txt"))
-    found = [*_gpus(case, facts, slots), *_nics(case, facts, slots), *_others(case)]
+    found = [*_gpus(case, facts, slots), *_nics(case, facts, slots), *_own_numbers(_others(case))]
+    here = {part.serial for part in found if part.kind == "gpu"}
     for at, known in enumerate(gpus):
-        if serial(known) and not any(part.place == f"gpu{at}" and part.serial for part in found):
+        if serial(known) not in {"", *here} and not any(part.place == f"gpu{at}" and part.serial for part in found):
             found.append(NodePart("gpu", f"gpu{at}", serial(known), pci=_at(facts.platform.gpu_pci, at), by="evidence"))
-    for part in _listed(case, facts):
+    for part in _own_numbers(_listed(case, facts)):
         same = next((at for at, own in enumerate(found) if _same(own, part)), None)
         if same is None:
             found.append(part)
@@ -69,6 +97,13 @@ def parts_of(case: Case, facts: NodeFacts, gpus: Iterable[str] = ()) -> list[Nod
     return sorted(
         map(_with_guid, _merged(found)), key=lambda part: (part.kind, len(part.place), part.place, part.serial)
     )
+
+
+def _own_numbers(parts: Iterable[NodePart]) -> list[NodePart]:
+    """Return parts without the serial numbers that several of a kind have: such a number is none of theirs."""
+    listed = list(parts)
+    count = Counter((part.kind, part.serial) for part in listed if part.serial and part.kind != "gpu")
+    return [replace(part, serial="") if count[part.kind, part.serial] >= _ALIKE else part for part in listed]
 
 
 def _with_guid(part: NodePart) -> NodePart:
@@ -125,7 +160,7 @@ def _gpus(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[No
         yield NodePart(
             "gpu",
             place,
-            serial(gpu.get("serial") or gpu.get("uuid")),
+            serial(gpu.get("serial")) or serial(gpu.get("uuid")),
             serial(gpu.get("board_part")),
             slots.get(short(pci), "") if pci else "",
             str(gpu.get("vbios") or ""),
@@ -159,13 +194,13 @@ def _others(case: Case) -> Iterator[NodePart]:
         if name.startswith("memory module ") and whole:  # size, unit, part, serial
             slot = name.removeprefix("memory module ")
             number = serial(" ".join(words[2:-1]))
-            yield NodePart("memory module", slot, serial(words[-1]), number, slot, model=" ".join(words[:2]), by="DMI")
+            yield NodePart("memory module", slot, _at_end(told), number, slot, model=" ".join(words[:2]), by="DMI")
         elif name.startswith("drive "):
             number = name.removeprefix("drive ")
             yield NodePart("drive", number, serial(number), model=told, by="lsblk")
         elif name.startswith("module of ") and told != "none" and whole:  # vendor, part, serial
             number = serial(words[-2])
-            yield NodePart("module", name, serial(words[-1]), number, model=" ".join(words[:-2]), by="mlxlink")
+            yield NodePart("module", name, _at_end(told), number, model=" ".join(words[:-2]), by="mlxlink")
 
 
 def _flat(kinds: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rackready.campaign.rma import field_diagnostic, on_node, stored
-from rackready.campaign.rma.accused import RULES, Fault, from_evidence, from_kernel
+from rackready.campaign.rma.accused import KINDS, RULES, Fault, from_evidence, from_kernel
 from rackready.campaign.rma.case import Case, Gathered
 from rackready.campaign.rma.gathering import Collector, Desk
 from rackready.campaign.rma.parts import NodePart, parts_of, versions
@@ -17,7 +17,6 @@ from rackready.design.facts import NodeFacts, node_facts
 from rackready.evidence.store import EvidenceStore
 from rackready.format_error import FormatError
 from rackready.gates.formats import kernel_log
-from rackready.handover.returned import RMA
 from rackready.ledger.part_history import RETURNED, events_of
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.evidence import EvidenceRecord
@@ -33,11 +32,11 @@ def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered
     case, facts = desk.case, node_facts(desk.site, desk.node)
     store = EvidenceStore.read_only(desk.ledger, desk.paths.raw)
     records = store.records(node=desk.node)
-    parts = parts_of(case, facts, _last_gpus(desk.node, records))
+    parts = parts_of(case, facts, _last_gpus(desk.node, records, facts.platform.gpus))
     faults = _faults(case, facts, desk.ledger, records, parts)
-    accused = [(place, rule, fault) for fault in faults for place, rule in fault.accused]
-    known = {part.place for part in parts}
-    unlisted = sorted({place for place, _, _ in accused} - known)
+    accused = [(KINDS[rule], place, rule, fault) for fault in faults for place, rule in fault.accused]
+    known = {(part.kind, part.place) for part in parts}
+    unlisted = sorted({place for kind, place, _, _ in accused if (kind, place) not in known})
     return {
         "format": FORMAT,
         "case": case.id,
@@ -51,7 +50,8 @@ def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered
         "field_diagnostic": _diagnostic(results),
         "faults": [_fault(fault) for fault in faults],
         "accused": [
-            _accused(place, parts, accused, desk.ledger) for place in dict.fromkeys(item[0] for item in accused)
+            _accused(kind, place, parts, accused, desk.ledger)
+            for kind, place in dict.fromkeys(item[:2] for item in accused)
         ],
         "accused_and_not_listed": unlisted,
         "parts": [asdict(part) for part in parts],
@@ -74,11 +74,16 @@ def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _last_gpus(node: str, records: Iterable[EvidenceRecord]) -> list[str]:
-    """Return the GPUs of the newest fingerprint of a node: the last that is known of a GPU that is lost now."""
+def _last_gpus(node: str, records: Iterable[EvidenceRecord], count: int) -> list[str]:
+    """Return the GPUs of the newest whole fingerprint of a node: the last that is known of a GPU that is lost now.
+
+    In one without a GPU the numbers of the others close up, and would give it the serial of its neighbour.
+    """
     found: list[str] = []
     for record in records:
-        found = next((list(item.gpus) for item in record.fingerprints if item.node == node and not item.unread), found)
+        for item in record.fingerprints:
+            if item.node == node and not item.unread and len(item.gpus) == count:
+                found = list(item.gpus)
     return found
 
 
@@ -93,16 +98,18 @@ def _faults(
         log = kernel_log.parse(told)
     except FormatError:
         return found
-    logged = from_kernel(log, facts, case.id)
-    return [*found, *(fault for fault in logged if fault.last is None or fault.last.timestamp() >= since)]
+    return [*found, *from_kernel(log, facts, case.id, since)]
 
 
 def repaired_last(ledger: Ledger, node: str) -> float:
-    """Return when the node was repaired last, s since 1970; 0 for never."""
+    """Return when the node was repaired last, s since 1970; 0 for never.
+
+    A node that came back from its vendor has such a record, too. A case that jobs kept from beginning repaired nothing.
+    """
     done = [
         entry
         for entry in ledger.entries(node)
-        if entry.status == "done" and (entry.operation == RMA or (entry.operation, entry.desired) == (CHANGE, "repair"))
+        if entry.status == "done" and (entry.operation, entry.desired) == (CHANGE, "repair")
     ]
     return max((entry.ended or entry.begun for entry in done), default=0.0)
 
@@ -135,21 +142,22 @@ def _measured(record: EvidenceRecord) -> dict[str, Any]:
 
 
 def _accused(
-    place: str, parts: Sequence[NodePart], accused: Sequence[tuple[str, str, Fault]], ledger: Ledger
+    kind: str, place: str, parts: Sequence[NodePart], accused: Sequence[tuple[str, str, str, Fault]], ledger: Ledger
 ) -> dict[str, Any]:
-    part = next((item for item in parts if item.place == place), NodePart("", place))
+    part = next((item for item in parts if (item.kind, item.place) == (kind, place)), NodePart(kind, place))
     events = events_of(ledger, serials=[part.serial]) if part.serial else []
+    mine = [item for item in accused if item[:2] == (kind, place)]
     return {
         **asdict(part),
-        "by_finding": sorted({fault.code for found, _, fault in accused if found == place}),
-        "by_rule": sorted({rule for found, rule, _ in accused if found == place}),
+        "by_finding": sorted({fault.code for _, _, _, fault in mine}),
+        "by_rule": sorted({rule for _, _, rule, _ in mine}),
         "returned_before": sum(event.event == RETURNED for event in events),
     }
 
 
 def _diagnostic(results: Iterable[Gathered]) -> dict[str, Any]:
     found = next((item for item in results if item.name == field_diagnostic.NAME), None)
-    if found is None or found.reason:
+    if found is None or not found.facts:
         return {"verdict": "NOT RUN", "why": found.reason if found else "not asked for"}
     return dict(found.facts)
 
