@@ -183,6 +183,22 @@ def test_a_part_accused_in_one_node_returns_in_another(home: Home) -> None:
     ]
 
 
+def test_a_part_that_was_not_read_before_it_left_does_not_return_for_that(home: Home) -> None:
+    home.leave(GPU2)
+    assert home.back().comparison.same[0]["returns"] == 1
+    parts = home.parts
+    for _ in range(3):  # neither node nor BMC answered: nothing was read before it left
+        home.parts = []
+        home.leave()
+        home.parts = parts
+        assert home.back().epoch > 0
+    assert home.told("1650").count(RETURNED) == 1
+    home.parts = []
+    home.leave(node="node03")
+    home.parts = parts
+    assert home.back("node03").comparison.same[0]["returns"] == 2, "a spare that came with the return"
+
+
 def test_without_a_case_nothing_comes_back(home: Home) -> None:
     with pytest.raises(RmaRefusedError) as error:
         home.back()

@@ -142,9 +142,12 @@ def compared(ledger: Ledger, case: Case, parts: Sequence[NodePart], at: float) -
     """Return the events of the parts that are there now, without those that are on record for this case.
 
     A part returns when it was accused in this case, or came with this return after it was accused before, in any node.
+    Of a kind that could not be read before it left, only a part that was in another node last came with the return.
     """
     past = events_of(ledger, serials=[part.serial for part in parts if part.serial])
     here = {(event.event, event.kind, event.serial) for event in past if event.case == case.id}
+    gone = [event for event in events_of(ledger, node=case.node) if (event.case, event.event) == (case.id, SENT)]
+    read_before = {event.kind for event in gone}
     out = []
     for part in (part for part in parts if part.serial):
         base = PartEvent(at, case.id, case.node, LISTED, part.kind, part.serial, part.place, part.number)
@@ -153,7 +156,9 @@ def compared(ledger: Ledger, case: Case, parts: Sequence[NodePart], at: float) -
         accused = any(event.event == ACCUSED for event in mine)
         left = {event for event, kind, number in here if (kind, number) == (part.kind, part.serial)}
         wanted = [LISTED]
-        if accused and (ACCUSED in left or SENT not in left):
+        last = next((event.node for event in reversed(mine) if event.event in {SENT, LISTED}), "")
+        came = SENT not in left and (part.kind in read_before or last != case.node)
+        if accused and (ACCUSED in left or came):
             wanted.append(RETURNED)
             returns.add(case.id)
         if len(returns) >= OFTEN:
