@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -121,7 +123,20 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path: Path, monke
     [
         ("1650223001234", "1650223001234"), (" X1 ", "X1"), (None, ""), ("0000-0000", ""), ("N/A", ""),
         ("unread:gpu3", ""), ("To Be Filled By O.E.M.", ""), ("Not Specified", ""), (17, "17"),
+        ("[N/A]", ""), ("O.E.M.", ""), ("System Serial Number", ""), ("XXXXXXXX", ""), ("0123456789", ""),
+        ("12345678", ""), ("123", "123"), ("[Not Supported]", ""), ("FFFFFFFF", ""),
     ],
 )  # fmt: skip
 def test_what_firmware_writes_where_it_knows_no_serial_is_none(told: object, wanted: str) -> None:
     assert serial(told) == wanted
+
+
+@pytest.mark.parametrize("secret", ['pa"ss\\word-9', "p@ss/word+9", "schlüssel-99"])
+def test_a_password_is_hidden_as_json_and_urls_have_it(tmp_path: Path, secret: str) -> None:
+    path = tmp_path / "log.json"
+    texts = {"Message": f"login of admin {secret} failed", "url": f"x?y={quote(secret, safe='')}"}
+    path.write_text(f"{json.dumps(texts)}\n{json.dumps(texts, ensure_ascii=False)}\n{secret}\n", encoding="utf-8")
+    assert scrub_file(path, [secret], most=MOST)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("[scrubbed]") == 5
+    assert not any(form in text for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe="")))

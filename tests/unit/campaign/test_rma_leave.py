@@ -10,7 +10,9 @@ import os
 import signal
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,19 @@ import pytest
 
 from rackready import files
 from rackready.campaign.rma import case as cases
-from rackready.campaign.rma import leave, on_bmc, on_node, stored
+from rackready.campaign.rma import gathering, leave, node_room, on_bmc, on_node, stored
 from rackready.campaign.rma.archive import RmaArchiveError, pack
 from rackready.campaign.rma.case import Case
 from rackready.campaign.rma.leave import RmaRefusedError
 from rackready.design.site import load_site
+from rackready.drivers.process import Interrupted
+from rackready.drivers.remote import Answer, Remote
 from rackready.handover.returned import open_case
 from rackready.ledger.part_history import events_of
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
 from tests.unit.campaign.rma_node import Faulty, by_name, inside
 from tests.unit.cli.bmc_node import Node
 from tests.unit.cli.conftest import call, command, no_controller
@@ -278,3 +283,79 @@ def test_a_retired_node_is_refused(faulty: Faulty) -> None:
         "node01 - Expected: a node that comes back Actual: retired (sold). "
         "Run `rackready repair` first, if it is to come back."
     )
+
+
+def test_a_case_that_jobs_kept_from_beginning_hides_no_fault(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty.kernel(XID)
+    with monkeypatch.context() as patch:
+        patch.setattr(leave, "take_out", lambda *_: {"node01": NodeResult(Outcome.ERROR, "node01: jobs run on it")})
+        patch.setattr(leave, "in_production", lambda *_: (["node01"], {}))
+        with pytest.raises(RmaRefusedError):
+            faulty.leave()
+    _, document = faulty.leave(without=["nvidia-bug-report"])
+    assert [item["place"] for item in document["accused"]] == ["gpu1"]
+
+
+def test_only_a_part_of_the_accused_kind_is_accused(faulty: Faulty) -> None:
+    parts = [{"kind": kind, "place": "gpu1", "serial": kind, "number": ""} for kind in ("pcie device", "gpu")]
+    accused = [{"kind": "gpu", "place": "gpu1", "by_finding": ["xid"]}]
+    with faulty.ledger() as ledger:
+        case = Case.begin(ledger, EnvPaths(faulty.root, "sim"), "node01", "x")
+        leave._record(ledger, case, {"parts": parts, "accused": accused})
+        found = [(event.event, event.kind) for event in events_of(ledger, node="node01")]
+    assert found == [("sent", "pcie device"), ("sent", "gpu"), ("accused", "gpu")]
+
+
+def test_a_known_password_is_not_in_the_summary(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "_revealed", lambda _: "Swordfish-99")
+    (faulty.bin / "nvidia-bug-report.sh").write_text("#!/bin/sh\necho Swordfish-99 >&2; exit 3\n", encoding="utf-8")
+    faulty.program("dmidecode", "#!/bin/sh\necho cannot use Swordfish-99; exit 1\n")
+    case, document = faulty.leave()
+    assert "cannot use [scrubbed]" in by_name(document)["node-parts"]["note"]
+    assert not any(b"Swordfish-99" in data for data in inside(case).values())
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(faulty: Faulty) -> None:
+    theirs, place = faulty.root / "theirs", faulty.root / "on-node"
+    (theirs / "kept").mkdir(parents=True)
+    place.symlink_to(theirs)
+    seen = []
+    faulty.kernel(XID)
+    with connected_to(faulty) as desk, node_room.room(desk) as path:
+        seen = [place.is_symlink(), stat.S_IMODE(place.stat().st_mode), Path(path).is_dir()]
+    assert seen == [False, 0o700, True]
+    assert [item.name for item in theirs.iterdir()] == ["kept"]
+    place.mkdir(mode=0o777)
+    place.chmod(0o777)
+    with connected_to(faulty) as desk, node_room.room(desk):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+class Far(Remote):
+    """A node over SSH that notes which commands run to their end though the operator stops."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.cleaned: list[str] = []
+
+    def run(self, node: str, argv: Sequence[str], **options: Any) -> Answer:  # type: ignore[override]
+        if options.get("cleaning"):
+            self.cleaned.append(f"{node}: {' '.join(argv)}")
+        return Answer(0, "", "", 0.0)
+
+
+def test_the_folder_on_the_node_is_removed_also_when_the_operator_stops(faulty: Faulty) -> None:
+    far = Far()
+    with connected_to(faulty) as desk, pytest.raises(Interrupted), node_room.room(replace(desk, runner=far)):
+        raise Interrupted
+    assert far.cleaned == [f"node01: rm -rf {faulty.root}/on-node"]
+
+
+@contextmanager
+def connected_to(faulty: Faulty) -> Iterator[gathering.Desk]:
+    ctx, paths = PhaseContext("sim", faulty.root, "rma-1"), EnvPaths(faulty.root, "sim")
+    site = load_site("sim", root=faulty.root)
+    with faulty.ledger() as ledger:
+        case = Case.begin(ledger, paths, "node01", "x")
+        with leave.connected(ctx, site, paths, ledger, case) as desk:
+            yield desk

@@ -16,6 +16,7 @@ from rackready.campaign.rma import field_diagnostic, nvdebug, on_bmc, on_node, s
 from rackready.campaign.rma.archive import pack
 from rackready.campaign.rma.case import Case, Gathered
 from rackready.campaign.rma.gathering import Collector, Desk, run
+from rackready.campaign.rma.scrubbed import hidden_in
 from rackready.campaign.rma.summary import as_json, as_markdown, made
 from rackready.design.pinned import site_of
 from rackready.drivers.remote import Remote, Runner
@@ -134,7 +135,7 @@ class Leave:
             with connected(self.ctx, self.site, self.paths, ledger, case, self.ticket) as desk:
                 wanted = collectors(self.site)
                 results = run(desk, wanted, self.without)
-                document = made(desk, wanted, results)
+                document = hidden_in(made(desk, wanted, results), desk.secrets())
             pack(case, results, {"SUMMARY.json": as_json(document), "SUMMARY.md": as_markdown(document)})
             _record(ledger, case, document)
             self._tell(ledger, f"packed: {case.archive}", "ok")
@@ -203,12 +204,13 @@ def _record(ledger: Ledger, case: Case, document: dict[str, Any]) -> None:
     """Record the parts with which the node leaves, and those accused; once for each case."""
     past = [event for event in events_of(ledger, node=case.node) if event.case == case.id]
     known = {(event.event, event.kind, event.serial) for event in past}
-    accused = {item["place"]: ", ".join(item["by_finding"]) for item in document["accused"]}
+    accused = {(item["kind"], item["place"]): ", ".join(item["by_finding"]) for item in document["accused"]}
     events = []
     for part in document["parts"]:
-        for event in (SENT, ACCUSED) if part["place"] in accused else (SENT,):
+        place = part["kind"], part["place"]
+        for event in (SENT, ACCUSED) if place in accused else (SENT,):
             if part["serial"] and (event, part["kind"], part["serial"]) not in known:
-                why_so = accused[part["place"]] if event == ACCUSED else ""
+                why_so = accused[place] if event == ACCUSED else ""
                 words = (part["kind"], part["serial"], part["place"], part["number"], why_so)
                 events.append(PartEvent(now(), case.id, case.node, event, *words))
     append(ledger, events)

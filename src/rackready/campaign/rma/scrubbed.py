@@ -7,12 +7,15 @@ it becomes one.
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+from urllib.parse import quote
 
+from rackready.drivers.process import check_stop
 from rackready.evidence.scrub import HIDDEN, scrub
 
 PIECE = 1 << 20
@@ -58,6 +61,7 @@ def _scrubbed(path: Path, secrets: Sequence[str], most: int, *, packed: bool) ->
         with path.open("rb") as source, _writer(fresh, packed=packed) as out:
             size = 0
             for piece in _pieces(_blocks(source, packed=packed)):
+                check_stop()
                 size += len(piece)
                 if size > most:
                     message = f"its text is larger than {most >> 20} MiB"
@@ -69,11 +73,27 @@ def _scrubbed(path: Path, secrets: Sequence[str], most: int, *, packed: bool) ->
     return True
 
 
+def hidden_in(document: Any, secrets: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+    """Return a JSON document without secrets in its texts."""
+    if isinstance(document, dict):
+        return {name: hidden_in(value, secrets) for name, value in document.items()}
+    if isinstance(document, list):
+        return [hidden_in(value, secrets) for value in document]
+    return _hidden(document, secrets) if isinstance(document, str) else document
+
+
 def _hidden(piece: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
         if len(secret) > _SHORT:
-            piece = piece.replace(secret, HIDDEN)
+            for form in _forms(secret):
+                piece = piece.replace(form, HIDDEN)
     return scrub(piece)
+
+
+def _forms(secret: str) -> list[str]:
+    """Return a secret as texts have it: plain, within a JSON string, within a URL. The longest first."""
+    forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
+    return sorted(forms, key=lambda form: (-len(form), form))
 
 
 def _pieces(blocks: Iterable[bytes]) -> Iterator[str]:
