@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from rackready.design.handover_of import by_scheduler, handover_views
+from rackready.model.several import SeveralHandover
 from rackready.model.site import KubernetesHandover, PlugInHandover, Site, SlurmHandover
 from rackready_sim.rehearse.fabric import Part
 from rackready_sim.rehearse.notes import NOTHING, Note, dropped
@@ -29,7 +31,7 @@ def build(site: Site, nodes: Sequence[str], mirror: str, controller: str) -> Par
         "access": _access(site, part),
         "software": _software(site, nodes, mirror, part),
         "gates": _gates(site, nodes, part),
-        "handover": _handover(site, controller, part),
+        "handover": _handover(site, nodes, controller, part),
         "campaign": site.campaign.model_dump(mode="json", exclude_defaults=True),
     }
     part.notes += _services(site)
@@ -99,8 +101,17 @@ def _gates(site: Site, nodes: Sequence[str], part: Part) -> Document:
     return out | ({"skip": skips_here} if skips_here else {})
 
 
-def _handover(site: Site, controller: str, part: Part) -> Document:
+def _handover(site: Site, nodes: Sequence[str], controller: str, part: Part) -> Document:
+    """Return the scheduler of the chosen nodes; a file where they are of several schedulers, since a rack has one."""
     here = site.handover
+    if isinstance(here, SeveralHandover):
+        views = by_scheduler(site, nodes)
+        others = [view.called for view in handover_views(site) if view.called not in {item.called for item in views}]
+        part.notes += dropped("parts of handover", others, "no chosen node is in them; --limit chooses nodes")
+        if len(views) == 1:
+            return _handover(views[0].site, nodes, controller, part)
+        reason = "a rack has one scheduler; --limit with nodes of one part rehearses that part's"
+        part.notes.append(Note("schedulers", ", ".join(view.called for view in views), "a file", reason))
     if isinstance(here, SlurmHandover):
         return _slurm(here, controller, part)
     if isinstance(here, KubernetesHandover):

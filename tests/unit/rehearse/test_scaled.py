@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.design.deployable import require
 from rackready.design.wiring import topology_fabric
@@ -14,7 +15,18 @@ from rackready.model.site import Site
 from rackready_sim import hardware, ib_hardware, overlay
 from rackready_sim.rehearse.scaled import RehearsalError, Scaled, scaled
 from rackready_sim.store import Store
-from tests.unit.rehearse.small import SITES, SMALL, STAND_INS, changed, own_profiles, parsed, plan, rehearsal, site
+from tests.unit.rehearse.small import (
+    EXAMPLES,
+    SITES,
+    SMALL,
+    STAND_INS,
+    changed,
+    own_profiles,
+    parsed,
+    plan,
+    rehearsal,
+    site,
+)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -103,6 +115,23 @@ def test_services_of_others_are_listed_and_not_asked() -> None:
     small = scaled(changed("lab-4-nodes", jump), most=4)
     assert notes(small)["jump host"] == ("bastion.example.net", "not rehearsed")
     assert small.document["access"] == {"user": "root", "private_key": ".rackready/sim/keys/id_ed25519"}
+
+
+def test_a_site_of_several_schedulers_says_which_one_is_rehearsed() -> None:
+    both = EXAMPLES / "slurm-and-kubernetes.yml"
+    several = yaml.safe_load(both.read_text(encoding="utf-8"))["handover"]["parts"]
+    nodes = [node.name for node in site("lab-4-nodes").nodes()]
+    slurm, kubernetes = several[0] | {"nodes": nodes[:2]}, several[1] | {"nodes": nodes[2:]}
+
+    def parts(document: dict[str, Any]) -> None:
+        document["handover"] = {"kind": "several", "parts": [slurm, kubernetes]}
+
+    whole = scaled(changed("lab-4-nodes", parts), most=4)
+    assert whole.document["handover"]["kind"] == "file"
+    assert [here for what, (here, there) in notes(whole).items() if (what, there) == ("schedulers", "a file")]
+    one = scaled(changed("lab-4-nodes", parts), most=4, limit=nodes[:2])
+    assert one.document["handover"]["kind"] == "slurm"
+    assert [there for what, (_, there) in notes(one).items() if what == "parts of handover"] == ["not rehearsed"]
 
 
 def jump(document: dict[str, Any]) -> None:
