@@ -14,7 +14,7 @@ from rackready.design.yaml import read_yaml
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Phases in the order in which they were passed, gates with their outcomes, and the nodes by state."""
+    """Phases that at least one node passed, in their order; gates with their outcomes, and the nodes by state."""
 
     phases: tuple[str, ...] = ()
     gates: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -56,7 +56,8 @@ def covered(said: Mapping[str, Any], playbooks: Path, kind: str) -> Covered:
     if not said.get("report_json") or not file.exists():
         return Covered(nodes=nodes)
     report = json.loads(file.read_text(encoding="utf-8"))
-    phases = dict.fromkeys(event["phase"] for event in report["events"] if event["phase"] and event["node"])
+    passed = (event for event in report["events"] if event["phase"] and event["node"] and event["level"] == "ok")
+    phases = dict.fromkeys(event["phase"] for event in passed)
     gates: dict[str, Counter[str]] = {}
     for part in (*(gate for node in report["nodes"] for gate in node["gates"]), *report["runs"]):
         gates.setdefault(part["gate"], Counter())[part["outcome"]] += 1

@@ -183,6 +183,9 @@ class Rehearsal:
             said: dict[str, Any] = json.loads(out or b"{}")
         except ValueError:
             said = {}
+        if child.returncode == 0 and not said:
+            hint = "Nothing was shown. The rack stays: look at the messages above, then rehearse again."
+            raise describe(f"rackready {' '.join(words)}", "a result on standard output", "exit code 0, and none", hint)
         return child.returncode if child.returncode >= 0 else STOPPED, said
 
     def _collect(self, said: dict[str, Any]) -> tuple[str, ...]:
@@ -207,7 +210,11 @@ def _waited(child: subprocess.Popen[bytes]) -> bytes:
 
 def named(env: str, site_file: Path | None) -> str:
     """Return the name of the site in the rehearsal's environment. Raise SimError for a rehearsal of a rehearsal."""
-    name = env if site_file is None else site_file.parent.name if site_file.stem == "site" else site_file.stem
+    if site_file is None:
+        name = env
+    else:  # `--site site.yml` is of the folder where it lies
+        file = site_file.resolve()
+        name = file.parent.name if file.stem == "site" else file.stem
     if name.endswith(END):
         raise describe(f"--env {name}", "an environment of yours", "a rehearsal", "Give the environment that it is of.")
     return name

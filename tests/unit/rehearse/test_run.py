@@ -189,7 +189,9 @@ def test_one_rehearsal_at_a_time(made: Rehearsal) -> None:
 def test_reports_stay_when_the_rack_is_gone(made: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "c1.json"
     gate = {"gate": "node/gpu/sanity/count", "outcome": "pass"}
-    events = [{"phase": "install", "node": "n1"}, {"phase": "validate", "node": "n1"}, {"phase": "", "node": ""}]
+    found = [("install", "n1", "info"), ("install", "n1", "ok"), ("validate", "n1", "ok"), ("", "", "ok")]
+    found += [("optimize", "n1", "info"), ("optimize", "n1", "error")]  # begun, and not passed
+    events = [dict(zip(("phase", "node", "level"), item, strict=True)) for item in found]
     report.write_text(
         json.dumps(
             {
@@ -202,6 +204,7 @@ def test_reports_stay_when_the_rack_is_gone(made: Rehearsal, tmp_path: Path, mon
     )
     deploys(tmp_path, monkeypatch, 0, {"nodes": [], "report_json": str(report)})
     (tmp_path / "playbooks").mkdir()
+    (tmp_path / "playbooks/optimize.yml").write_text("- hosts: nodes\n  roles: [tuning]\n")
     (tmp_path / "playbooks/install.yml").write_text(
         "- hosts: nodes\n  roles: [{role: base}, dcgm]\n  tasks:\n"
         "    - ansible.builtin.import_role: {name: nic_stack, tasks_from: x.yml}\n    - ansible.builtin.ping:\n"
@@ -230,6 +233,27 @@ def test_profiles_of_the_site_go_with_it(made: Rehearsal) -> None:
     made.write(rehearsal("sim-ib"))
     here = {path.relative_to(source.parent) for path in source.parent.glob("profiles/*/*.yml")}
     assert {path.relative_to(made.paths.inventory) for path in made.paths.inventory.glob("profiles/*/*.yml")} == here
+
+
+def test_a_site_file_given_beside_it_has_the_name_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prod").mkdir()
+    monkeypatch.chdir(tmp_path / "prod")
+    assert [named("sim", Path("site.yml")), named("sim", Path("../prod/./site.yml"))] == ["prod", "prod"]
+
+
+def test_a_deploy_that_tells_nothing_is_no_pass(
+    made: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploys(tmp_path, monkeypatch, 0, {})
+    with pytest.raises(SimError) as caught:
+        carried(made)
+    assert str(caught.value) == (
+        f"rackready deploy --env {NAME} --output json - Expected: a result on standard output "
+        "Actual: exit code 0, and none. Nothing was shown. The rack stays: look at the messages above, then "
+        "rehearse again."
+    )
 
 
 def test_a_rehearsal_of_a_rehearsal_is_refused() -> None:
