@@ -99,6 +99,15 @@ def test_what_is_shared_is_found(text: str, found: list[str]) -> None:
     assert shared(changed("lab-4-nodes", jump), text) == found
 
 
+@pytest.mark.parametrize("kind", ["sops", "vault"])
+def test_a_key_in_an_encrypted_file_of_the_site_is_found(kind: str) -> None:
+    def encrypted(document: dict[str, Any]) -> None:
+        document["racks"][0]["nodes"][0]["bmc"]["password"] = {kind: "/srv/secrets.yml#bmc.node01"}
+
+    text = f"password: {{{kind}: '/srv/secrets.yml#bmc.node01'}}"
+    assert shared(changed("lab-4-nodes", encrypted), text) == ["/srv/secrets.yml#bmc.node01"]
+
+
 def test_addresses_are_beside_the_documentation_space_that_a_site_uses() -> None:
     small = scaled(changed("lab-4-nodes", lambda _: None), most=4)
     first = small.document["racks"][0]["nodes"][0]["address"]
