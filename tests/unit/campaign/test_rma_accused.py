@@ -212,3 +212,14 @@ def test_xids_of_before_the_last_repair_do_not_count(facts: NodeFacts) -> None:
     log = kernel_log.parse("2026-11-25T03:00:00+0000 node01 kernel: Linux version 6.8.0\n" + "".join(lines))
     (fault,) = from_kernel(log, facts, "c", datetime(2026, 11, 27, tzinfo=UTC).timestamp())
     assert (fault.times, fault.first) == (1, datetime(2026, 11, 28, 1, 2, 3, tzinfo=UTC))
+
+
+def test_what_a_bmc_writes_in_odd_shapes_ends_nothing(tmp_path: Path, facts: NodeFacts) -> None:
+    odd = {"/a": {"Id": "1", "Controllers": [{"Links": None}, 7]}, "/p": {"PowerSupplies": 3, "Fans": {"x": 1}}}
+    trails = {"Chassis/*/NetworkAdapters/*": ["/a"], "Chassis/*/Power": ["/p"]}
+    files = {
+        "node-parts/gpus.json": {"gpus": None},
+        "node-parts/identity.json": {"nics": None, "gpus": None},
+        "bmc-parts/parts.json": {"trails": trails, "documents": odd},
+    }
+    assert [(part.kind, part.place) for part in parts_of(gathered(tmp_path, files), facts)] == [("nic", "1")]

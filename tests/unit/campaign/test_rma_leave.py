@@ -351,6 +351,14 @@ def test_the_folder_on_the_node_is_removed_also_when_the_operator_stops(faulty: 
     assert far.cleaned == [f"node01: rm -rf {faulty.root}/on-node"]
 
 
+def test_a_ticket_that_cannot_be_read_ends_nothing(faulty: Faulty) -> None:
+    ticket = faulty.root / "ticket.json"
+    ticket.write_text("[" * 100_000, encoding="utf-8")
+    case, document = faulty.leave(ticket=ticket, without=["nvidia-bug-report"])
+    assert "recursion" in by_name(document)["ticket"]["reason"]
+    assert case.archive.exists()
+
+
 @contextmanager
 def connected_to(faulty: Faulty) -> Iterator[gathering.Desk]:
     ctx, paths = PhaseContext("sim", faulty.root, "rma-1"), EnvPaths(faulty.root, "sim")

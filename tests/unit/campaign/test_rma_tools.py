@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign.rma import field_diagnostic
+from rackready.campaign.rma import field_diagnostic, node_room
 from rackready.campaign.rma.field_diagnostic import judged
 from rackready.drivers.remote import Answer
 from tests.unit.campaign.rma_node import Faulty, by_name, inside
@@ -91,6 +91,18 @@ def test_a_verdict_is_not_lost_with_its_logs(faulty: Faulty) -> None:
     row = by_name(document)["field-diagnostic"]
     assert row["note"].startswith("FAIL: exit code 1, and it printed FAIL; logs not copied: "), row["note"]
     assert "at most 1 MiB" in row["note"]
+
+
+def test_more_files_than_are_copied_are_told(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_room, "_MANY", 1)
+    diagnostic(
+        faulty, "FAIL", 1, command=["sh", "-c", "mkdir logs; echo a > logs/1; echo b > logs/2; echo FAIL; exit 1"]
+    )
+    case, document = faulty.leave(without=FAST)
+    assert by_name(document)["field-diagnostic"]["note"].endswith("Expected: at most 1 Actual: 2.")
+    assert [name for name in inside(case) if name.startswith("field-diagnostic/logs/")] == [
+        "field-diagnostic/logs/logs/1"
+    ]
 
 
 LARGE = "mkdir logs; dd if=/dev/zero of=logs/x bs=1048576 count=3 2>/dev/null; echo FAIL; exit 1"

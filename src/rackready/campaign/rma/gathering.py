@@ -139,7 +139,7 @@ def _one(desk: Desk, collector: Collector, without: Sequence[str]) -> Gathered:
         _keep_to_limit(folder, desk.most)
         _scrub(desk, collector, folder)
         result = replace(result, note=took.note, facts=took.facts or {})
-    except (RackreadyError, OSError, ValueError) as error:
+    except (RackreadyError, OSError, ValueError, RecursionError) as error:  # the last: JSON of great depth
         known = dict(error.facts) if isinstance(error, NotGatheredError) else {}
         result = replace(result, reason=" ".join(str(error).split()) or type(error).__name__, facts=known)
     return desk.case.finish(replace(result, seconds=time.monotonic() - begun))

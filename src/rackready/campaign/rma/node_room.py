@@ -76,15 +76,17 @@ def copy_all(desk: Desk, folder: str, patterns: Sequence[str], target: Path, dea
     if found.exit_code != 0 or wanted.exit_code != 0:
         raise NotGatheredError(f"its files: {why(found if found.exit_code else wanted)}")
     names = sorted(set(found.stdout.splitlines()) & set(wanted.stdout.splitlines()))
-    names = [name for name in names if _plain(name)][:_MANY]
+    names = [name for name in names if _plain(name)]
     left = desk.most
-    for name in names:
+    for name in names[:_MANY]:
         place = target / name
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             left -= fetch(desk.runner, desk.node, f"{folder}/{name}", place, most=left, deadline=deadline)
         except RemoteCopyError as error:
             raise NotGatheredError.of(error.messages) from error
+    if len(names) > _MANY:
+        raise NotGatheredError(f"files of {desk.node}", expected=f"at most {_MANY}", actual=f"{len(names)}")
     return names
 
 

@@ -151,7 +151,7 @@ def _at(known: Iterable[str], place: int) -> str:
 
 
 def _gpus(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[NodePart]:
-    for gpu in case.document(on_node.PARTS, "gpus.json").get("gpus", []):
+    for gpu in case.document(on_node.PARTS, "gpus.json").get("gpus") or []:
         pci = str(gpu.get("pci") or "")
         index = index_of(facts, pci) if pci else None
         place = f"gpu{index if index is not None else gpu.get('index')}"
@@ -172,7 +172,7 @@ def _gpus(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[No
 
 def _nics(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[NodePart]:
     wired = {nic.rdma_device: nic for nic in facts.nics}
-    for nic in case.document(on_node.PARTS, "identity.json").get("nics", []):
+    for nic in case.document(on_node.PARTS, "identity.json").get("nics") or []:
         name = str(nic.get("device"))
         pci = wired[name].pci if name in wired else ""
         yield NodePart(
@@ -233,7 +233,8 @@ _KINDS = (
 
 def _of_document(trail: str, document: Mapping[str, Any], facts: NodeFacts) -> Iterator[NodePart]:
     for name, kind in (("PowerSupplies", "psu"), ("Fans", "fan")):  # embedded in Power and Thermal
-        for item in document.get(name) or []:
+        told = document.get(name)
+        for item in told if isinstance(told, list) else []:
             if isinstance(item, dict) and "SerialNumber" in item:
                 yield _part(kind, item)
     kind = next((kind for mark, kind in _KINDS if mark in f"{trail}/"), "")
@@ -271,8 +272,8 @@ def _nic_name(document: Mapping[str, Any], facts: NodeFacts) -> str:
     """Return the RDMA device of an adapter that the profile names, "" for another: platform profile, redfish.nics."""
     known = facts.platform.redfish.nics if facts.platform.redfish is not None else []
     for controller in document.get("Controllers") or []:
-        links = controller.get("Links", {}) if isinstance(controller, dict) else {}
-        for link in links.get("PCIeDevices") or []:
+        links = controller.get("Links") if isinstance(controller, dict) else None
+        for link in (links.get("PCIeDevices") or []) if isinstance(links, dict) else []:
             last = str(link.get("@odata.id", "")).rsplit("/", 1)[-1] if isinstance(link, dict) else ""
             if last in known:
                 return facts.platform.nics[known.index(last)].rdma_device
