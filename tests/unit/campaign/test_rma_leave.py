@@ -31,6 +31,7 @@ from rackready.handover.returned import open_case
 from rackready.ledger.part_history import events_of
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.unit.campaign.rma_node import Faulty, by_name, inside
@@ -294,6 +295,21 @@ def test_a_case_that_jobs_kept_from_beginning_hides_no_fault(faulty: Faulty, mon
             faulty.leave()
     _, document = faulty.leave(without=["nvidia-bug-report"])
     assert [item["place"] for item in document["accused"]] == ["gpu1"]
+
+
+@pytest.mark.parametrize("error", [Interrupted(), RackreadyError("the scheduler went away")])
+def test_nothing_begins_when_the_wait_for_jobs_is_cut(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def cut(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(leave, "take_out", cut)
+    with pytest.raises(type(error)):
+        faulty.leave()
+    with faulty.ledger() as ledger:
+        assert open_case(ledger, "node01") is None
+    assert faulty.here.ran == []
 
 
 def test_only_a_part_of_the_accused_kind_is_accused(faulty: Faulty) -> None:

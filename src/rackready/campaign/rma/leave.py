@@ -145,7 +145,12 @@ class Leave:
         """Begin the case and drain the node. A node that jobs keep has not left, unless its case was open before."""
         earlier = Case.open_of(ledger, self.paths, self.node)
         case = Case.begin(ledger, self.paths, self.node, reason)
-        failed = take_out(self.ctx, {self.node: f"rma: {reason}"}).get(self.node)
+        try:
+            failed = take_out(self.ctx, {self.node: f"rma: {reason}"}).get(self.node)
+        except BaseException:  # stopped by the operator while jobs ended, among others
+            if earlier is None:
+                end(ledger, self.node, {"outcome": "not begun"})
+            raise
         if failed is None:
             return case
         busy, unknown = in_production(self.ctx, [self.node])
