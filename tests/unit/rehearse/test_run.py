@@ -204,6 +204,7 @@ def test_reports_stay_when_the_rack_is_gone(made: Rehearsal, tmp_path: Path, mon
     )
     deploys(tmp_path, monkeypatch, 0, {"nodes": [], "report_json": str(report)})
     (tmp_path / "playbooks").mkdir()
+    monkeypatch.setattr(run, "shipped", lambda: tmp_path)
     (tmp_path / "playbooks/optimize.yml").write_text("- hosts: nodes\n  roles: [tuning]\n")
     (tmp_path / "playbooks/install.yml").write_text(
         "- hosts: nodes\n  roles: [{role: base}, dcgm]\n  tasks:\n"
