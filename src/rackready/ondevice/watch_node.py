@@ -122,9 +122,26 @@ def ports(devices: list[str]) -> Document:
     return found
 
 
+_JOURNAL = ("journalctl", "_TRANSPORT=kernel", "--output=json", "--no-pager", "--quiet")
+
+
+def place(since: float | None) -> str:
+    """Return the cursor of the last line now, or of the last one before a time; empty where there is none.
+
+    Without it, a node whose kernel says nothing for days would have no place from which a later watch goes on.
+    """
+    until = [f"--until=@{int(since)}"] if since else []
+    _code, text = run(*_JOURNAL, "--reverse", "--lines=1", *until)  # without --reverse, 252 ignores --until here
+    try:
+        found = json.loads(text.strip().rsplit("\n", 1)[-1])
+    except ValueError:
+        return ""
+    return str(found.get("__CURSOR", "")) if isinstance(found, dict) else ""
+
+
 def journal(wanted: Document) -> list[str]:
     """Return the call of journalctl: the kernel's lines of every boot since the cursor."""
-    argv = ["journalctl", "_TRANSPORT=kernel", "--output=json", "--no-pager", "--quiet"]
+    argv = [*_JOURNAL]
     if wanted.get("cursor"):
         argv += [f"--after-cursor={wanted['cursor']}", "--no-tail"]
     elif wanted.get("since"):
@@ -139,9 +156,9 @@ class Journal:
 
     def __init__(self, wanted: Document) -> None:
         """Start journalctl."""
-        self.cursor = str(wanted.get("cursor") or "")
+        self.cursor = str(wanted.get("cursor") or "") or place(wanted.get("since"))
         self.child = subprocess.Popen(
-            journal(wanted),
+            journal({**wanted, "cursor": self.cursor}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PATH": _PATH, "LC_ALL": "C"},

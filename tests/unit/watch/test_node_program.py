@@ -16,6 +16,7 @@ from tests.unit.watch.test_engine import FALLEN
 
 JOURNAL = """#!/bin/sh
 printf '%s\\n' "$*" >> "$(dirname "$0")/called"
+case "$*" in *--lines=1*) cat "$(dirname "$0")/last" 2>/dev/null; exit;; esac
 cat "$(dirname "$0")/lines"
 case "$*" in *--follow*) sleep 30;; esac
 """
@@ -72,6 +73,17 @@ def test_it_tells_lines_about_devices_readings_and_the_place_in_the_journal(tmp_
     assert called == "_TRANSPORT=kernel --output=json --no-pager --quiet --after-cursor=c0 --no-tail"
 
 
+def test_a_quiet_node_has_a_place_in_its_journal_from_the_first_beat_on(tmp_path: Path) -> None:
+    """Without one, a watch that was down would not know from where to go on, and lose what came meanwhile."""
+    text, programs = node(tmp_path)
+    (programs / "last").write_text(entry("c9", "usb 1-1: new device") + "\n", encoding="utf-8")
+    told = said(text, wanted(since=12.7))
+    assert [one["beat"] for one in told if "beat" in one] == [{"cursor": "c9"}]
+    asked, read = (programs / "called").read_text(encoding="utf-8").splitlines()
+    assert asked.endswith("--quiet --reverse --lines=1 --until=@12")
+    assert read.endswith("--quiet --after-cursor=c9 --no-tail")
+
+
 def test_where_the_journal_is_read_from() -> None:
     assert watch_node.journal({"follow": True})[-2:] == ["--lines=0", "--follow"]
     assert watch_node.journal({"since": 12.7, "follow": True})[-3:] == ["--since=@12", "--no-tail", "--follow"]
@@ -110,6 +122,10 @@ def test_the_simulated_journal_goes_on_behind_a_cursor(tmp_path: Path, monkeypat
     assert [row["MESSAGE"] for row in rows] == ["one", "two", "three"]
     kmsg.journalctl([*argv, f"--after-cursor={rows[1]['__CURSOR']}", "--no-tail"])
     assert [json.loads(line)["MESSAGE"] for line in capsys.readouterr().out.splitlines()] == ["three"]
+    kmsg.journalctl([*argv, "--reverse", "--lines=1"])
+    assert [json.loads(line)["MESSAGE"] for line in capsys.readouterr().out.splitlines()] == ["three"]
+    kmsg.journalctl([*argv, "--reverse", "--lines=1", "--until=@1"])
+    assert capsys.readouterr().out == ""
     kmsg.journalctl([*argv, "--lines=0"])
     assert capsys.readouterr().out == ""
     assert abs(int(rows[0]["__REALTIME_TIMESTAMP"]) / 1e6 - time.time()) < 60

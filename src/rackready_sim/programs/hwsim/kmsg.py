@@ -80,7 +80,7 @@ def _as_json(argv: list[str]) -> int:
     boot = _boot_id()
     done = _begin(options, boot)
     while True:
-        rows = entries()
+        rows = _until(entries(), options)
         for number in range(min(done, len(rows)), len(rows)):
             sys.stdout.write(_json_line(number, rows[number], boot) + "\n")
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def _as_json(argv: list[str]) -> int:
 
 def _begin(options: dict[str, str], boot: str) -> int:
     """Return the number of the first line to print."""
-    rows = entries()
+    rows = _until(entries(), options)
     if cursor := options.get("--after-cursor"):
         fields = dict(part.partition("=")[::2] for part in cursor.split(";"))
         return int(fields["i"], 16) + 1 if fields.get("b") == boot else 0
@@ -101,6 +101,12 @@ def _begin(options: dict[str, str], boot: str) -> int:
         return next((number for number, row in enumerate(rows) if row[1] >= at), len(rows))
     lines = options.get("--lines", "10" if "--follow" in options and "--no-tail" not in options else "")
     return max(0, len(rows) - int(lines)) if lines else 0
+
+
+def _until(rows: list[tuple[float, float, str]], options: dict[str, str]) -> list[tuple[float, float, str]]:
+    """Return the lines up to a time, as --until=@SECONDS asks."""
+    until = options.get("--until")
+    return [row for row in rows if _booted() + row[0] <= float(until.lstrip("@"))] if until else rows
 
 
 def _json_line(number: int, row: tuple[float, float, str], boot: str) -> str:
