@@ -114,14 +114,9 @@ class SqliteFile:
 
     def step(self, cause: str, *, reading: bool = False) -> str:
         """Return the next step: free space does not help a damaged file."""
-        if reading:
-            return "Run `rackready doctor`."
-        damaged = any(words in cause for words in ("not a database", "malformed"))
-        return (
-            "Run `rackready doctor`: it shows the next step."
-            if damaged
-            else "Free disk space or correct its owner, then run again."
-        )
+        if any(words in cause for words in ("not a database", "malformed")):
+            return "Run `rackready doctor`: it shows the next step."
+        return "Run `rackready doctor`." if reading else "Free disk space or correct its owner, then run again."
 
     def controller(self, _what: str) -> AbstractContextManager[object]:
         """Return an empty context: the flock is enough."""

@@ -25,6 +25,7 @@ def lines(**changed: object) -> dict[str, str]:
     document: dict[str, Any] = {
         "nodes": {},
         "software": [],
+        "schedulers": [],
         "racks": 1,
         "racks_with_nodes": 1,
         "devices": {},

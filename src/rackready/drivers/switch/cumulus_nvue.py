@@ -79,6 +79,7 @@ class CumulusNvue(SwitchDriver):
     """Cumulus Linux 5.x, NVUE."""
 
     changes_passwords: ClassVar[bool] = True
+    """Five failed logins lock a user (NVUE reference, User Account)."""
     login_pause_s: ClassVar[float] = 16.0
     """NVUE reference, User Account: since 5.15, a user must wait 15 s after a failed login."""
 

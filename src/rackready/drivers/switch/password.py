@@ -1,8 +1,7 @@
 """A new password for a switch's user: kept before the switch gets it, proven by a login, and the old one until then.
 
 The session that changes it stays open until a second one has logged in with the new password; if that is refused, the
-first sets the old one again. A run that was cut observes which of the two works, each once: switches lock accounts
-(NVUE reference, User Account: five failed logins; since 5.15 a user must wait 15 s after each).
+first sets the old one again. A run that was cut observes which of the two works, each once: switches lock accounts.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.secrets import reveal
-from rackready.design.switch_systems import system_of
+from rackready.design.switch_systems import known_systems, system_of
 from rackready.drivers.bmc_password import new_password
 from rackready.drivers.secret_store import Store, store_of
 from rackready.drivers.switch.base import SwitchDriver, SwitchError
@@ -50,7 +49,7 @@ def able(switch: Switch) -> Store:
         raise SwitchError(
             switch.name,
             f"rackready does not change passwords of {switch.os}",
-            expected="a system whose driver does: cumulus_nvue, sonic",
+            expected=f"a system whose driver does: {', '.join(_able(switch.name))}",
             actual=switch.os,
             next_step="Change it on the switch by hand, then write it to its place.",
         )
@@ -190,3 +189,8 @@ class Rotation:
             next_step=f"Set a password at the switch's console, write it to {store.ref}, remove {store.pending_name}, "
             "then run again.",
         )
+
+
+def _able(switch: str) -> list[str]:
+    """Return the systems whose drivers change passwords."""
+    return [os for os in known_systems() if driver_for(switch, os).changes_passwords]
