@@ -20,6 +20,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 
 from rackready.cli import main
 from rackready.design.secrets import forget
+from rackready.drivers import ansible
 from rackready.drivers.ansible import run_playbook
 from rackready.model.outcome import Outcome
 from tests.integration.canary import Canaries
@@ -70,6 +71,7 @@ class World:
             monkeypatch.setenv(name, str(value))
         for name in ("ansible.cfg", "plugins", "roles", "src"):
             (self.bench.root / name).symlink_to(ROOT / name)
+        monkeypatch.setattr(ansible, "shipped", lambda: self.bench.root)  # its playbooks in the place of rackready's
         self.playbooks = self.bench.root / "playbooks"
         shutil.copytree(ROOT / "playbooks/group_vars", self.playbooks / "group_vars")
         (self.playbooks / "canary.yml").write_text(PLAYBOOK, encoding="utf-8")
