@@ -42,15 +42,20 @@ def record_applied(
 
 def record_ready(paths: EnvPaths, site: Site, request: CampaignRequest, rows: Sequence[NodeSummary]) -> None:
     """Record the facts of the nodes that a wave of an upgrade brought to production; it applies nothing else."""
-    done = [f"node {row.name}" for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
+    done = [f"node {name}" for name in _ready(rows)]
     if done:
         planned = device_facts(lay(site), {*done, *read(paths.state).facts})
         record(paths.state, planned, done, request.campaign, site=site.name)
 
 
+def _ready(rows: Sequence[NodeSummary]) -> list[str]:
+    """Return the nodes that a campaign brought to production."""
+    return [row.name for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
+
+
 def applied_keys(site: Site, rows: Sequence[NodeSummary]) -> list[str]:
     """Return the keys (``node gpu01``, ``switch leaf01``) of everything that a deploy's rows show as applied."""
-    ready = [row.name for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
+    ready = _ready(rows)
     # A node passes the fabric phase only when every switch that it is cabled to was committed and read back.
     behind = {nic.switch for row in rows if _past_fabric(row) for nic in node_facts(site, row.name).nics if nic.switch}
     return [f"node {name}" for name in ready] + [f"switch {name}" for name in sorted(behind)]
