@@ -226,6 +226,11 @@ class EnvPaths:
         return self.state / "node_sets.json"
 
     @property
+    def deploy_request(self) -> Path:
+        """What a second terminal asks of a running deploy: pause or abort."""
+        return self.state / "deploy_request"
+
+    @property
     def upgrade_request(self) -> Path:
         """What a second terminal asks of a running upgrade: pause or abort."""
         return self.state / "upgrade_request"

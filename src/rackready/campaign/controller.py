@@ -17,13 +17,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from rackready.campaign import asked
 from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign.asked import Request
 from rackready.campaign.log_file import logged
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
-from rackready.ledger.store import UNFINISHED, EventRow, Ledger
+from rackready.ledger.store import PAUSED, UNFINISHED, EventRow, Ledger
 from rackready.model.problems import StoppedError
 from rackready.paths import EnvPaths
 
@@ -33,6 +35,9 @@ _STOP_WITHIN_S = 28.0
 _POLL_S = 0.25
 _INTERRUPTED = 130
 _FAILED = 2
+
+_ENDED = {Request.NOTHING: "finished", Request.PAUSE: PAUSED, Request.ABORT: "aborted"}
+"""Status of a campaign that ended by what was asked of it."""
 
 Say = Callable[[str], None]
 Show = Callable[[EventRow, Sequence[str]], None]
@@ -61,6 +66,8 @@ class Finished:
     campaign: str
     results: dict[str, dict[str, Any]]
     resumed: bool
+    stopped: str = ""
+    """Why it ended before its last wave; "" if it did not."""
     drained: tuple[str, ...] = ()
     """Nodes in quarantine that the scheduler offered when the campaign began: they are drained again."""
 
@@ -134,6 +141,11 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
         )
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
     _forget(paths.workflows)
+    if wanted.can_pause:
+        asked.take(paths.deploy_request)  # asked of an earlier deploy
+        for row in ledger.campaigns():
+            if row["status"] == PAUSED:
+                ledger.put_campaign(row["id"], status="superseded")
     summary = {"request": wanted.plain(), "check": wanted.check}
     ledger.put_campaign(
         wanted.campaign,
@@ -185,7 +197,7 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
         else (partial(ledger.put_campaign, request.campaign), paths.workflows)
     )
     record(status="running")
-    with _engine(workflows, say), _signals(say):
+    with _engine(workflows, request.batches_at_once, say), _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -202,12 +214,13 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
         if "error" in box:
             record(status="superseded", ended=time.time())
             raise box["error"]
-    record(
-        status="finished",
-        ended=time.time(),
-        summary={"request": request.plain(), "check": request.check, "results": box["results"]},
-    )
-    return Finished(request.campaign, box["results"], resumed=resumed)
+    done = box["results"]
+    status = _ENDED[Request(done["asked"])]
+    summary = {"request": request.plain(), "check": request.check, "results": done["nodes"], "stopped": done["stopped"]}
+    record(status=status, ended=time.time(), summary=summary)
+    if request.can_pause:
+        asked.take(paths.deploy_request)
+    return Finished(request.campaign, done["nodes"], resumed=resumed, stopped=done["stopped"])
 
 
 def _nothing(**_values: object) -> None:
@@ -249,7 +262,7 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 
 
 @contextmanager
-def _engine(database: Path, say: Say) -> Iterator[None]:
+def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[None]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
 
     After an error (of ours, or of one batch while another works), running work is ended before the lock is released.
@@ -272,7 +285,7 @@ def _engine(database: Path, say: Say) -> Iterator[None]:
     )
     DBOS(config=config)
     DBOS.launch()
-    DBOS.register_queue(workflow.QUEUE, concurrency=workflow.BATCHES_AT_ONCE, polling_interval_sec=workflow.POLL_S)
+    DBOS.register_queue(workflow.QUEUE, concurrency=batches_at_once, polling_interval_sec=workflow.POLL_S)
     try:
         yield
     except BaseException as error:

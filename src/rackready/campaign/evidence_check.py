@@ -27,10 +27,11 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> Results:
 
     Looks come before the plan: they disturb no job, and a node whose look does not pass is no partner. A node with a
     fail on record is not measured again: re-measuring until it passes would hide a fault. A node in production is
-    drained before it is loaded, and so is a partner. A node that keeps its jobs is left alone.
+    drained before it is loaded, and so is a partner. A node that keeps its jobs is left alone. Nodes beside the
+    campaign (``ctx.beside``) are looked at and may serve as partners; they have no result.
     """
     site = site_of(ctx)
-    return _run(ctx, site, on_record(ctx, site, nodes))
+    return _run(ctx, site, on_record(ctx, site, nodes), nodes)
 
 
 def run_before_optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -45,18 +46,26 @@ def run_before_optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
     first = due and "optimize" in ctx.phases and not tuned(ctx, due)
     if first and all(looking(site, node) for node in due):
         seen = replace(seen, later=True, min_nodes={})
-    return _run(ctx, site, seen)
+    return _run(ctx, site, seen, nodes)
 
 
-def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings) -> Results:
+def _run(ctx: PhaseContext, site: Site, seen: EvidenceReadings, nodes: list[str]) -> Results:
     if not seen.later:
         tell(ctx, {item.node: f"to be measured: {item.why}" for item in seen.at(EvidenceStep.MEASURE)})
     if not ctx.check:
         looked = look(ctx, {item.node: item.kept for item in seen.at(EvidenceStep.LOOK)})
         early = {item.node: item.kept for item in seen.at(EvidenceStep.MEASURE)} if seen.later else {}
         seen = replace(seen, looked=looked | look_first(ctx, site, early))
+        tell(ctx, _unfit(ctx, looked), "warn")
     found = plan(with_production(ctx, site, seen))
-    return dry_results(found) if ctx.check else _carry_out(ctx, site, found)
+    out = dry_results(found) if ctx.check else _carry_out(ctx, site, found)
+    return {node: result for node, result in out.items() if node in nodes}
+
+
+def _unfit(ctx: PhaseContext, looked: Results) -> dict[str, str]:
+    """Return the nodes beside the campaign whose look did not pass: the next deploy of them acts on it."""
+    bad = {node: result for node, result in looked.items() if node in ctx.beside and result.outcome is not Outcome.PASS}
+    return {node: f"does not serve as a partner: {result.message}" for node, result in bad.items()}
 
 
 def _carry_out(ctx: PhaseContext, site: Site, found: EvidencePlan) -> Results:

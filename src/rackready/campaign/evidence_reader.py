@@ -34,22 +34,32 @@ from rackready.profiles import loader
 
 
 def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> EvidenceReadings:
-    """Return the evidence of each node, with the gates that are due; an error for each whose parts cannot be read."""
+    """Return the evidence of each node, with the gates that are due; an error for each whose parts cannot be read.
+
+    A node beside the campaign is among them only where it can be a partner: it is read, and its evidence counts.
+    """
     paths = EnvPaths(ctx.root, ctx.env)
-    prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
+    beside = [node for node in ctx.beside if node not in nodes]
+    everybody = [*nodes, *beside]
+    prints, parts = (fingerprints(site, paths, everybody), {}) if ctx.check else seen_now(ctx, site, everybody)
     unreadable = {
         node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)
     }
+    no_partner = {node: unreadable.pop(node).message for node in beside if node in unreadable}
     with Ledger.open(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
         found = tuple(
             evidence_of(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again)
-            for node in nodes
-            if node not in unreadable
+            for node in everybody
+            if node not in unreadable and node not in no_partner
         )
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "validate")
-    seen = EvidenceReadings(found, unreadable, parts={node: part_of(site, node) for node in nodes})
+    fit = (EvidenceStep.KEEP, EvidenceStep.LOOK)
+    no_partner |= {item.node: item.failed or item.why for item in found if item.node in beside and item.step not in fit}
+    tell(ctx, {node: f"does not serve as a partner: {why}" for node, why in no_partner.items()}, "warn")
+    found = tuple(item for item in found if item.node not in no_partner)
+    seen = EvidenceReadings(found, unreadable, parts={node: part_of(site, node) for node in everybody})
     measured = seen.at(EvidenceStep.MEASURE)
     ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in measured))

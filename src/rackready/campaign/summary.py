@@ -73,21 +73,29 @@ def _not_come_to(row: NodeRow | None) -> str:
     return f"{words}; {row.reason}" if row is not None and row.reason else words
 
 
-def exit_code(rows: list[NodeSummary]) -> int:
-    """Return 0 when every node came through, 1 when any did not."""
-    return 0 if rows and all(row.outcome in CONTINUES for row in rows) else 1
+def exit_code(rows: list[NodeSummary], stopped: str = "") -> int:
+    """Return 0 when every node came through, 1 when any did not or the campaign ended early."""
+    return 0 if rows and not stopped and all(row.outcome in CONTINUES for row in rows) else 1
 
 
 def document(
-    campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool, drained: tuple[str, ...] = ()
+    campaign: str,
+    rows: list[NodeSummary],
+    *,
+    seconds: float,
+    resumed: bool,
+    drained: tuple[str, ...] = (),
+    stopped: str = "",
 ) -> dict[str, Any]:
     """Return the JSON document of a finished campaign.
 
-    ``drained``: nodes in quarantine that the scheduler offered when it began.
+    ``drained``: nodes in quarantine that the scheduler offered when it began. ``stopped``: why it ended before its last
+    wave, "" if it did not.
     """
     return {
         "campaign": campaign,
         "resumed": resumed,
+        "stopped": stopped,
         "seconds": round(seconds, 1),
         "drained": list(drained),
         "changed": sorted(row.name for row in rows if row.changed),

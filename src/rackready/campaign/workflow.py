@@ -10,19 +10,25 @@ from typing import Any
 
 from dbos import DBOS
 
+from rackready.campaign.asked import Request, look
+from rackready.campaign.failure_kinds import kinds
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.campaign.step import run_phase
+from rackready.evidence.store import EvidenceStore
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES
 from rackready.model.phase import PLAN
 
 QUEUE = "rackready-batches"
-BATCHES_AT_ONCE = 2
 
 POLL_S = 0.1
 """How often the engine looks for batches to begin and for their results, s."""
 
 _PERCENT = 100
+
+Results = dict[str, dict[str, Any]]
+"""Node -> its last result, with the phase of it."""
 
 
 @DBOS.step(name="phase")
@@ -37,27 +43,68 @@ def batch_workflow(request: dict[str, Any], phase: str, nodes: list[str]) -> dic
     return phase_step(request, phase, nodes)
 
 
+@DBOS.step(name="asked")
+def asked_step(request: dict[str, Any]) -> str:
+    """Return what a second terminal asks of the campaign: pause, abort or nothing."""
+    paths = CampaignRequest.load(request).paths
+    return look(paths.deploy_request).value
+
+
+@DBOS.step(name="kinds")
+def kinds_step(request: dict[str, Any], results: Results) -> list[str]:
+    """Return what went wrong in a wave, by code."""
+    campaign = CampaignRequest.load(request)
+    with Ledger.read_only(campaign.paths.database) as ledger:
+        store = EvidenceStore.open(ledger, campaign.paths.raw)
+        return sorted({kind for node in results for kind in kinds(node, results[node], campaign.campaign, store)})
+
+
 @DBOS.workflow(name="campaign")
-def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Take every node through the phases, wave by wave. Return node -> its last result, with the phase of it."""
+def campaign_workflow(data: dict[str, Any]) -> dict[str, Any]:
+    """Take every node through the phases, wave by wave.
+
+    Returns ``nodes``, the results; ``asked``, what a second terminal ended it with; ``stopped``, why it ended early.
+    """
     request = CampaignRequest.load(data)
-    out: dict[str, dict[str, Any]] = {}
-    for wave in request.waves():
-        results = _wave(request, data, list(wave))
+    out: Results = {}
+    seen: set[str] = set()
+    waves = request.waves()
+    for number, wave in enumerate(waves, 1):
+        asked, results = _wave(request, data, list(wave))
         out |= results
-        bad = sum(1 for result in results.values() if result["outcome"] not in CONTINUES)
-        if bad * _PERCENT > request.stop_above_pct * len(wave):
-            break
+        if asked is not Request.NOTHING:
+            return {"nodes": out, "asked": asked.value, "stopped": f"asked by another terminal to {asked.value}"}
+        reasons = _reasons(request, data, f"wave {number}", len(wave), results, seen)
+        if reasons and number < len(waves):
+            return {"nodes": out, "asked": "", "stopped": "; ".join(reasons)}
+    return {"nodes": out, "asked": "", "stopped": ""}
+
+
+def _reasons(
+    request: CampaignRequest, data: dict[str, Any], wave: str, size: int, results: Results, seen: set[str]
+) -> list[str]:
+    """Return why no further wave may begin after this one, and add its kinds of failure to those that were seen."""
+    bad = {node: result for node, result in results.items() if result["outcome"] not in CONTINUES}
+    out = []
+    if request.stop_at_new_kind and bad:
+        new = sorted(set(kinds_step(data, bad)) - seen)
+        seen.update(new)
+        out += [f"new kind of failure in {wave}: {', '.join(new)}"] if new else []
+    if len(bad) * _PERCENT > request.stop_above_pct * size:
+        out.append(f"{len(bad)} of {size} nodes of {wave} failed, more than {request.stop_above_pct} %")
     return out
 
 
-def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> dict[str, dict[str, Any]]:
-    last: dict[str, dict[str, Any]] = {}
+def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> tuple[Request, Results]:
+    last: Results = {}
     changed: dict[str, bool] = dict.fromkeys(nodes, False)
     plans: dict[str, dict[str, Any]] = {node: {} for node in nodes}
     for phase in request.phases:
         if not nodes:
             break
+        asked = Request(asked_step(data)) if request.can_pause else Request.NOTHING
+        if asked is not Request.NOTHING:
+            return asked, last
         batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
         handles = [DBOS.enqueue_workflow(QUEUE, batch_workflow, data, phase, list(batch)) for batch in batches]
         for handle in handles:
@@ -69,4 +116,4 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> d
                 if plans[node]:
                     last[node][PLAN] = plans[node]
         nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]
-    return last
+    return Request.NOTHING, last

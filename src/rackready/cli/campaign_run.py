@@ -16,8 +16,9 @@ import typer
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, Reporter, Show, keep_off_alone, run_campaign
 from rackready.campaign.log_file import log_path
-from rackready.campaign.request import CampaignRequest, new_request
+from rackready.campaign.request import DEPLOY_KIND, CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
+from rackready.cli.deploy_control import require_not_paused
 from rackready.cli.output import Format, console, print_json, print_reasons, print_table, progress, working_paths
 from rackready.cli.progress_lines import Lines
 from rackready.cli.sets_of_upgrade import require_no_other_set, settle_sets
@@ -49,16 +50,26 @@ def run(  # noqa: PLR0913 - what is asked for
     again: bool = False,
     erase: Sequence[str] = (),
     verbose: bool = False,
+    resume: bool = False,
 ) -> None:
     """Run phases on the site's nodes, then exit with the code of the result."""
     rows, result = carried_out(
-        kind, phases, env=env, limit=limit, check=check, output=output, again=again, erase=erase, verbose=verbose
+        kind,
+        phases,
+        env=env,
+        limit=limit,
+        check=check,
+        output=output,
+        again=again,
+        erase=erase,
+        verbose=verbose,
+        resume=resume,
     )
     if output is Format.JSON:
         print_json(result)
     else:
         show_result(rows, result)
-    _leave(exit_code(rows))
+    _leave(exit_code(rows, result["stopped"]))
 
 
 def carried_out(  # noqa: PLR0913 - what is asked for
@@ -72,10 +83,16 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     again: bool = False,
     erase: Sequence[str] = (),
     verbose: bool = False,
+    resume: bool = False,
     seen_as: Callable[[Site], Site] | None = None,
 ) -> tuple[list[NodeSummary], dict[str, Any]]:
-    """Run phases on the site's nodes and return their rows and the result. ``seen_as``: the site for this run."""
+    """Run phases on the site's nodes and return their rows and the result. ``seen_as``: the site for this run.
+
+    ``resume``: go on although the last deploy is paused.
+    """
     paths = working_paths(env)
+    if kind == DEPLOY_KIND and not (resume or check):
+        require_not_paused(paths)
     site = load_site(env, root=paths.root)
     if seen_as is not None:
         site = seen_as(site)
@@ -118,7 +135,12 @@ def carried_out(  # noqa: PLR0913 - what is asked for
         rows = summarise(ledger, able, finished.results) + left_out
     rows.sort(key=lambda row: nodes.index(row.name))
     result = document(
-        finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
+        finished.campaign,
+        rows,
+        seconds=time.monotonic() - begun,
+        resumed=finished.resumed,
+        drained=finished.drained,
+        stopped=finished.stopped,
     )
     result |= _reports(paths, site, finished.campaign) | {"log": str(log_path(paths, finished.campaign))}
     result["site_edited"] = "" if seen_as is not None else edited(request.context())
@@ -261,7 +283,14 @@ def show_result(rows: list[NodeSummary], result: dict[str, Any]) -> None:
     print_reasons((row.name, row.reason) for row in rows)
     ready = sum(1 for row in rows if row.state == NodeState.READY.value)
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
-    if not result["changed"] and not result["drained"] and all(row.outcome == "pass" for row in rows):
+    if result["stopped"]:
+        console.print(f"ended early: {result['stopped']}", style="yellow")
+    if (
+        not result["stopped"]
+        and not result["changed"]
+        and not result["drained"]
+        and all(row.outcome == "pass" for row in rows)
+    ):
         console.print("nothing was changed: the site matches its file")
     if result["site_edited"]:
         console.print(result["site_edited"], style="yellow")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, Verbose
+from rackready.cli.output import Env, Format, Output, Verbose, working_paths
 
 Limit = Annotated[
     str, typer.Option("--limit", help="Only these nodes, comma-separated.", autocompletion=complete.node_list)
@@ -23,11 +23,19 @@ Erase = Annotated[
 ]
 
 
-def deploy(
+def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
     env: Env = "sim",
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - command line flags
     erase: Erase = [],  # noqa: B006 - typer copies it
+    failed_only: Annotated[  # noqa: FBT002
+        bool, typer.Option("--failed-only", help="Only nodes that failed in the last deploy.")
+    ] = False,
+    pause: Annotated[bool, typer.Option("--pause", help="Let the running deploy pause after its phase.")] = False,  # noqa: FBT002
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the deploy that was paused.")] = False,  # noqa: FBT002
+    abort: Annotated[  # noqa: FBT002
+        bool, typer.Option("--abort", help="Let the running deploy end after its phase, or end the paused one.")
+    ] = False,
     verbose: Verbose = False,  # noqa: FBT002 - as above
     output: Output = Format.TEXT,
 ) -> None:
@@ -35,10 +43,20 @@ def deploy(
 
     Each node continues from its present state. Nodes in quarantine, out for repair or retired are left alone.
 
-    Exit codes: 0 all nodes ready, 1 some are not, 2 refused, 130 stopped.
+    Exit codes: 0 all nodes ready, 1 some are not, or it was paused or ended early, 2 refused, 130 stopped.
     """
     from rackready.campaign.request import DEPLOY, DRY  # noqa: PLC0415
+    from rackready.cli import deploy_control as control  # noqa: PLC0415
     from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+    given = [("--limit", limit), ("--failed-only", failed_only), ("--pause", pause), ("--resume", resume)]
+    control.one_of([*given, ("--abort", abort)])
+    if pause or abort:
+        control.require_alone("--abort" if abort else "--pause", check=check, erase=erase)
+        control.tell(working_paths(env), output, abort=abort)
+        return
+    if failed_only or resume:
+        limit = control.limit_of(env, resume=resume)
 
     run(
         "deploy",
@@ -49,6 +67,7 @@ def deploy(
         output=output,
         erase=erase,
         verbose=verbose,
+        resume=resume,
     )
 
 

@@ -107,6 +107,8 @@ def status(
             f"campaign {latest['id']} was {latest['status']}: run the same command ({latest['kind']}) to continue "
             "where it stopped"
         )
+    if latest and latest["status"] == "paused":
+        console.print(f"campaign {latest['id']} is paused: `rackready deploy --resume` goes on, --abort ends it")
 
 
 def _history(site: Site, paths: EnvPaths, node: str, output: Format) -> None:

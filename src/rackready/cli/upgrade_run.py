@@ -11,12 +11,13 @@ from functools import partial
 
 import typer
 
+from rackready.campaign import asked as requests
+from rackready.campaign.asked import Request
 from rackready.campaign.controller import Reporter
-from rackready.campaign.upgrade import asked as requests
 from rackready.campaign.upgrade.changes import Changes, NodeChanges
 from rackready.campaign.upgrade.durations import Expected, expected
 from rackready.campaign.upgrade.edits import edited
-from rackready.campaign.upgrade.engine import Engine, Request, Ways, Windows
+from rackready.campaign.upgrade.engine import Engine, Ways, Windows
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
 from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, out_of_use, planned, settled, target
@@ -100,7 +101,7 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
             f"upgrade --{word}", expected="an upgrade on this machine", actual="on another one", next_step=step
         )
     if running or record.wave is not None:
-        requests.put(paths, Request.ABORT if abort else Request.PAUSE)
+        requests.put(paths.upgrade_request, Request.ABORT if abort else Request.PAUSE)
         if running:
             return f"upgrade {record.id}: asked to {word}; it does so after the wave under way"
         return f"upgrade {record.id}: its wave was cut off: `rackready upgrade --resume` ends the wave, then {word}s"
@@ -163,7 +164,7 @@ def start(paths: EnvPaths, asked: UpgradeOptions) -> None:
         begun=begun,
         firmware=asked.firmware,
     )
-    requests.take(paths)  # asked of an earlier upgrade
+    requests.take(paths.upgrade_request)  # asked of an earlier upgrade
     _drive(paths, asked, record, fresh=True)
 
 
@@ -277,7 +278,7 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fre
                 unrecorded_faults(ledger)
             ),
             offered=lambda nodes: _lacking(paths, site, record, nodes),
-            asked=lambda: requests.take(paths),
+            asked=lambda: requests.take(paths.upgrade_request),
             now=lambda: datetime.now(UTC),
             say=_say,
             save=partial(upgrades.save, ledger),

@@ -16,6 +16,12 @@ def last_word(entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
     return found[-1] if found else None
 
 
+def borrowed(entries: Sequence[LedgerEntry]) -> bool:
+    """Return whether the newest that the ledger knows of a node is that it was drained as a partner."""
+    last = last_word(entries)
+    return last is not None and last.operation == DRAIN and bool(last.observed.get(PARTNER_OF))
+
+
 def drained_as_partner(drain: LedgerEntry, now: SchedulerNode) -> bool:
     """Return whether a node is drained still by this entry, its newest, and was lent as a partner by it."""
     if not (now.drained and now.ours):

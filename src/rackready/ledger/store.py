@@ -23,6 +23,7 @@ __all__ = [
     "DETAIL",
     "FAILED",
     "IMPORT",
+    "PAUSED",
     "UNFINISHED",
     "EventRow",
     "Ledger",
@@ -40,6 +41,8 @@ _LINES = 4096
 
 IMPORT = "import"
 """Kind of a campaign that imports evidence and touches no node."""
+PAUSED = "paused"
+"""Status of a deploy that a second terminal asked to pause: only `rackready deploy --resume` goes on."""
 UNFINISHED = frozenset({"running", "interrupted"})
 """States of a campaign that a later run may resume."""
 

@@ -317,12 +317,21 @@ class Campaign(Model):
     """Batches, waves and limits of a deploy."""
 
     batch_size: int = Field(32, ge=1, le=256, description="nodes in one Ansible run")
-    wave_size: int = Field(128, ge=1, description="nodes that go through all phases together")
+    batches_at_once: int = Field(2, ge=1, le=16, description="batches of a wave that are worked on at the same time")
+    wave_size: int = Field(128, ge=1, description="most nodes that go through all phases together")
+    canary: int = Field(0, ge=0, le=16, description="nodes of the first wave; 0: as many as of each other wave")
+    wave_by: Literal["site", "rack", "leaf"] = Field(
+        "site", description="what a wave stays within: the site, one rack, or the nodes of the same leaf switches"
+    )
     stop_above_pct: int = Field(
         100,
         ge=0,
         le=100,
-        description="share of a wave's nodes not ready, 0 to 1, above which no further wave begins",
+        description="share of a wave's nodes not ready, percent, above which no further wave begins",
+    )
+    stop_at_new_kind: bool = Field(
+        False,  # noqa: FBT003 - a default
+        description="begin no further wave after a failure (gate and code, or task) that no earlier wave of it had",
     )
     provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers, s")
 

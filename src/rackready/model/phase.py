@@ -24,6 +24,8 @@ class PhaseContext:
     """The campaign's phases, in order."""
     erase: tuple[str, ...] = ()
     """Nodes whose disks may be erased (``--erase``)."""
+    beside: tuple[str, ...] = ()
+    """Nodes outside the campaign that may serve as partners in gates of several nodes; nothing else is done to them."""
     site_digest: str = ""
     """Digest of the stored site of the campaign (design.pinned); empty: the site file as it is now."""
 

@@ -2,9 +2,10 @@
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase);
-``hang:PHASE``; ``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (drained, and kept by its jobs);
-``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once
-that phase hangs); ``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
+``ask:PHASE`` (a second terminal asks to pause meanwhile); ``hang:PHASE``; ``fail:PHASE:NODE``;
+``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (drained, and kept by its jobs); ``defect:PHASE``;
+``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once that phase hangs);
+``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rackready.campaign import controller, phase_table, step, workflow
+from rackready.campaign import asked, controller, phase_table, step, workflow
 from rackready.campaign.controller import Reporter, run_campaign
 from rackready.campaign.drained_phase import Runner
 from rackready.campaign.request import DEPLOY, CampaignRequest
@@ -47,6 +48,8 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             os.kill(os.getpid(), signal.SIGKILL)
         if wanted == phase and (kind in {"hang", "deaf"} or (kind == "torn" and "node03" in nodes)):
             hang(root, phase)
+        if wanted == phase and kind == "ask":
+            asked.put(EnvPaths(root, "x").deploy_request, asked.Request.PAUSE)
         if wanted == phase and kind == "defect":
             raise ZeroDivisionError
         out = {node: NodeResult(Outcome.PASS, changed=phase == "install") for node in nodes}
@@ -124,7 +127,7 @@ def main() -> int:
         step._record = torn(step._record, mode.removeprefix("torn:"), root)
     paths = EnvPaths(root, "x")
     digest = sys.argv[3] if len(sys.argv) > 3 else "d"
-    request = CampaignRequest(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, 8, 100, digest)
+    request = CampaignRequest(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, (3,), 100, digest)
     finished = run_campaign(
         paths,
         request,
@@ -134,7 +137,7 @@ def main() -> int:
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:
         print("ROW", row.name, row.state, row.phase, row.outcome, row.reason, flush=True)
-    return exit_code(rows)
+    return exit_code(rows, finished.stopped)
 
 
 if __name__ == "__main__":

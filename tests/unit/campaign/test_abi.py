@@ -83,7 +83,7 @@ def test_waves_and_batches_come_in_the_order_of_their_abi(tmp_path: Path, monkey
     request = CampaignRequest(
         campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("provision", "install", "fabric"),
         nodes=("node01", "node02", "node03", "node04"),
-        batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d",
+        batch_size=2, wave_sizes=(3, 1), stop_above_pct=50, site_digest="d",
     ).plain()  # fmt: skip
     inspect.unwrap(workflow.campaign_workflow)(request)
     assert enqueued == DECLARED[CAMPAIGN_ABI]["waves"], RAISE
@@ -101,15 +101,21 @@ def test_the_plans_of_all_phases_of_a_dry_run_are_kept(tmp_path: Path, monkeypat
     monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", lambda _queue, _work, _data, phase, _nodes: Handle(phase))
     request = CampaignRequest(
         campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("fabric", "validate", "optimize"),
-        nodes=("node01",), batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d", check=True,
+        nodes=("node01",), batch_size=2, wave_sizes=(1,), stop_above_pct=50, site_digest="d", check=True,
     ).plain()  # fmt: skip
-    (row,) = inspect.unwrap(workflow.campaign_workflow)(request).values()
+    (row,) = inspect.unwrap(workflow.campaign_workflow)(request)["nodes"].values()
     assert row["plan"] == {"fabric": {"step": "fabric"}, "validate": {"step": "validate"}}
 
 
 @pytest.mark.parametrize(
     ("name", "work"),
-    [("campaign", workflow.campaign_workflow), ("batch", workflow.batch_workflow), ("phase", workflow.phase_step)],
+    [
+        ("campaign", workflow.campaign_workflow),
+        ("batch", workflow.batch_workflow),
+        ("phase", workflow.phase_step),
+        ("asked", workflow.asked_step),
+        ("kinds", workflow.kinds_step),
+    ],
 )
 def test_functions_take_the_arguments_of_their_abi(name: str, work: Callable[..., Any]) -> None:
     assert list(inspect.signature(work).parameters) == DECLARED[CAMPAIGN_ABI]["parameters"][name], RAISE

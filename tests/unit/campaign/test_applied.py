@@ -18,7 +18,7 @@ from rackready.paths import EnvPaths
 from tests.unit.design.written import example, parse
 
 GOOD = NodeSummary("", "ready", "handover", "pass", changed=True, reason="")
-REQUEST = CampaignRequest("c1", "lab", "/", "deploy", DEPLOY, (), 8, 8, 100, "d")
+REQUEST = CampaignRequest("c1", "lab", "/", "deploy", DEPLOY, (), 8, (1,), 100, "d")
 
 
 @pytest.fixture(scope="module")

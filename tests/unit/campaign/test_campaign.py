@@ -139,7 +139,7 @@ def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(
 
 
 def words(kind: str, *options: str, check: bool = False) -> str:
-    request = CampaignRequest("c", "prod", "/", kind, (kind,), ("node01",), 8, 8, 100, "d", check)
+    request = CampaignRequest("c", "prod", "/", kind, (kind,), ("node01",), 8, (1,), 100, "d", check)
     return str(controller.stop_error(request, " ".join(["rackready", kind, "--env", "prod", *options])))
 
 

@@ -106,10 +106,11 @@ class Rack:
     def before_optimize(self, *phases: str) -> dict[str, NodeResult]:
         return run_before_optimize(PhaseContext("sim", self.ctx.root, "c1", phases=phases), NODES)
 
-    def run(self, *nodes: str, again: bool = False, check: bool = False) -> dict[str, NodeResult]:
-        return run_where_needed(
-            PhaseContext("sim", self.ctx.root, "c1", check=check, again=again), list(nodes or NODES)
-        )
+    def run(
+        self, *nodes: str, again: bool = False, check: bool = False, beside: tuple[str, ...] = ()
+    ) -> dict[str, NodeResult]:
+        ctx = PhaseContext("sim", self.ctx.root, "c1", check=check, again=again, beside=beside)
+        return run_where_needed(ctx, list(nodes or NODES))
 
     def due(self) -> dict[str, set[str]]:
         assert len(self.runs) == 1

@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
     }.items():
         monkeypatch.setattr(fabric, name, stand_in)
     step.run_phase(
-        CampaignRequest("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, ""), "fabric", list(ALL)
+        CampaignRequest("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, (1,), 100, ""), "fabric", list(ALL)
     )
     return drained
 
@@ -110,7 +110,7 @@ def test_a_node_that_cannot_be_reached_is_drained(
 
 def test_what_kept_a_node_back_is_forgotten_when_it_is_handed_over(tmp_path: Path, ledger: Ledger) -> None:
     ledger.set_state("node02", NodeState.READY, WAITS)
-    request = CampaignRequest("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "")
+    request = CampaignRequest("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, (1,), 100, "")
     step._advance(ledger, request, "handover", "node02", NodeResult(Outcome.PASS))
     assert states(ledger)["node02"] == (NodeState.READY, "")
 

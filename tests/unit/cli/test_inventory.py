@@ -306,7 +306,7 @@ def run(node: Node, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> list[t
 
     monkeypatch.setitem(phase_table.PHASES, "provision", replaced_run(provision))
     monkeypatch.setattr(step, "drain_nodes", lambda *_: {})
-    request = CampaignRequest("c1", "sim", str(node.root), "deploy", ("provision",), ("node01",), 1, 1, 100, "")
+    request = CampaignRequest("c1", "sim", str(node.root), "deploy", ("provision",), ("node01",), 1, (1,), 100, "")
     step.run_phase(request, "provision", ["node01"])
     with Ledger.open(EnvPaths(node.root, "sim").database) as ledger:
         return [(row.state.value, row.reason) for row in history(ledger, "node01")]

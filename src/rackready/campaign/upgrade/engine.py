@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
+from rackready.campaign.asked import Request
 from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.windows import ask
 from rackready.design.names import listed
@@ -22,14 +22,6 @@ from rackready.model.upgrade import NodeRecord, NodeStep, UpgradeRecord, Upgrade
 _PERCENT = 100
 _TAKE_OUT, _INSTALL, _LAST = "take-out", "install", "handover"
 _GONE = "it is not in the site file any more"
-
-
-class Request(StrEnum):
-    """What a second terminal asks of a running upgrade."""
-
-    NOTHING = ""
-    PAUSE = "pause"
-    ABORT = "abort"
 
 
 Results = Mapping[str, Mapping[str, Any]]

@@ -8,20 +8,24 @@ from typing import Any
 
 from rackready.campaign.applied import record_ready
 from rackready.campaign.controller import Finished, Reporter, run_campaign
+from rackready.campaign.failure_kinds import kinds, of_gates
 from rackready.campaign.request import UPGRADE, UPGRADE_FIRMWARE, CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, summarise
 from rackready.campaign.upgrade.durations import KIND
+from rackready.campaign.upgrade.order import Order
 from rackready.design.handover_of import with_drain_wait
 from rackready.design.node_sets import regrouped
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.engine.site_check import nodes_together
+from rackready.handover.partners import borrowed
 from rackready.ledger.store import Ledger
-from rackready.model.outcome import CONTINUES
-from rackready.model.phase import BROKEN
+from rackready.model.phase import FINDINGS
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice, UpgradeRecord
 from rackready.paths import EnvPaths
+from rackready.watch.act import unrecorded_faults
 
 _OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
 
@@ -60,13 +64,31 @@ class Moves:
                 nodes=tuple(able),
                 check=False,
             ),
-            wave_size=len(able),
+            nodes=tuple(able),
+            beside=self.beside(site, able),
+            wave_sizes=(len(able),),
             stop_above_pct=100,
+            stop_at_new_kind=False,
         )
         finished = run_campaign(
             self.paths, request, command=self.command, reporter=self.reporter, verbose=self.verbose, locked=True
         )
         return out | self._results(site, request, finished, able)
+
+    def beside(self, site: Site, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes that a wave may borrow, so that even one node of it has what its gates need, and a spare.
+
+        Those that a killed run borrowed come first: they are handed over again at the end.
+        """
+        with Ledger.open(self.paths.database) as ledger:
+            states = ledger.states()
+            lent = [row.name for row in states if row.name not in nodes and borrowed(ledger.entries(row.name))]
+            serving = {row.name for row in states if row.state is NodeState.READY} - {*unrecorded_faults(ledger)}
+        order = Order(site)
+        lent = [node for node in lent if node in order.places]
+        needed = nodes_together(site)
+        more = order.beside(nodes, serving - {*lent}, needed) if needed > 1 else ()
+        return (*lent, *more)
 
     def seen(self, nodes: Iterable[str], *, back: bool) -> Site:
         """Return the site as a wave sees it: its nodes with the set that they go to, the others with theirs."""
@@ -101,31 +123,13 @@ def _out_of_use(ledger: Ledger, store: EvidenceStore, nodes: Sequence[str]) -> d
     for node in nodes:
         if node in rows:
             row = rows[node]
-            kinds = sorted(_of_gates(node, row.campaign, store)) or [f"{row.phase} fail"]
-            out[node] = {"outcome": "fail", "phase": row.phase, "message": row.reason, "kinds": kinds}
+            found = sorted(of_gates(node, row.campaign, store)) or [f"{row.phase} fail"]
+            out[node] = {"outcome": "fail", "phase": row.phase, "message": row.reason, "kinds": found}
     return out
 
 
 def _result(row: NodeSummary, finished: Finished, store: EvidenceStore) -> dict[str, Any]:
     result = finished.results.get(row.name, {})
-    kinds = [] if row.outcome in CONTINUES else _kinds(row, result, finished.campaign, store)
-    return {"outcome": row.outcome, "phase": row.phase, "message": row.reason, "kinds": kinds}
-
-
-def _kinds(row: NodeSummary, result: dict[str, Any], campaign: str, store: EvidenceStore) -> list[str]:
-    """Return what went wrong by code: of gates, of the phase, of the task that failed; else the phase and outcome."""
-    found = _of_gates(row.name, campaign, store)
-    findings: Sequence[object] = row.findings or []  # the gates' are words: their codes are in the evidence
-    found |= {f"{row.phase} {one['code']}" for one in findings if isinstance(one, dict) and one.get("code")}
-    found |= {f"{row.phase} {task}" for task in result.get(BROKEN, [])}
-    return sorted(found) or [f"{row.phase} {row.outcome}"]
-
-
-def _of_gates(node: str, campaign: str, store: EvidenceStore) -> set[str]:
-    """Return gate and code of what gates found on a node in a campaign."""
-    return {
-        f"{record.gate} {finding.code or record.verdict.outcome.value}"
-        for record in store.records(node=node, campaign=campaign)
-        if record.verdict.outcome.value not in CONTINUES
-        for finding in record.verdict.findings
-    }
+    seen = {**result, FINDINGS: row.findings, "outcome": row.outcome, "phase": row.phase}
+    found = kinds(row.name, seen, finished.campaign, store)
+    return {"outcome": row.outcome, "phase": row.phase, "message": row.reason, "kinds": found}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rackready.campaign.waves import leafs_of
 from rackready.design.capacity.from_site import racks_of
 from rackready.design.capacity.limits import over
 from rackready.design.check_groups import domain_nodes
-from rackready.design.handover_of import handover_views
+from rackready.design.handover_of import handover_views, part_of
 from rackready.design.tenants import tenants
-from rackready.design.wiring import cables
 from rackready.model.problems import Message
 from rackready.model.site import Site
 
@@ -53,6 +53,27 @@ class Order:
             return NextWave((), held)
         size = self.site.upgrade.canary if first else self.site.upgrade.wave_size
         return NextWave(self._fill(able, wanted, left, size), {})
+
+    def beside(self, wave: Sequence[str], serving: Collection[str], count: int) -> tuple[str, ...]:
+        """Return up to ``count`` nodes in service that a wave may borrow as partners of its measurements.
+
+        They are of the wave's platforms and schedulers, and each tenant and scheduler keeps a node in service. The
+        share of a wave does not bind them: they are away for a measurement, not for an upgrade. Those behind the
+        wave's own leafs come first.
+        """
+        left = {name: members & set(serving) for name, members in self.circles.items()}
+        alike = {self._kin(node) for node in wave}
+        near = {self.leafs.get(node, frozenset()) for node in wave}
+        fit = [node for node in self.places if node in serving and node not in wave and self._kin(node) in alike]
+        chosen: list[str] = []
+        for node in sorted(fit, key=lambda name: self.leafs.get(name, frozenset()) not in near):
+            away = {*wave, *chosen, node}
+            if len(chosen) < count and not any(node in names and away >= names for names in left.values()):
+                chosen.append(node)
+        return tuple(chosen)
+
+    def _kin(self, node: str) -> tuple[str, str]:
+        return self.site.node(node).platform, part_of(self.site, node)
 
     def _fill(
         self, units: Sequence[tuple[str, ...]], wanted: set[str], serving: _Serving, size: int
@@ -104,14 +125,6 @@ class Order:
             step = "Agree a higher limit with the facility."
             return str(Message("facility.power_on.max_step_kw", "load that comes on", expected, actual, step))
         return ""
-
-
-def leafs_of(site: Site) -> dict[str, frozenset[str]]:
-    """Return node -> the leaf switches that its network cards are cabled to."""
-    found: dict[str, set[str]] = {}
-    for (node, _), (switch, _) in cables(site).items():
-        found.setdefault(node, set()).add(switch)
-    return {node: frozenset(names) for node, names in found.items()}
 
 
 def circles(site: Site) -> dict[str, frozenset[str]]:

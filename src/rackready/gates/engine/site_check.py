@@ -45,7 +45,12 @@ def require_gates(site: Site, source: str) -> None:
             for k, entry in enumerate(entries)
             for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)
         ]
-    problems += [*_needs_what_is_off(site), *_jobs_without_cluster(site), *_parts_too_small(site)]
+    problems += [
+        *_needs_what_is_off(site),
+        *_jobs_without_cluster(site),
+        *_parts_too_small(site),
+        *_waves_too_small(site),
+    ]
     if problems:
         raise SiteInvalidError(source, problems)
 
@@ -113,6 +118,33 @@ def _parts_too_small(site: Site) -> Iterator[Problem]:
                     expected=f"at least {least} nodes in part {view.called}, or a declared skip",
                     actual=f"{len(nodes)}: {listed(nodes, _SHOWN)}",
                 )
+
+
+def _waves_too_small(site: Site) -> Iterator[Problem]:
+    """Yield the wave limits with which a gate of several nodes could never be measured within a wave."""
+    limits, count = site.campaign, len(list(site.nodes()))
+    sizes = {"canary": limits.canary, "wave_size": limits.wave_size}
+    least = nodes_together(site) if any(0 < size < count for size in sizes.values()) else 0
+    for key, size in sizes.items():
+        if 0 < size < min(least, count):
+            yield Problem.of(
+                f"campaign.{key}",
+                "nodes of a wave are measured together",
+                f"Set it to {least} or more, or skip the gates of several nodes with the reason (gates.skip).",
+                expected=f"at least {least}, as many as a gate of the site's set needs",
+                actual=size,
+            )
+
+
+def nodes_together(site: Site) -> int:
+    """Return the most nodes that a gate of the site's set needs together, without gates skipped on all nodes."""
+    names = [node.name for node in site.nodes()]
+    needs = []
+    for entry in loader.gates_of(site.gates):
+        gate = _built(entry.id, entry.inputs)
+        if gate is not None and any(entry.id not in site.gates.skipped(node, today()) for node in names):
+            needs.append(gate.min_nodes)
+    return max(needs, default=1)
 
 
 def _built(gate_id: str, inputs: dict[str, object]) -> Gate | None:

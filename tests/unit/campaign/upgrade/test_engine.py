@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign.upgrade.engine import Engine, Request, Ways, Windows
+from rackready.campaign.asked import Request
+from rackready.campaign.upgrade.engine import Engine, Ways, Windows
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.upgrade import NodeStep, UpgradeRecord, UpgradeState

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rackready.campaign.asked import Request
 from rackready.campaign.upgrade.edits import against, edited
-from rackready.campaign.upgrade.engine import Request
 from rackready.model.upgrade import NodeStep, SetChoice, UpgradeRecord, UpgradeState, WaveRecord
 from tests.unit.campaign.upgrade.test_engine import NO_DRIVER, NODES, World, steps
 from tests.unit.campaign.upgrade.upgrade_sites import FORMER, NEW, record_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.plan import waves
+from rackready.design.handover_of import part_of
 from rackready.model.site import Site
 from tests.unit.campaign.upgrade.upgrade_sites import site_of
 from tests.unit.design.several_sites import BOTH, several
@@ -94,3 +95,29 @@ def test_never_all_nodes_of_one_of_several_schedulers() -> None:
     found, held = waves(several(*BOTH), ["node01"], {"node01", "node03"})
     assert (found, list(held)) == ((), ["node01"])
     assert held["node01"].startswith("part slurm: nodes in service - Expected: at least one beside the wave")
+
+
+def test_a_wave_borrows_partners_and_leaves_every_circle_a_node_in_service() -> None:
+    found = Order(site_of())
+    assert found.beside(["node01"], ALL, 2) == ("node02", "node03")
+    assert found.beside(["node02", "node03"], ALL, 2) == ("node01",), "one stays for the scheduler"
+    assert found.beside(["node01"], {"node01", "node02"}, 2) == ()
+    tenants = [{"name": "ann", "nodes": ["node[01-02]"]}, {"name": "bob", "nodes": ["node[03-04]"]}]
+    assert Order(site_of(tenants=tenants)).beside(["node01"], ALL, 3) == ("node03",)
+
+
+def test_partners_behind_the_waves_leafs_come_first() -> None:
+    found = Order(site_of())
+    here, there = frozenset({"leaf01", "leaf02"}), frozenset({"leaf03", "leaf04"})
+    found.leafs = {"node01": here, "node02": there, "node03": here, "node04": there}
+    assert found.beside(["node01"], ALL, 2) == ("node03", "node02")
+
+
+def test_nodes_of_another_scheduler_are_no_partners() -> None:
+    site = several(*BOTH)
+    found = Order(site)
+    wave = [next(node.name for node in site.nodes())]
+    part = part_of(site, wave[0])
+    others = [node.name for node in site.nodes() if part_of(site, node.name) != part]
+    assert others
+    assert not {*found.beside(wave, {node.name for node in site.nodes()}, 4)} & {*others}
