@@ -92,7 +92,7 @@ def run_campaign(
     lock = nullcontext() if locked else ControllerLock(paths.lock, command, paths.database)
     with lock, Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
-            say(f"ended what an earlier run left behind: {line}")
+            say(line)
         request, resumed = _choose(paths, ledger, wanted, say)
         with logged(paths, request.campaign, say if verbose else None):
             _log.info("%s: %s", command, "resumes" if resumed else "begins")

@@ -23,8 +23,7 @@ def begin_anew(ctx: PhaseContext, ledger: Ledger, node: str, reason: str, tell: 
 
     Raises RackreadyError, with nothing recorded, when a node on offer cannot be drained.
     """
-    for line in reap(ledger):
-        tell(f"ended a leftover of an earlier run: {line}")
+    _each(reap(ledger), tell)
     _drain(ctx, ledger, node, reason, tell)
     for campaign in ledger.supersede(node):
         tell(f"campaign {campaign} was cut off and is not resumed: {node} repeats every phase")

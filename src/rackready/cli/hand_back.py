@@ -80,7 +80,7 @@ def _do(back: Return, reason: str, output: Format, *, verbose: bool) -> None:
     ):
         with Ledger.open(paths.database) as ledger:
             for line in reap(ledger):
-                progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
+                progress.print(line, style="yellow")
         progress.print(f"{node}: is drained, then scrubbed and rebooted; log: {log}")
         token = back.scrub(reason)
     parts: list[dict[str, Any]] = []

@@ -67,7 +67,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format, *, verbose: bool) -> N
     with ControllerLock(paths.lock, command, paths.database), run_log(paths, run, command, verbose=verbose) as log:
         with Ledger.open(paths.database) as ledger:
             for line in reap(ledger):
-                progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
+                progress.print(line, style="yellow")
         for line in keep_off(ctx).lines:
             progress.print(line, style="yellow")
         result = retire(ctx, node, reason)

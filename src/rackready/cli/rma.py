@@ -107,7 +107,7 @@ def _gather(leave: Leave, reason: str, output: Format, *, verbose: bool) -> None
     ):
         with Ledger.open(paths.database) as ledger:
             for line in reap(ledger):
-                progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
+                progress.print(line, style="yellow")
         for line in keep_off(ctx, but=node).lines:
             progress.print(line, style="yellow")
         progress.print(f"{node}: is drained, then everything is gathered; log: {log}")

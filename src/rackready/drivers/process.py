@@ -233,8 +233,11 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
+_ENDED = "ended what an earlier run left behind: "
+
+
 def reap(ledger: Ledger) -> list[str]:
-    """End what a dead controller left running, and return a line for each.
+    """End what a dead controller left running, and return a line for people about each.
 
     Call it only while holding the controller lock. It ends recorded sessions, also those whose leader is gone, and
     processes that left their session. A start time identifies a reused pid, and a session number that another leader
@@ -249,7 +252,7 @@ def reap(ledger: Ledger) -> list[str]:
             members = [pid for pid in members if start_ticks(pid) >= child["start_ticks"]]
             if members:
                 end_session(child["pid"])
-                ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
+                ended.append(f"{_ENDED}{child['what']} (session {child['pid']}, {len(members)} processes)")
         elif machine := ledger.machine_of(child["boot_id"]):
             ended.append(
                 f"{child['what']} was not ended: it was started on {machine}. Nodes refuse its older token; "
@@ -275,4 +278,4 @@ def _end_strays(database: Path) -> list[str]:
         if len(strays) == 1
         else f"{len(strays)} processes that had left their session"
     )
-    return [f"{what} ({names})"]
+    return [f"{_ENDED}{what} ({names})"]

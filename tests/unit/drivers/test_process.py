@@ -165,7 +165,7 @@ def test_reap_ends_what_a_killed_controller_left(tmp_path: Path) -> None:
     assert alive(orphan), "the test is void when the orphan dies with its parent"
     ended = process.reap(Ledger.open(database))
     assert len(ended) == 1
-    assert ended[0].startswith("install (session ")
+    assert ended[0].startswith("ended what an earlier run left behind: install (session ")
     until(lambda: not alive(orphan))
     assert process.reap(Ledger.open(database)) == []
 
@@ -260,7 +260,7 @@ def test_reap_ends_what_left_its_session(tmp_path: Path) -> None:
     database = tmp_path / "state.sqlite"
     stray = killed_with_a_stray(database, tmp_path / "x.log")
     ended = process.reap(Ledger.open(database))
-    assert ended[1] == "2 processes that had left their session (sh, sleep)"
+    assert ended[1] == "ended what an earlier run left behind: 2 processes that had left their session (sh, sleep)"
     assert not alive(stray)
     assert process.reap(Ledger.open(database)) == []
 
@@ -288,7 +288,8 @@ def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(
     master = subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 300"], start_new_session=True)
     try:
         until(lambda: Path(f"/proc/{master.pid}/cmdline").read_bytes().startswith(b"ssh: "))
-        assert process.reap(ledger) == (["1 process that had left its session (sleep)"] if ended else [])
+        said = "ended what an earlier run left behind: 1 process that had left its session (sleep)"
+        assert process.reap(ledger) == ([said] if ended else [])
         assert alive(master.pid) is not ended
     finally:
         master.kill()

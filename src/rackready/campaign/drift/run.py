@@ -92,7 +92,7 @@ def drift_run(
         _log.info("%s: begins", command)
         ctx = replace(ctx, site_digest=pin(paths, site))
         for line in reap(ledger):
-            say(f"ended what an earlier run left behind: {line}")
+            say(line)
         states = {row.name: row.state for row in ledger.states()}
         retired = [node for node in nodes if states.get(node) is NodeState.RETIRED]
         asked = [node for node in nodes if node not in retired]
