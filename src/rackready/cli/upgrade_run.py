@@ -163,6 +163,7 @@ def start(paths: EnvPaths, asked: UpgradeOptions) -> None:
         nodes=dict(plan.nodes) | out_of_use(fleet, plan.left_out),
         begun=begun,
         firmware=asked.firmware,
+        limit=asked.limit,
     )
     requests.take(paths.upgrade_request)  # asked of an earlier upgrade
     _drive(paths, asked, record, fresh=True)
@@ -202,6 +203,16 @@ def _require_same(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord)
     if others:
         actual = f"not {', '.join(others)}"
         raise RackreadyError(where, "--limit", expected="the nodes that it began with", actual=actual, next_step=step)
+    if record.limit:  # it would go on with the nodes that it began with, and the others would not be missed
+        begun = {name.strip() for name in record.limit.split(",")}
+        if more := [node for node in chosen if node not in begun]:
+            actual = f"also {', '.join(more)}"
+            raise RackreadyError(
+                where, "--limit", expected="the nodes that it began with", actual=actual, next_step=step
+            )
+    if asked.firmware != record.firmware:
+        words = {True: "with --firmware", False: "without --firmware"}
+        raise RackreadyError(where, expected=words[record.firmware], actual=words[asked.firmware], next_step=step)
 
 
 def _plan(paths: EnvPaths, asked: UpgradeOptions) -> tuple[UpgradePlan, Fleet]:

@@ -103,6 +103,8 @@ class UpgradeRecord(BaseModel):
     to: SetChoice
     firmware: bool = False
     """Firmware and BIOS settings are brought to the baseline, too."""
+    limit: str | None = None
+    """``--limit`` as it was asked at the beginning, "" for all nodes; None where an older version began it."""
     state: UpgradeState = UpgradeState.RUNNING
     reason: str = ""
     nodes: dict[str, NodeRecord]

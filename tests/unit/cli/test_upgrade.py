@@ -238,6 +238,9 @@ def test_an_upgrade_whose_wave_was_cut_off_is_aborted_after_it(call: Call, waves
         ),
         (("--check",), "upgrade --check - Expected: --to SET Actual: none. Give --to SET."),
         (("--failed-only",), "upgrade --failed-only - Expected: --to SET Actual: none. Give --to SET."),
+        (("--resume", "--limit", "node02"), "upgrade --limit - Expected: --to SET Actual: none. Give --to SET."),
+        (("--resume", "--branch", "580"), "upgrade --branch - Expected: --to SET Actual: none. Give --to SET."),
+        (("--abort", "--firmware"), "upgrade --firmware - Expected: --to SET Actual: none. Give --to SET."),
         (
             ("--to", "nope"),
             (
@@ -295,6 +298,30 @@ def test_another_upgrade_must_end_first_and_its_nodes_stay_the_same(call: Call, 
             "Go on with `rackready upgrade --resume`, or end it with --abort.\n"
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), ": --limit - Expected: the nodes that it began with Actual: also node02, node03, node04"),
+        (("--limit", "node01,node03"), ": --limit - Expected: the nodes that it began with Actual: also node03"),
+        (("--limit", "node02"), ": --limit - Expected: the nodes that it began with Actual: not node01"),
+        (("--limit", "node01", "--firmware"), " - Expected: without --firmware Actual: with --firmware"),
+    ],
+)
+def test_an_open_upgrade_goes_on_with_the_nodes_and_the_work_that_it_began_with(
+    call: Call, waves: Waves, paths: EnvPaths, arguments: tuple[str, ...], text: str
+) -> None:
+    waves.up["node01"] = NO_DRIVER
+    _, found = document(call, "--to", NEW, "--limit", "node01")
+    with Ledger.open(paths.database) as ledger:
+        record = upgrades.last(ledger)
+        assert record is not None
+        upgrades.save(ledger, record.model_validate({**record.model_dump(), "state": "running"}))
+    code, _, err = call("upgrade", "--to", NEW, *arguments)
+    step = "Go on with `rackready upgrade --resume`, or end it with --abort."
+    assert (code, err) == (2, f"upgrade {found['id']}{text}. {step}\n")
+    assert call("upgrade", "--to", NEW, "--limit", " node01")[0] == 1
 
 
 def test_who_is_left_out_is_said_with_its_reason(call: Call, waves: Waves, paths: EnvPaths) -> None:
