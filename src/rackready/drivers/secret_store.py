@@ -3,7 +3,8 @@
 A new one is first ``pending``: a file ``<file>.pending``, or the key ``<key>_pending`` beside the old one in the same
 encrypted file. It takes the old one's place when a login with it has worked. Each step replaces a file as a whole, so
 that a kill at any moment leaves the old state or the new one, and both passwords until the last step. Encrypted files
-are never decrypted on a disk: sops gets values by a pipe, and works on a copy of the encrypted file.
+are never decrypted on a disk: sops gets values by a pipe, and works on a copy of the encrypted file. The next change
+removes a copy that a kill left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,10 @@ from rackready.design.secrets import reveal
 from rackready.model.base import SecretRef
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
+
+_MARK = r"[0-9a-f]{8}"
+_NEW = rf"\d+\.{_MARK}\.new"
+"""Ends of names that ``rackready.files`` gives to a file until it is whole."""
 
 
 class SecretUnwritableError(RackreadyError):
@@ -69,16 +75,29 @@ class Store:
     def prepare(self, make: Callable[[], str]) -> None:
         """Write a new secret as pending, unless one is there."""
         with _locked(self.file.parent):
+            self._sweep()
             if not self.has_pending():
                 self._put(make())
 
     def promote(self) -> None:
         """Put the pending secret in the place of the old one."""
         with _locked(self.file.parent):
+            self._sweep()
             self._take()
 
     def require_writable(self) -> None:
         """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
+
+    def _sweep(self) -> None:
+        """Remove what a killed run left beside the file. Under the folder's lock nobody else works on one of these."""
+        left = re.compile("|".join(self._half(re.escape(self.file.name))))
+        for path in self.file.parent.iterdir():
+            if left.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def _half(self, name: str) -> list[str]:
+        """Return patterns of names that only a run under the lock gives. ``name``: the file's, as a pattern."""
+        raise NotImplementedError
 
     def _put(self, value: str) -> None:
         raise NotImplementedError
@@ -124,6 +143,9 @@ class FileStore(Store):
             private_dir(self.file.parent)
         super().prepare(make)
 
+    def _half(self, name: str) -> list[str]:
+        return [rf"\.{name}{re.escape(self.suffix)}\.{_NEW}"]
+
     def _put(self, value: str) -> None:
         files.create(self._beside, f"{value}\n".encode())
 
@@ -140,6 +162,9 @@ class _Encrypted(Store):
         """The keys from the outermost."""
         assert self.ref.encrypted is not None  # noqa: S101 - chosen by store_of
         return self.ref.encrypted[1]
+
+    def _half(self, name: str) -> list[str]:
+        return [rf"\.{name}\.{_NEW}"]
 
     def _replace(self, before: bytes, data: bytes) -> None:
         """Put a changed file in the place of the one that was read. Raises SecretUnwritableError if that changed."""
@@ -163,6 +188,10 @@ class SopsStore(_Encrypted):
     def written(self) -> str:
         """Return a digest of the encrypted value; sops keeps it as it is while the value stays the same."""
         return hashlib.sha256(secret_sops.stored(self.ref).encode()).hexdigest()
+
+    def _half(self, name: str) -> list[str]:
+        copy = rf"\.\d+-{_MARK}\.{name}"
+        return [*super()._half(name), copy, rf"\.{copy}\.{_NEW}"]
 
     def _put(self, value: str) -> None:
         self._edit([(self._index([*self.keys[:-1], f"{self.keys[-1]}{self.suffix}"]), value)], {self.pending: value})

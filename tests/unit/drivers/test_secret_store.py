@@ -12,6 +12,7 @@ import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from rackready.design import vault_edit
+from rackready.design.secret_error import SecretUnreadableError
 from rackready.design.secrets import forget, reveal
 from rackready.design.vault_edit import EditError, promote
 from rackready.drivers.secret_store import SecretUnwritableError, Store, store_of
@@ -188,3 +189,23 @@ def test_a_key_that_is_there_twice_is_refused() -> None:
 
 def test_a_variable_of_the_environment_cannot_be_written() -> None:
     assert store_of(SecretRef(env="BMC_PASSWORD")) is None
+
+
+def test_the_next_change_of_a_secret_removes_what_a_kill_left_of_it_alone(tmp_path: Path) -> None:
+    plain, vault, sops = tmp_path / "bmc", whole(tmp_path), tmp_path / "s.yml"
+    plain.write_text("old\n", encoding="utf-8")
+    left = [".bmc.pending.7.0a1b2c3d.new", ".vault.yml.7.0a1b2c3d.new"]
+    kept = [".bmc.7.0a1b2c3d.new", ".vault.yml.7.new", ".7-0a1b2c3d.other.yml", ".xbmc.pending.7.0a1b2c3d.new"]
+    of_sops = [".7-0a1b2c3d.s.yml", "..7-0a1b2c3d.s.yml.8.0a1b2c3d.new", ".s.yml.7.0a1b2c3d.new"]
+    for name in [*left, *kept, *of_sops]:
+        (tmp_path / name).touch()
+    places = [store_of(SecretRef(file=plain)), store(vault)]
+    for place in places:
+        assert place is not None
+        place.prepare(lambda: "new")
+    assert {path.name for path in tmp_path.glob(".*")} == {*kept, *of_sops}
+    place = store_of(SecretRef(sops=f"{sops}#a"))
+    assert place is not None
+    with pytest.raises(SecretUnreadableError):  # there is no such file: it is swept all the same
+        place.promote()
+    assert {path.name for path in tmp_path.glob(".*")} == set(kept)
