@@ -221,6 +221,11 @@ class EnvPaths:
         return self.state / "bmc_pins"
 
     @property
+    def state_owner(self) -> Path:
+        """Name of the site to which the state belongs."""
+        return self.state / "site_name"
+
+    @property
     def node_sets(self) -> Path:
         """Version sets of nodes that an upgrade moved: a copy of the ledger's, which the site is loaded with."""
         return self.state / "node_sets.json"

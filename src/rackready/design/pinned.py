@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from rackready import files
 from rackready.design.site import load_site
+from rackready.design.state_owner import claim
 from rackready.model.own_profile import OwnProfile
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
@@ -33,7 +34,11 @@ def digest(site: Site) -> str:
 
 
 def pin(paths: EnvPaths, site: Site) -> str:
-    """Store a site under its digest and return the digest. Raises OSError."""
+    """Store a site under its digest and return the digest. Raises OSError, RackreadyError.
+
+    From the first on, the state of the environment is this site's alone.
+    """
+    claim(paths, site)
     found = digest(site)
     path = pinned_file(paths, found)
     if not path.exists():

@@ -23,6 +23,7 @@ from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import FOLDER, Own, profile_files, read_own
 from rackready.design.prune import Pruned, explicit, prune
 from rackready.design.shape_problems import kind_of_value, no_mapping, shape_problem
+from rackready.design.state_owner import require_own
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
@@ -31,7 +32,6 @@ from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 
 _PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig", "sops", "vault"})
-
 
 MACHINES = "machines.yml"
 """File beside the site file with the vendor manifest's data on each machine (``rackready import manifest``)."""
@@ -50,7 +50,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     wherever a profile is loaded.
 
     Unchanged files are not parsed again within one process. Raises SiteInvalidError that lists every problem with its
-    data path.
+    data path; RackreadyError if the state is another site's.
     """
     try:
         base = root or project_root()
@@ -82,6 +82,8 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         _loaded[key] = node_sets.with_sets(site, moved) if moved else site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
+    if site_file is None:
+        require_own(paths, _loaded[key])
     scope.use(_loaded[key].own_profiles)
     return _loaded[key]
 

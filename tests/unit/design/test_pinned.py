@@ -52,8 +52,9 @@ def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPat
     ctx = begun(paths)
     assert edited(ctx) == ""
     before = site_of(ctx)
-    edit(paths, "name: sim", "name: other")
-    assert (site_of(ctx), site_of(PhaseContext("sim", paths.root, "c2")).name) == (before, "other")
+    edit(paths, "unit: 25", "unit: 29")
+    now = site_of(PhaseContext("sim", paths.root, "c2"))
+    assert (site_of(ctx), now.node("node04").unit) == (before, 29)
     assert edited(ctx) == (
         f"{paths.site_file}, an overlay or a site profile was edited during this campaign, "
         "which used the previous version. "
@@ -77,7 +78,7 @@ def test_a_stored_site_that_is_not_whole_is_refused(paths: EnvPaths, change: str
     ctx = begun(paths)
     path, data = pinned_file(paths, ctx.site_digest), pinned_file(paths, ctx.site_digest).read_bytes()
     if change == "other":
-        edit(paths, "name: sim", "name: other")
+        edit(paths, "unit: 25", "unit: 29")
         other = pin(paths, load_site("sim", root=paths.root))
         data, actual = pinned_file(paths, other).read_bytes(), other[:40]
     path.unlink()
@@ -113,3 +114,32 @@ def test_ansible_reads_the_site_of_the_campaign(paths: EnvPaths) -> None:
     assert sorted(json.loads(done.stdout)["_meta"]["hostvars"]) == ["node01", "node02", "node03", "node04"]
     live = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
     assert "nme" in live.stderr, "without it, the file as it is now is read"
+
+
+def test_the_state_of_another_site_is_refused_until_somebody_says_that_it_is_the_same(
+    paths: EnvPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two site repositories with an environment of one name, and one $RACKREADY_STATE."""
+    monkeypatch.setenv("RACKREADY_STATE", str(tmp_path / "state"))
+    second = EnvPaths(tmp_path / "second", "sim")
+    shutil.copytree(paths.inventory, second.inventory)
+    edit(second, "name: sim", "name: berlin")
+    early = load_site("sim", root=second.root)  # before the first site's first run
+    begun(paths)
+    assert load_site("sim", root=paths.root).name == "sim"
+    owner = tmp_path / "state/sim/site_name"
+    text = (
+        f"{owner.parent}: ledger, evidence and keys - Expected: those of site berlin Actual: those of site sim. "
+        "Nothing was changed. Give this site repository state of its own (RACKREADY_STATE). If it is the same site "
+        f"under a new name, remove {owner}."
+    )
+    for refused in (lambda: load_site("sim", root=second.root), lambda: pin(second, early)):
+        with pytest.raises(RackreadyError) as error:
+            refused()
+        assert str(error.value) == text
+    assert load_site("sim", root=second.root, site_file=second.site_file).name == "berlin", "--site has no state"
+    owner.unlink()
+    begun(second)
+    assert owner.read_text(encoding="utf-8") == "berlin\n"
+    with pytest.raises(RackreadyError):
+        load_site("sim", root=paths.root)
