@@ -258,18 +258,31 @@ class Actor:
         """Drain nodes again that a command released while their drain could not be recorded, e.g. a lent partner."""
         rows = {row.name: row for row in self.store.ledger.states()}
         held = {fault.node: fault for fault in late if fault.node in rows and _still(fault, rows[fault.node])}
-        for view in places(self.site, self.store.ledger, list(held)):
+        for view in places(self.site, self.store.ledger, [node for node in held if self._has_scheduler(node)]):
             try:
                 with self.connect(view.site, self.paths) as adapter:
                     for node in view.nodes:
-                        if adapter.show(node).on_offer:
-                            adapter.drain(node, str(held[node].detail.get("drain") or reason_text(held[node].reason)))
-                            self.tell("drained", node, f"{node}: was released meanwhile: drained again")
-            except UnknownNodeError:
-                continue
+                        self._hold_node(adapter, held[node])
             except RackreadyError as error:
                 text = f"drains could not be checked ({', '.join(view.nodes)}): {quoted(str(error))}"
                 self._once("failed", "", text, f"hold {view.called}")
+
+    def _has_scheduler(self, node: str) -> bool:
+        """Return whether a node is in a part of the site: one that left it must not stop the watch of the others."""
+        try:
+            handover_site(self.site, node)
+        except RackreadyError as error:
+            self._once("failed", node, f"its drain could not be checked: {quoted(str(error))}", "hold")
+            return False
+        return True
+
+    def _hold_node(self, adapter: SchedulerAdapter, fault: Fault) -> None:
+        try:
+            if adapter.show(fault.node).on_offer:
+                adapter.drain(fault.node, str(fault.detail.get("drain") or reason_text(fault.reason)))
+                self.tell("drained", fault.node, f"{fault.node}: was released meanwhile: drained again")
+        except UnknownNodeError:
+            return  # it gets no jobs there
 
     def _once(self, kind: str, node: str, text: str, about: str = "") -> None:
         """Tell something that may be found again and again, once."""

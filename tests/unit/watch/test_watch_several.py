@@ -14,6 +14,7 @@ from rackready.model.state import NodeState
 from rackready.model.watch import Watch
 from rackready.paths import EnvPaths
 from rackready.watch.act import Actor
+from rackready.watch.store import Step
 from tests.unit.design.several_sites import BOTH, KUBERNETES, SLURM, part, several
 from tests.unit.watch.world import FakeScheduler, World, down
 
@@ -117,3 +118,29 @@ def test_a_node_of_no_part_stops_no_other_drain(two: Two) -> None:
     two.actor().act()
     assert [node for node, _ in two.slurm.drains] == ["node01"]
     assert "node99: its scheduler: in none (expected: in one of handover.parts)" in str(two.world.events)
+
+
+def _drained_long_ago(two: Two, *nodes: str) -> None:
+    """Drains that a command kept from being recorded, and lifted."""
+    two.world.ready(*nodes)
+    for number, node in enumerate(nodes, 1):
+        two.world.see(node)
+        two.world.store.put(number, step=Step.DRAINED.value, drained_at=two.world.now)
+    two.world.now += 60
+
+
+def test_a_node_that_a_scheduler_no_longer_knows_keeps_no_other_from_its_second_drain(two: Two) -> None:
+    two.slurm.known = ("node02",)
+    _drained_long_ago(two, "node01", "node02")
+    two.actor().act()
+    assert [node for node, _ in two.slurm.drains] == ["node02"]
+    assert ("drained", "node02", "node02: was released meanwhile: drained again") in two.world.events
+
+
+def test_a_drained_node_that_left_the_site_does_not_end_the_watch(two: Two) -> None:
+    _drained_long_ago(two, "node99", "node02")
+    two.actor().act()
+    assert [node for node, _ in two.slurm.drains] == ["node02"]
+    row = two.world.ledger.state("node99")
+    assert row is not None
+    assert row.state is NodeState.QUARANTINED
