@@ -190,6 +190,38 @@ def test_dcgm_exporter_stops_and_starts_with_the_host_engine() -> None:
     assert rendered("nvidia-dcgm.conf").endswith("[Unit]\nWants=nvidia-dcgm-exporter.service\n")
 
 
+@pytest.mark.parametrize("dcgm", [True, False])
+def test_each_unit_is_started_anew_when_a_file_of_its_own_is_newer(dcgm: bool) -> None:  # noqa: FBT001 - of the role
+    """A run that was cut off wrote the files and started nothing."""
+    lists = {
+        name: trust_as_template(OWN[name]) for name in ("__monitoring_node_files_of", "__monitoring_dcgm_files_of")
+    }
+    paths = {
+        name: [{"path": trust_as_template(item["path"])} for item in OWN[name]]
+        for name in ("__monitoring_node_files", "__monitoring_dcgm_files")
+    }
+    evaluate = templar(**lists, **paths, monitoring_dcgm=dcgm)
+    found = evaluate.template(trust_as_template("{{ __monitoring_files_of }}"))
+    node = "prometheus-node-exporter.service"
+    of_node = {node: [f"/etc/systemd/system/{node}.d/rackready.conf"]}
+    of_dcgm = {
+        "nvidia-dcgm-exporter.service": [
+            "/etc/systemd/system/nvidia-dcgm-exporter.service.d/rackready.conf",
+            "/etc/systemd/system/nvidia-dcgm.service.d/rackready-exporter.conf",
+            "/etc/dcgm-exporter/rackready-counters.csv",
+        ]
+    }
+    assert found == of_node | (of_dcgm if dcgm else {})
+    start = yaml.safe_load((ROLE / "tasks/service.yml").read_text(encoding="utf-8"))[1][
+        "ansible.builtin.systemd_service"
+    ]
+    for older, fresh, state in (([], False, "started"), ([node], False, "restarted"), ([], True, "restarted")):
+        known = {"item": node, "__monitoring_read": {"older": older}, "__monitoring_fresh": fresh}
+        evaluate = templar(**known)
+        assert evaluate.template(trust_as_template(start["state"])) == state
+        assert evaluate.template(trust_as_template(start["daemon_reload"])) is (state == "restarted")
+
+
 def test_infiniband_has_no_ethtool() -> None:
     assert "ethtool" in rendered("node-exporter.conf")
     assert "ethtool.device" not in rendered("node-exporter.conf", monitoring_interfaces=[])

@@ -7,6 +7,7 @@ Text format: prometheus/docs, exposition_formats.md. dcgm-exporter leaves out wh
 
 from __future__ import annotations
 
+import http.client
 import re
 import time
 import urllib.error
@@ -54,7 +55,7 @@ def fetch(url: str) -> str:
 def samples(text: str) -> Samples:
     """Return the samples of an answer. Raises ValueError with the first line that is none."""
     found: Samples = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if not line.strip() or line.startswith("#"):
             continue
         match = _SAMPLE.match(line)
@@ -93,6 +94,9 @@ def _of(
         found = judge(wanted, samples(get(url)))
     except (OSError, urllib.error.URLError) as error:
         return [f"{name} at {url}: no answer ({getattr(error, 'reason', error)})"]
+    except http.client.HTTPException as error:
+        said = " ".join(str(error).split())[:80]
+        return [f"{name} at {url}: not the text of an exporter: {type(error).__name__}: {said}"]
     except ValueError as error:
         return [f"{name} at {url}: not the text of an exporter: {error}"]
     return [f"{name} at {url}: {'; '.join(found)}"] if found else []

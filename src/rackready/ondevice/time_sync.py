@@ -17,6 +17,7 @@ from . import time_sources
 from .command import NodeProblem, Run, run
 from .difference import Difference
 from .file_state import digest, state
+from .unit_start import started_before
 from .whole_file import replace_file
 
 CHRONY = {"/etc/chrony/chrony.conf": "chrony.service", "/etc/chrony.conf": "chronyd.service"}
@@ -29,7 +30,6 @@ _OFF = "#rackready: "
 _SOURCE = re.compile(r"\s*(server|pool|peer)\s", re.IGNORECASE)
 _BEGIN, _END = "# Begin of rackready (role base): base_ntp_servers", "# End of rackready"
 _POLL_S = 1.0
-_STEP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,10 @@ class TimeSync:
         return found
 
     def _outdated(self, service: Service) -> bool:
-        """Return whether the service started before its settings were written, as after a run that was killed.
-
-        The start counts by the clock that steps do not touch; a step back while the service started is tolerated up
-        to _STEP_S. A file from the future was written while the clock was wrong: it tells nothing.
-        """
-        said = self.run(["systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", service.unit]).out
+        """Return whether the service started before its settings were written, as after a run that was killed."""
         place = self._at(service.path)
-        place = place if place.exists() else place.parent  # a removed drop-in is a change of its folder
-        if not said.strip().isdigit() or not int(said) or not place.exists():
-            return False
-        now = time.time()
-        started = now - (time.monotonic() - int(said) / 1e6)
-        return started + _STEP_S < place.stat().st_mtime <= now
+        # a removed drop-in is a change of its folder
+        return started_before(self.run, service.unit, place if place.exists() else place.parent)
 
     def _service(self, servers: Sequence[str]) -> Service | None:
         for path, unit in CHRONY.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import urllib.error
 from collections.abc import Callable
 
@@ -103,6 +105,29 @@ def test_an_exporter_that_does_not_answer_is_found() -> None:
 def test_what_is_no_exporter_is_found(line: str) -> None:
     [one] = findings(ExportersWanted("10.0.0.11", 9100), answers(NODE + line + "\n", ""))
     assert one.startswith("node_exporter at http://10.0.0.11:9100/metrics: not the text of an exporter: ")
+
+
+def test_a_program_that_speaks_no_http_is_found() -> None:
+    """As sshd does, on the port of an exporter."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.recv(1024)
+                client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        port = server.getsockname()[1]
+        found = findings(ExportersWanted("127.0.0.1", node_port=port))
+        thread.join()
+    at = f"node_exporter at http://127.0.0.1:{port}/metrics"
+    assert found == [f"{at}: not the text of an exporter: BadStatusLine: SSH-2.0-OpenSSH_9.2"]
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    """prometheus/docs, exposition_formats.md: lines are separated by a line feed character."""
+    assert samples('a{name="x\x0b\u2028y"} 1\nb 2\n').keys() == {"a", "b"}
 
 
 def test_an_exporter_with_port_0_is_not_asked() -> None:
