@@ -21,6 +21,7 @@ from rackready.campaign.upgrade.engine import Engine, Ways, Windows
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
 from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, out_of_use, planned, settled, target
+from rackready.campaign.upgrade.serving import in_service
 from rackready.cli import upgrade_text
 from rackready.cli.campaign_run import choose, stopped
 from rackready.cli.output import console, print_json, progress
@@ -282,12 +283,10 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fre
         moves = Moves(
             asked.env, paths, record, asked.command, _reporter(asked), _reports(paths), asked.drain_s, asked.verbose
         )
-        taken = _taken(asked, expected(ledger))
+        taken, known = _taken(asked, expected(ledger)), [node.name for node in site.nodes()]
         ways = Ways(
             move=moves.move,
-            serving=lambda: {row.name for row in ledger.states() if row.state is NodeState.READY}.difference(
-                unrecorded_faults(ledger)
-            ),
+            serving=lambda: in_service(site, paths, _ready(ledger).intersection(known), _say),
             offered=lambda nodes: _lacking(paths, site, record, nodes),
             asked=lambda: requests.take(paths.upgrade_request),
             now=lambda: datetime.now(UTC),
@@ -302,6 +301,11 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fre
     else:
         upgrade_text.show(record)
     raise typer.Exit(0 if settled(record) else 1)
+
+
+def _ready(ledger: Ledger) -> set[str]:
+    """Return the nodes in production, without those that `rackready watch` drained for a fault."""
+    return {row.name for row in ledger.states() if row.state is NodeState.READY}.difference(unrecorded_faults(ledger))
 
 
 def _wave_s(site: Site, asked: UpgradeOptions, taken: Expected | None) -> float | None:

@@ -13,7 +13,7 @@ from rackready.campaign.summary import NodeSummary
 from rackready.campaign.upgrade import switch_system
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
-from rackready.cli import campaign_run
+from rackready.cli import campaign_run, upgrade_run
 from rackready.design.node_sets import NodeSet
 from rackready.ledger import upgrades
 from rackready.ledger.lock import ControllerLock
@@ -77,6 +77,7 @@ def waves(call: Call, paths: EnvPaths, monkeypatch: pytest.MonkeyPatch) -> Waves
         return found.move(moves, nodes, back)
 
     monkeypatch.setattr(Moves, "move", move)
+    monkeypatch.setattr(upgrade_run, "in_service", lambda _site, _paths, ready, _say: set(ready))
     monkeypatch.setattr(Repositories, "problems", lambda *_: [])
     return found
 
