@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rackready.design.handover_of import HandoverView, by_scheduler
+from rackready.design.handover_of import HandoverView
 from rackready.design.node_sets import NodeSet, choice_of
 from rackready.design.pinned import site_of
 from rackready.design.site import load_site
 from rackready.drivers.scheduler.base import UnknownNodeError
+from rackready.drivers.scheduler.places import places
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.node_sets import assign, assigned
@@ -44,7 +45,7 @@ def run_take_out(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         out |= {node: NodeResult(Outcome.PASS, f"{node}: ready with {wanted[node]}", touched=False) for node in there}
         if ctx.check:
             return out | {node: NodeResult(Outcome.PASS, touched=False) for node in left}
-        out |= _of_others(ctx, left)
+        out |= _of_others(ctx, ledger, left)
         busy, unknown = in_production(ctx, [node for node in left if node not in out])
         out |= unknown
         kept = take_out(ctx, {node: f"upgrade: moves to {wanted[node]}" for node in busy})
@@ -61,10 +62,10 @@ def _there(ledger: Ledger, wanted: Mapping[str, SetChoice]) -> set[str]:
     return {node for node, found in assigned(ledger).items() if node in ready and wanted.get(node) == found.now}
 
 
-def _of_others(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Return the nodes that somebody else drained: they are not ours to change."""
+def _of_others(ctx: PhaseContext, ledger: Ledger, nodes: list[str]) -> dict[str, NodeResult]:
+    """Return the nodes that somebody else drained, also where they were handed over before: they are not ours."""
     out: dict[str, NodeResult] = {}
-    for view in by_scheduler(site_of(ctx), nodes):
+    for view in places(site_of(ctx), ledger, nodes):
         if not isinstance(view.site.handover, FileHandover):
             out |= _of_others_in(view, EnvPaths(ctx.root, ctx.env))
     return out

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import pytest
+import yaml
 
 from rackready.campaign.upgrade import take_out
 from rackready.design.node_sets import NodeSet, regrouped
 from rackready.design.pinned import pin
 from rackready.design.site import load_site
 from rackready.drivers.scheduler.base import SchedulerError, SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.places import PART, PLACE, RELEASE
 from rackready.ledger.node_sets import assign, assigned
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -22,6 +25,7 @@ from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
 from tests.unit.campaign.upgrade.upgrade_sites import FORMER, OLD, ROOT
+from tests.unit.design.several_sites import KUBERNETES, SLURM, document, part
 
 LATER = SetChoice(set="hgx-r580-later")
 NODES = ["node01", "node02"]
@@ -120,6 +124,26 @@ def test_a_node_that_somebody_else_drained_is_left_alone(ctx: PhaseContext, sche
         ),
         {UNTOUCHED: True},
     )
+    assert (list(sets(ctx)), list(scheduler.drained)) == (["node02"], ["node02"])
+
+
+def test_a_moved_node_that_somebody_drained_in_its_former_scheduler_is_left_alone(
+    ctx: PhaseContext, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site gave it to another part; its former scheduler still holds it for somebody."""
+    paths = EnvPaths(ctx.root, ctx.env)
+    paths.site_file.write_text(
+        yaml.safe_dump(document(part("node[03-04]", SLURM), part("node[01-02]", KUBERNETES))), encoding="utf-8"
+    )
+    site = regrouped(load_site("lab", root=ctx.root), dict.fromkeys(NODES, LATER))
+    former = Scheduler()
+    former.nodes = {"node01": out_of_use("node01", "fan noise", "ann")}
+    monkeypatch.setattr(take_out, "adapter_for", lambda view, _: {"slurm": former}.get(view.handover.kind, scheduler))
+    with Ledger.open(paths.database) as ledger:
+        for node in NODES:
+            ledger.done(ledger.begin(node, RELEASE, "d", {PART: "slurm", PLACE: "slurm 192.0.2.5:22"}).token)
+    found = take_out.run_take_out(replace(ctx, site_digest=pin(paths, site)), NODES)
+    assert found["node01"].message.startswith("node01: drained by somebody else - Expected: offered, or drained by us")
     assert (list(sets(ctx)), list(scheduler.drained)) == (["node02"], ["node02"])
 
 
