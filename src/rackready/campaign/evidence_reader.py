@@ -10,6 +10,7 @@ from rackready.campaign.evidence_plan import EvidenceReadings, EvidenceStep, Nod
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.handover_of import by_scheduler, part_of
+from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError
 from rackready.drivers.scheduler.places import DRAIN
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
@@ -22,7 +23,7 @@ from rackready.handover.partners import drained_as_partner, last_word
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production
 from rackready.ledger.part_history import void_since
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -141,11 +142,19 @@ def lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
     for view in by_scheduler(site, drains):
         try:
             with adapter_for(view.site, paths) as adapter:
-                lent += [node for node in view.nodes if drained_as_partner(drains[node], adapter.show(node))]
+                lent += [node for node in view.nodes if _still_lent(adapter, drains[node])]
         except RackreadyError as error:
             text = f"the scheduler did not tell whether it is drained as a partner: {error}"
             tell(ctx, dict.fromkeys(view.nodes, text), "warn")
     return [node for node in drains if node in lent]
+
+
+def _still_lent(adapter: SchedulerAdapter, drain: LedgerEntry) -> bool:
+    """Return whether a node is still drained by this entry. One that its scheduler does not know any more is not."""
+    try:
+        return drained_as_partner(drain, adapter.show(drain.node))
+    except UnknownNodeError:
+        return False
 
 
 def tell(ctx: PhaseContext, words: Mapping[str, str], level: str = "info") -> None:

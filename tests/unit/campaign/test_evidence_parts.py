@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from rackready.campaign import evidence_reader
 from rackready.campaign.evidence_plan import dry_results, possible_partners
-from rackready.model.phase import PLAN
+from rackready.campaign.evidence_reader import lent_before
+from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.places import DRAIN, RELEASE
+from rackready.handover.run import PARTNER_OF
+from rackready.ledger.store import Ledger
+from rackready.model.phase import PLAN, PhaseContext
+from rackready.paths import EnvPaths
 from tests.unit.campaign.test_evidence_plan import INCAST, PAIR, keep, measure, planned
+from tests.unit.design.several_sites import BOTH, several
 
 PARTS = {"s1": "slurm", "s2": "slurm", "s3": "slurm", "k1": "kubernetes", "k2": "kubernetes"}
 
@@ -50,3 +63,31 @@ def test_a_site_with_one_scheduler_says_nothing_of_parts() -> None:
     shown = dry_results(planned(measure("n1", PAIR), keep("n2")))["n1"]
     assert shown.message == "would be measured under load: n1: too old; partners: n2"
     assert "part" not in shown.data[PLAN]
+
+
+class OneLess:
+    """Slurm after somebody removed node01 from it; node02 is drained by us."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, node: str) -> SchedulerNode:
+        if node == "node01":
+            raise UnknownNodeError(node, expected="a line", actual="none", next_step="Add it.")
+        return SchedulerNode(node, "DRAIN", usable=False, drained=True, down=False, reason="rackready: lent")
+
+
+def test_a_lent_partner_is_found_though_its_scheduler_does_not_know_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a killed run's partner would stay drained for ever."""
+    ctx = PhaseContext("sim", tmp_path, "c1")
+    monkeypatch.setattr(evidence_reader, "adapter_for", lambda *_: OneLess())
+    with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
+        for node in ("node01", "node02"):
+            ledger.done(ledger.begin(node, RELEASE, "d", {}).token)
+            ledger.done(ledger.begin(node, DRAIN, "d", {PARTNER_OF: ["node03"]}).token)
+    assert lent_before(ctx, several(*BOTH), ["node01", "node02"]) == ["node02"]
