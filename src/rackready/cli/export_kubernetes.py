@@ -51,12 +51,13 @@ def kubernetes(out: Out, env: Env = "sim", part: Part = "", output: Output = For
 def _export(paths: EnvPaths, part: str) -> Export:
     from rackready.design.handover_of import view_of_kind  # noqa: PLC0415
     from rackready.design.kube_export import kube_export  # noqa: PLC0415
-    from rackready.design.mig_layouts import mig_layouts  # noqa: PLC0415
+    from rackready.design.mig_layouts import layouts_of  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.kubernetes import KubernetesHandover  # noqa: PLC0415
 
     where = f"inventories/{paths.env}/site.yml"
-    site = view_of_kind(load_site(paths.env, root=paths.root), "kubernetes", part, where)
+    whole = load_site(paths.env, root=paths.root)
+    site = view_of_kind(whole, "kubernetes", part, where)
     if not isinstance(site.handover, KubernetesHandover):
         raise RackreadyError(
             where,
@@ -64,7 +65,7 @@ def _export(paths: EnvPaths, part: str) -> Export:
             actual=f"handover.kind: {site.handover.kind}",
             next_step="See docs/howto/kubernetes.md.",
         )
-    return kube_export(site, site.handover, mig_layouts(paths.inventory))
+    return kube_export(site, site.handover, layouts_of(paths.inventory, whole, site))
 
 
 def _document(out: Path, made: Export, old: list[str]) -> dict[str, object]:

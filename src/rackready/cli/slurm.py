@@ -106,11 +106,11 @@ def _certified(site: Site, paths: EnvPaths, limit: str) -> list[str]:
     ours = {node.name for node in served(site)}
     wanted = choose(site, limit)
     chosen = [node for node in wanted if node in ours]
-    if wanted and not chosen:
+    if limit and len(chosen) < len(wanted):
         raise RackreadyError(
             "--limit",
-            expected=f"a node of part {part_of(site)}",
-            actual=listed(wanted),
+            expected=f"nodes of part {part_of(site)}",
+            actual=listed([node for node in wanted if node not in ours]),
             next_step="Slurm's files name only its own nodes.",
         )
     if not Ledger.exists(paths.database):

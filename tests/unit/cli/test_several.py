@@ -72,10 +72,10 @@ def test_slurms_files_name_the_nodes_of_slurm_only(call: Call, controller: Contr
 
 @pytest.mark.usefixtures("write", "controller")
 def test_nodes_of_another_scheduler_are_no_business_of_slurms_files(call: Call) -> None:
-    code, _, err = call("slurm", "diff", "--limit", "node03,node04")
+    code, _, err = call("slurm", "diff", "--limit", "node02,node03,node04")
     assert (code, err) == (
         2,
-        "--limit - Expected: a node of part slurm Actual: node03, node04. Slurm's files name only its own nodes.\n",
+        "--limit - Expected: nodes of part slurm Actual: node03, node04. Slurm's files name only its own nodes.\n",
     )
 
 
@@ -140,6 +140,31 @@ def test_values_for_kubernetes_are_those_of_its_nodes(call: Call, write: Callabl
     text = (tmp_path / "out/kueue.yaml").read_text(encoding="utf-8")
     assert "dgx_h100" in text.replace("-", "_")
     assert "h200" not in text
+
+
+@pytest.mark.usefixtures("write")
+@pytest.mark.parametrize(
+    ("file", "mixed"),
+    [
+        ("group_vars/part_slurm/mig.yml", False),
+        ("host_vars/node01.yml", False),
+        ("group_vars/part_kubernetes.yml", True),
+        ("group_vars/platform_dgx_h100/mig.yml", True),
+        ("host_vars/node04.yml", True),
+        ("group_vars/all.yml", True),
+    ],
+)
+def test_a_mig_layout_of_other_nodes_says_nothing_about_kubernetes(
+    call: Call,
+    tmp_path: Path,
+    file: str,
+    mixed: bool,  # noqa: FBT001 - expected
+) -> None:
+    path = tmp_path / "inventories/sim" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mig_layout: all-1g.10gb\n", encoding="utf-8")
+    assert call("export", "kubernetes", "--out", str(tmp_path / "out"))[0] == 0
+    assert ("strategy: mixed" in (tmp_path / "out/gpu-operator-values.yaml").read_text(encoding="utf-8")) is mixed
 
 
 def test_values_for_one_of_two_clusters_say_which(call: Call, write: Callable[..., None], tmp_path: Path) -> None:
