@@ -44,6 +44,7 @@ STARTED_NOT_IMPORTED = {
     "ansible-core": "started as a program by ansible-runner",
     "nvidia-ml-py": "shipped to nodes",
     "psycopg": "loaded by SQLAlchemy where a ledger is on a server",
+    "tzdata": "read by zoneinfo where the system has no time zones",
 }
 
 
