@@ -163,7 +163,7 @@ told = yaml.safe_load(dut.read_text())["node01"]
 pathlib.Path(os.environ["RMA_LOG"]).write_text(json.dumps([a[1:], oct(dut.stat().st_mode), told["BMC_PASSWORD"]]))
 print("BMC password is", told["BMC_PASSWORD"])
 with zipfile.ZipFile(out / "nvdebug_logs.zip", "w") as z:
-    z.writestr("R1.json", "{}")
+    z.writestr("R1.json", os.environ.get("RMA_TEXT", "{}").replace("PASSWORD", told["BMC_PASSWORD"]))
 sys.exit(int(os.environ.get("RMA_CODE", "0")))
 """
 
@@ -186,3 +186,18 @@ def test_nvdebug_without_an_archive_gathers_nothing(faulty: Faulty) -> None:
     faulty.site(nvdebug={"program": str(faulty.bin / "nvdebug"), "platform": "DGX", "baseboard": "x"})
     _, document = faulty.leave(without=FAST)
     assert by_name(document)["nvdebug"]["reason"] == "exit code 3, no archive: no such platform"
+
+
+def test_an_archive_of_nvdebug_with_the_bmcs_password_is_not_gathered(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty.program("nvdebug", NVDEBUG)
+    faulty.site(nvdebug={"program": str(faulty.bin / "nvdebug"), "platform": "DGX", "baseboard": "x"})
+    monkeypatch.setenv("RMA_TEXT", '{"Password": "PASSWORD"}')
+    case, document = faulty.leave(without=FAST)
+    assert by_name(document)["nvdebug"]["reason"] == (
+        "nvdebug_logs.zip: R1.json - Expected: no password of the node or its BMC, as LogSanitization promises Actual: "
+        "one. Nothing of it is kept. Run nvdebug by hand, take the password out, or change it first."
+    )
+    assert not any(name.startswith("nvdebug/") for name in inside(case))
+    assert not list(case.base.rglob("nvdebug_logs.zip"))

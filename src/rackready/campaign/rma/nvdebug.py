@@ -1,7 +1,8 @@
 """NVIDIA's nvdebug, run on this machine against the node's BMC. Its password is in a private file, never in `ps`.
 
 NVIDIA, nvdebug guide (docs.nvidia.com/multi-node-nvlink-systems/nvdebug-guide): --config, --dutconfig, --outdir, and
-the keys of both files. With LogSanitization it takes addresses and passwords out of its own logs.
+the keys of both files. With LogSanitization it takes addresses and passwords out of its own logs. Whether the passwords
+that we know are out is looked at.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import yaml
 
+from rackready.campaign.rma.archived import secret_in
 from rackready.campaign.rma.gathering import Collector, Desk, NotGatheredError, Took
-from rackready.campaign.rma.scrubbed import scrub_file
+from rackready.campaign.rma.scrubbed import NotWholeError, scrub_file
 from rackready.design.secrets import reveal
 from rackready.drivers.process import run_child
 from rackready.model.rma import NvDebug
@@ -66,7 +68,32 @@ def gather(desk: Desk, folder: Path, deadline: float) -> Took:
         said = log.read_text(encoding="utf-8", errors="replace").strip()[-_SHOWN:]
         how = f"no end within {done.seconds:.0f} s" if done.timed_out else f"exit code {done.returncode}, no archive"
         raise NotGatheredError(f"{how}: {' '.join(said.split())}")
-    return Took(f"exit code {done.returncode}" if done.returncode else "", {"exit_code": done.returncode})
+    code = [f"exit code {done.returncode}"] if done.returncode else []
+    return Took("; ".join([*code, *_looked_through(desk, folder, log)]), {"exit_code": done.returncode})
+
+
+def _looked_through(desk: Desk, folder: Path, log: Path) -> list[str]:
+    """Return a text for each file that cannot be looked through. Raises NotGatheredError where a password is in one.
+
+    nvdebug's archive keeps every byte, so a password that its own sanitization left is not taken out.
+    """
+    notes, secrets = [], desk.secrets()
+    for path in sorted(folder.rglob("*")):
+        if path == log or path.is_symlink() or not path.is_file():
+            continue
+        try:
+            place = secret_in(path, secrets, most=desk.most * 8)
+        except NotWholeError as error:
+            notes.append(f"not looked through for passwords: {error}")
+            continue
+        if place:
+            raise NotGatheredError(
+                place,
+                expected="no password of the node or its BMC, as LogSanitization promises",
+                actual="one",
+                next_step="Nothing of it is kept. Run nvdebug by hand, take the password out, or change it first.",
+            )
+    return notes
 
 
 def collector(wanted: NvDebug | None) -> Collector:

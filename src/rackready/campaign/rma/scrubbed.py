@@ -84,16 +84,20 @@ def hidden_in(document: Any, secrets: Sequence[str]) -> Any:  # noqa: ANN401 - J
 
 def _hidden(piece: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
-        if len(secret) > _SHORT:
-            for form in _forms(secret):
-                piece = piece.replace(form, HIDDEN)
+        for form in forms(secret):
+            piece = piece.replace(form, HIDDEN)
     return scrub(piece)
 
 
-def _forms(secret: str) -> list[str]:
-    """Return a secret as texts have it: plain, within a JSON string, within a URL. The longest first."""
-    forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
-    return sorted(forms, key=lambda form: (-len(form), form))
+def forms(secret: str) -> list[str]:
+    """Return a secret as texts have it: plain, within a JSON string, within a URL. The longest first.
+
+    One that may be a word of any text has none.
+    """
+    if len(secret) <= _SHORT:
+        return []
+    found = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}
+    return sorted(found, key=lambda form: (-len(form), form))
 
 
 def _pieces(blocks: Iterable[bytes]) -> Iterator[str]:
