@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rackready.design.handover_of import HandoverView, handover_site, handover_views, part_of, place_of
+from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
 from rackready.drivers.scheduler.look import look_at_all
 from rackready.drivers.scheduler.places import handed_to, moved, stranded
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.offer import ASK_S
-from rackready.handover.production import not_told, still_there, take_out
+from rackready.handover.production import changes_words, not_told, still_there, take_out
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
-from rackready.model.problems import Message, RackreadyError
+from rackready.model.problems import Message, RackreadyError, quoted
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 PHASE = "handover"
+INSTALL = "install.yml"
 
 
 def clear_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> dict[str, NodeResult]:
@@ -37,8 +40,40 @@ def clear_elsewhere(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Seque
             return out
         rest = [node for node in nodes if node not in out]
         before = moved(site, ledger, rest)
-        fresh = [node for node in rest if handed_to(ledger, node) is None]
+        records = {node: handed_to(ledger, node) for node in rest}
+    fresh = [node for node, record in records.items() if record is None]
+    out |= _unprepared(ctx, site, before, {node for node, record in records.items() if record and record.place})
+    before = [HandoverView(view.site, tuple(node for node in view.nodes if node not in out)) for view in before]
     return out | _moved(ctx, site, paths, before) | _offered_elsewhere(ctx, site, paths, fresh)
+
+
+def _unprepared(
+    ctx: PhaseContext, site: Site, before: Sequence[HandoverView], known: Collection[str]
+) -> dict[str, NodeResult]:
+    """Return the nodes that install did not prepare for their new kind of scheduler; they stay where they are.
+
+    Kubernetes needs another containerd than Slurm, and no certificate tells: a dry run of install does. ``known``:
+    nodes of which the ledger has the former scheduler.
+    """
+    kinds = {node: view.site.handover.kind for view in before for node in view.nodes if node in known}
+    to = {node: handover_site(site, node) for node in kinds}
+    nodes = [node for node, kind in kinds.items() if to[node].handover.kind != kind]
+    looked = run_playbook(replace(ctx, check=True), INSTALL, nodes) if nodes else {}
+    out = {}
+    for node, result in looked.items():
+        if result.outcome in CONTINUES and not result.changed:
+            continue
+        found = result.data.get("differs") or result.data.get("changes") or ["something that its dry run does not name"]
+        words = changes_words("install", [str(item) for item in found])
+        message = Message(
+            node,
+            f"install for {to[node].handover.kind}",
+            expected=f"done, before it leaves {kinds[node]}",
+            actual=words if result.outcome in CONTINUES else f"its dry run failed: {quoted(result.message)}",
+            next_step=f"Nothing was changed. Run `rackready deploy --env {ctx.env} --limit {node}`: it installs first.",
+        )
+        out[node] = _stays(str(message))
+    return out
 
 
 def _moved(ctx: PhaseContext, site: Site, paths: EnvPaths, before: Sequence[HandoverView]) -> dict[str, NodeResult]:

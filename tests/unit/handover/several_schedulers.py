@@ -13,7 +13,7 @@ import yaml
 from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode
 from rackready.drivers.scheduler.file import FileAdapter
-from rackready.handover import run
+from rackready.handover import moving, run
 from rackready.handover.run import run_handover
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -66,6 +66,7 @@ class Site:
     kube: Both
     ready: Path
     played: list[list[str]] = field(default_factory=list)
+    installs: dict[str, NodeResult] = field(default_factory=dict)
 
     def write(self, *parts: dict[str, Any]) -> None:
         """Write the site file with these parts."""
@@ -102,11 +103,16 @@ def made(root: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     )
     found.write(*parts(found.ready))
 
+    def install(ctx: PhaseContext, name: str, nodes: Sequence[str]) -> dict[str, NodeResult]:
+        assert (ctx.check, name) == (True, "install.yml")
+        return {node: found.installs.get(node, NodeResult(Outcome.PASS)) for node in nodes}
+
     def play(_ctx: PhaseContext, _name: str, nodes: Sequence[str], _variables: object) -> dict[str, NodeResult]:
         found.played.append(list(nodes))
         return {node: NodeResult(Outcome.PASS) for node in nodes}
 
     monkeypatch.setattr(run, "run_playbook", play)
+    monkeypatch.setattr(moving, "run_playbook", install)
     monkeypatch.setattr(run, "keys_of", lambda *_: None)
     monkeypatch.setattr(
         run, "fingerprints", lambda _site, _paths, nodes: {node: fingerprint(node=node) for node in nodes}

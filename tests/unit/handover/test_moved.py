@@ -16,7 +16,7 @@ from rackready.handover.production import in_production
 from rackready.handover.run import drain_nodes
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.outcome import Outcome
-from rackready.model.phase import DRAINED, UNTOUCHED
+from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.unit.handover.several_schedulers import HELD, Site, made, parts
@@ -50,6 +50,35 @@ def test_it_is_drained_where_it_was_before_the_other_offers_it(site: Site) -> No
     site.slurm.asked.clear()
     site.hand_over("node02")
     assert site.slurm.asked == [], "it is settled: Slurm is not asked again"
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("looked", "actual"),
+    [
+        (
+            NodeResult(Outcome.PASS, changed=True, data={"changes": ["containerd: CDI"]}),
+            "install is about to change: containerd: CDI",
+        ),
+        (NodeResult(Outcome.ERROR, "no answer"), "its dry run failed: no answer"),
+    ],
+)
+def test_a_node_that_install_did_not_prepare_for_its_new_kind_of_scheduler_stays(
+    site: Site,
+    looked: NodeResult,
+    actual: str,
+    check: bool,  # noqa: FBT001 - a dry run tells the same
+) -> None:
+    site.installs["node02"] = looked
+    found = site.hand_over("node02", check=check)["node02"]
+    assert (found.outcome, found.data, found.touched) == (Outcome.ERROR, {UNTOUCHED: True}, False)
+    assert found.message == (
+        f"node02: install for kubernetes - Expected: done, before it leaves slurm Actual: {actual}. "
+        "Nothing was changed. Run `rackready deploy --env sim --limit node02`: it installs first."
+    )
+    assert (site.slurm.nodes["node02"].usable, site.kube.nodes["node02"].usable) == (True, False)
+    site.installs.clear()
+    assert site.hand_over("node02")["node02"].message == "node02: released (IDLE)"
 
 
 def test_its_jobs_there_keep_it_from_the_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
