@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the files. Files of others in it stay.")]
 
-_HEAD = "# Written by rackready export metrics.\n"
+_OURS = "# Written by rackready export metrics"
+_HEAD = _OURS + " of environment {} of site {}.\n"
 _SUFFIX = ".prom"
 """node_exporter's textfile collector reads no other files."""
 
@@ -87,10 +88,11 @@ def export_metrics(
 
     Exit codes: 0 done, 2 refused and nothing written.
     """
-    text = _HEAD + _metrics(env)
+    head, found = _metrics(env)
+    text = head + found
     count = sum(not line.startswith("#") for line in text.splitlines())
     if out is not None:
-        _write(out, text)
+        _write(out, head, text)
     if output is Format.JSON:
         print_json({"file": str(out) if out else None, "samples": count, **({} if out else {"text": text})})
     elif out is None:
@@ -99,7 +101,8 @@ def export_metrics(
         console.print(f"{count} metrics written to {out}")
 
 
-def _metrics(env: str) -> str:
+def _metrics(env: str) -> tuple[str, str]:
+    """Return the head, which says whose metrics they are, and the metrics."""
     from rackready.cli.status import working_campaigns  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
@@ -111,18 +114,19 @@ def _metrics(env: str) -> str:
 
     paths = working_paths(env)
     site = load_site(env, root=paths.root)
+    head = _HEAD.format(env, site.name)
     if not Ledger.exists(paths.database):
-        return exposition(metrics(site, {}, None, None, time.time()))
+        return head, exposition(metrics(site, {}, None, None, time.time()))
     with Ledger.read_only(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
         campaigns = working_campaigns(ledger, paths)
         rows = {row.name: row for row in ledger.states()}
         found = metrics(site, rows, store, campaigns[0] if campaigns else None, time.time())
         watched = look(ledger, site, paths)
-        return exposition([*found, *(watch_metrics(watched, site) if watched else ())])
+        return head, exposition([*found, *(watch_metrics(watched, site) if watched else ())])
 
 
-def _write(out: Path, text: str) -> None:
+def _write(out: Path, head: str, text: str) -> None:
     from rackready import files  # noqa: PLC0415
 
     if out.suffix != _SUFFIX:
@@ -133,11 +137,12 @@ def _write(out: Path, text: str) -> None:
             next_step=f"Name it {out.with_suffix(_SUFFIX).name}.",
         )
     try:
-        if out.exists() and not out.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+        there = out.read_text(encoding="utf-8", errors="replace").partition("\n")[0] if out.exists() else head.strip()
+        if there not in {head.strip(), f"{_OURS}."}:  # the last: of older versions
             raise RackreadyError(
                 f"--out {out}",
-                expected="no file, or one that rackready wrote",
-                actual="a file of somebody else",
+                expected="no file, or one that rackready wrote for this environment",
+                actual=there.removeprefix("# ")[:120] if there.startswith(_OURS) else "a file of somebody else",
                 next_step="Name another file.",
             )
         files.replace(out, text.encode(), mode=0o644)

@@ -87,7 +87,7 @@ def test_dashboards_are_written(call: Call, tmp_path: Path) -> None:
 def test_metrics_before_the_first_deploy_are_the_plan_alone(call: Call) -> None:
     code, said, _ = call("export", "metrics", "--env", "sim")
     assert code == 0
-    assert said.startswith("# Written by rackready export metrics.\n")
+    assert said.startswith("# Written by rackready export metrics of environment sim of site sim.\n")
     assert f'rackready_node_state{{{PLACE},node="node04",state="declared"}} 1\n' in said
     assert "rackready_campaign" not in said
     assert "rackready_rail_info" not in said
@@ -144,6 +144,13 @@ def test_a_file_is_replaced_as_a_whole_and_servers_may_read_it(call: Call, recor
     assert document["samples"] > 40
 
 
+def test_a_file_of_an_older_version_is_replaced(call: Call, records: Path) -> None:
+    out = records / "rackready.prom"
+    out.write_text("# Written by rackready export metrics.\na 1\n", encoding="utf-8")
+    assert call("export", "metrics", "--env", "sim", "--out", str(out))[0] == 0
+    assert "\na 1\n" not in out.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
@@ -151,7 +158,15 @@ def test_a_file_is_replaced_as_a_whole_and_servers_may_read_it(call: Call, recor
         (
             "apt.prom",
             "# HELP apt_upgrades\n",
-            "Expected: no file, or one that rackready wrote Actual: a file of somebody",
+            "Expected: no file, or one that rackready wrote for this environment Actual: a file of somebody",
+        ),
+        (
+            "rackready.prom",
+            "# Written by rackready export metrics of environment sim of site berlin.\na 1\n",
+            (
+                "Expected: no file, or one that rackready wrote for this environment Actual: Written by rackready export "
+                "metrics of environment sim of site berlin. Name another file."
+            ),
         ),
         ("gone/rackready.prom", None, "Expected: a folder that exists and can be written Actual: No such file"),
     ],
