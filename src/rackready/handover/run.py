@@ -95,13 +95,13 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     there = [node for node in nodes if node not in bad]
     try:
         releases = _releases(ctx, site) if there else ()
-    except RackreadyError as error:
+        variables = (
+            join_vars(site.handover)
+            | {"slurm_node_releases": list(releases)}
+            | _check_vars(ctx, site, {node: seen[node] for node in there})
+        )
+    except RackreadyError as error:  # also of the munge key: nodes of other schedulers go on
         return bad | dict.fromkeys(there, NodeResult(Outcome.ERROR, str(error)))
-    variables = (
-        join_vars(site.handover)
-        | {"slurm_node_releases": list(releases)}
-        | _check_vars(ctx, site, {node: seen[node] for node in there})
-    )
     played = run_playbook(ctx, PLAYBOOK, there, variables) if there else {}
     out = bad | {node: _after(entered.get(node), result) for node, result in played.items()}
     good = [node for node in there if played[node].outcome in CONTINUES]

@@ -29,6 +29,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from tests.unit.design.several_sites import FILE, SLURM, part, several
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJg0dXPzMb8e5OmVSUUkrIkJY1FS4OQY0vRn0C4fm0d1"
@@ -108,6 +109,17 @@ def compared(
     found = {"node01": DriftReading()}
     roles.compare_roles(ctx(paths), site, {"node01": Applied(("install", "optimize"))}, found)
     return found["node01"], asked
+
+
+def test_a_munge_key_that_cannot_be_read_keeps_no_node_of_another_scheduler_from_being_compared(
+    monkeypatch: pytest.MonkeyPatch, paths: EnvPaths
+) -> None:
+    parts = part("node[01-02]", SLURM | {"munge_key": {"vault": "/absent/keys.yml#munge"}}), part("node[03-04]", FILE)
+    asked, found = play(monkeypatch), {"node01": DriftReading(), "node03": DriftReading()}
+    roles.compare_roles(ctx(paths), several(*parts), dict.fromkeys(found, Applied(("install",))), found)
+    assert asked["nodes"] == ["node03"]
+    assert (len(found["node01"].not_asked), found["node03"].not_asked) == (1, [])
+    assert "/absent/keys.yml" in found["node01"].not_asked[0]
 
 
 def test_roles_run_in_check_mode_and_name_their_phase(

@@ -13,7 +13,7 @@ from rackready.handover.production import in_production, take_out
 from rackready.handover.run import drain_nodes
 from rackready.model.outcome import Outcome
 from rackready.model.state import NodeState
-from tests.unit.handover.several_schedulers import HELD, KilledError, Site, made
+from tests.unit.handover.several_schedulers import HELD, KilledError, Site, made, parts
 from tests.unit.handover.test_production import IDLE
 
 ALL = ("node01", "node02", "node03", "node04")
@@ -81,6 +81,18 @@ def test_a_scheduler_that_is_away_is_an_error_of_its_own_nodes_only(site: Site) 
             "Actual: none. Start it."
         )
     ]
+
+
+def test_a_munge_key_that_cannot_be_read_is_an_error_of_its_own_nodes_only(site: Site) -> None:
+    slurm, *others = parts(site.ready)
+    slurm["handover"] = slurm["handover"] | {"munge_key": {"vault": "/absent/keys.yml#munge"}}
+    site.write(slurm, *others)
+    found = messages(site, *ALL)
+    assert found["node01"] == found["node02"]
+    assert found["node01"][0] == "error"
+    assert "/absent/keys.yml" in found["node01"][1]
+    assert found["node03"] == ("pass", "node03: released (IDLE)")
+    assert found["node04"] == ("pass", "node04: released (ready)")
 
 
 def test_a_run_that_is_killed_between_two_schedulers_goes_on_where_it_stopped(site: Site) -> None:

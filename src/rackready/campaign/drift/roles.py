@@ -16,6 +16,7 @@ from rackready.handover.run import join_vars
 from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, shipped
 
@@ -29,10 +30,16 @@ def compare_roles(
     wanted = {node: _roles(site, item) for node, item in applied.items()}
     guids = kept_guids(EnvPaths(ctx.root, ctx.env), site)
     for view in by_scheduler(site, wanted):
+        try:
+            joins = join_vars(view.site.handover)
+        except RackreadyError as error:  # the munge key: nodes of other schedulers are compared
+            for node in view.nodes:
+                found[node].not_asked.append(str(error))
+            continue
         variables = {
             "rackready_drift_roles": {node: list(wanted[node]) for node in view.nodes},
             "opensm_port_guids": guids,
-            **join_vars(view.site.handover),
+            **joins,
         }
         for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(view.nodes), variables).items():
             _add(found[node], result, wanted[node])
