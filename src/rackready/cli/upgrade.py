@@ -75,8 +75,8 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     paths = working_paths(env)
     given = [("--resume", resume), ("--pause", pause), ("--abort", abort), ("--to", to)]
     _one_way([*given, ("--switches", switches), ("--switch", switch)])
-    _needs([("--check", check), ("--failed-only", failed_only), ("--limit", limit)], "--to SET", to)
-    _needs([("--branch", branch), ("--firmware", firmware)], "--to SET", to)
+    _needs([("--check", check), ("--failed-only", failed_only), ("--limit", bool(limit))], "--to SET", to)
+    _needs([("--branch", branch is not None), ("--firmware", firmware)], "--to SET", to)
     _needs([("--done", done)], "--switch NAME", switch)
     if switches or switch:
         _switch(paths, switch, output, done=done, verbose=verbose)
