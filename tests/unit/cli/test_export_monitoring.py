@@ -164,8 +164,8 @@ def test_a_file_of_an_older_version_is_replaced(call: Call, records: Path) -> No
             "rackready.prom",
             "# Written by rackready export metrics of environment sim of site berlin.\na 1\n",
             (
-                "Expected: no file, or one that rackready wrote for this environment Actual: Written by rackready export "
-                "metrics of environment sim of site berlin. Name another file."
+                "Expected: no file, or one that rackready wrote for this environment Actual: Written by rackready "
+                "export metrics of environment sim of site berlin. Name another file."
             ),
         ),
         ("gone/rackready.prom", None, "Expected: a folder that exists and can be written Actual: No such file"),
