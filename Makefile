@@ -192,6 +192,10 @@ bench-fabric: setup ## measure judging the cables and both ends of a fabric, by 
 bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
 
+.PHONY: bench-status
+bench-status: setup-dev ## measure status and the live table in the middle of a deploy, by number of nodes, on SQLite and PostgreSQL
+	@$(BIN)/python scripts/bench/status.py $(ARGS)
+
 .PHONY: bench-provision
 bench-provision: setup-dev ## measure powering on 256 machines through simulated BMCs: ARGS="NODES NODES_A_RACK BOOT_S"
 	@$(BIN)/python scripts/bench/provision.py $(ARGS)

@@ -128,9 +128,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
     if wanted.check:
         _forget(paths.dry_workflows)
         return wanted, False
-    for row in ledger.campaigns():
-        if row["status"] not in UNFINISHED:
-            continue
+    for row in ledger.campaigns(status=UNFINISHED):
         why = _why_not(row, wanted, paths)
         if not why:
             say(f"going on with campaign {row['id']}, which was cut off")
@@ -189,7 +187,7 @@ def _forget(database: Path) -> None:
 def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
     paths: EnvPaths, ledger: Ledger, request: CampaignRequest, *, resumed: bool, leave: Leave, say: Say, show: Show
 ) -> Finished:
-    after = max((event.id for event in ledger.events(request.campaign)), default=0)
+    after = ledger.last_event(request.campaign)
     box: dict[str, Any] = {}
     record, workflows = (
         (_nothing, paths.dry_workflows)

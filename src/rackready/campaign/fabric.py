@@ -205,4 +205,4 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
 def _campaign_nodes(ctx: PhaseContext) -> set[str]:
     """Return all nodes of the campaign. Nodes of a later wave are handed over again when their wave comes."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        return {name for row in ledger.campaigns() if row["id"] == ctx.campaign for name in row["nodes"]}
+        return set(ledger.campaign_nodes(ctx.campaign))

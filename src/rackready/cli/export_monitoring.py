@@ -122,7 +122,7 @@ def _metrics(env: str) -> tuple[str, str]:
         campaigns = working_campaigns(ledger, paths)
         rows = {row.name: row for row in ledger.states()}
         found = metrics(site, rows, store, campaigns[0] if campaigns else None, time.time())
-        watched = look(ledger, site, paths)
+        watched = look(ledger, site, paths, rows)
         return head, exposition([*found, *(watch_metrics(watched, site) if watched else ())])
 
 

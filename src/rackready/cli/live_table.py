@@ -95,20 +95,24 @@ class Progress:
                 self.places[node].take(phase, event)
         self.latest = line_of(event, nodes)
 
-    def mark(self, place: _Place, phase: int) -> Mark:
-        """Return a node's progress in a phase."""
-        if phase == place.phase:
-            return place.mark
-        return Mark.DONE if phase < place.phase else Mark.WAITING
+    def alike(self) -> Counter[tuple[int, Mark]]:
+        """Return (phase, progress in it) -> the number of nodes there: few keys, however many nodes."""
+        return Counter((place.phase, place.mark) for place in self.places.values())
 
     def counts(self) -> Counter[Mark]:
         """Return the number of nodes that wait, run, passed their last phase, failed, or ended with an error."""
         last = len(self.phases) - 1
-        whole = Counter(
-            place.mark if place.mark is not Mark.DONE or place.phase == last else Mark.RUNNING
-            for place in self.places.values()
-        )
+        whole: Counter[Mark] = Counter()
+        for (phase, mark), number in self.alike().items():
+            whole[mark if mark is not Mark.DONE or phase == last else Mark.RUNNING] += number
         return Counter({mark: whole[mark] for mark in Mark})
+
+
+def mark_in(phase: int, at: int, mark: Mark) -> Mark:
+    """Return the progress in a phase of a node that is at another one, with that mark."""
+    if phase == at:
+        return mark
+    return Mark.DONE if phase < at else Mark.WAITING
 
 
 class LiveTable:
@@ -166,7 +170,7 @@ class LiveTable:
         return table
 
     def _cells(self, place: _Place) -> list[Text]:
-        marks = [self._standing.mark(place, phase) for phase in range(len(self._standing.phases))]
+        marks = [mark_in(phase, place.phase, place.mark) for phase in range(len(self._standing.phases))]
         return [Text(mark.value, style=_STYLES[mark], justify="center") for mark in marks]
 
     def _phase(self, place: _Place) -> Text:
@@ -177,8 +181,11 @@ class LiveTable:
 
     def _by_phase(self) -> RenderableType:
         table = _headed("phase", *(_WORDS[mark] for mark in Mark))
+        alike = self._standing.alike()
         for number, phase in enumerate(self._standing.phases):
-            found = Counter(self._standing.mark(place, number) for place in self._standing.places.values())
+            found: Counter[Mark] = Counter()
+            for (at, mark), count in alike.items():
+                found[mark_in(number, at, mark)] += count
             table.add_row(phase, *(Text(str(found[mark] or ""), style=_STYLES[mark], justify="right") for mark in Mark))
         bad = [f"{node}: {place.step}" for node, place in self._standing.places.items() if place.mark in _BAD]
         more = [f"and {len(bad) - _NAMED} more"] if len(bad) > _NAMED else []

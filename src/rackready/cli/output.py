@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,17 +87,60 @@ def print_table(
     On a terminal, only the columns in ``words`` wrap; when the others do not fit, whole lines wrap. Elsewhere the table
     is as wide as its texts. ``style``: colour of a cell, from its header and its text.
     """
-    table = Table(title=title)
     lines = [[str(cell) for cell in row] for row in rows]
+    if not words and style is None and all(map(_even, chain(headers, chain.from_iterable(lines)))):
+        _print_even(headers, lines, title)
+        return
+    table = Table(title=title)
     for place, header in enumerate(headers):
         widest = max((len(line[place]) for line in lines), default=0)
         table.add_column(header, min_width=None if header in words else widest, overflow="fold")
     for line in lines:
         table.add_row(*(_cell(header, cell, style) for header, cell in zip(headers, line, strict=True)))
+    _wide_enough(table).print(table)
+
+
+def _wide_enough(table: Table) -> _Terminal:
+    """Return a console on which no cell of a table wraps, except in columns that may."""
     unbound = _Terminal(width=_ANY_WIDTH)
     needed = Measurement.get(unbound, unbound.options, table)
     wide = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
-    _Terminal(width=wide).print(table)
+    return _Terminal(width=wide)
+
+
+def _even(text: str) -> bool:
+    """Return whether each character of a text is one column wide."""
+    return text.isascii() and text.isprintable()
+
+
+def _print_even(headers: Sequence[str], lines: Sequence[Sequence[str]], title: str | None) -> None:
+    """Print a table of plain texts. Rich draws its frame and one row: it needs a second for each thousand rows."""
+    widths = [max(map(len, column)) for column in zip(headers, *lines, strict=True)]
+    table = Table(title=title)
+    for header, width in zip(headers, widths, strict=True):
+        table.add_column(header, min_width=width, overflow="fold")
+    drawn = [f"│ {' │ '.join(map(str.ljust, line, widths))} │\n" for line in lines]
+    if lines:
+        table.add_row(*map(Text, lines[0]))
+    terminal = _wide_enough(table)
+    with terminal.capture() as captured:
+        terminal.print(table)
+    above, row, below = captured.get().rpartition(drawn[0]) if drawn else ("", "", "")
+    if row:
+        terminal.file.write(above + "".join(drawn) + below)
+        return
+    for line in lines[1:]:  # another frame: this terminal or locale cannot show the lines
+        table.add_row(*map(Text, line))
+    terminal.print(table)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines as they are. Those with tabs, line ends or invisible characters go through rich one by one."""
+    for line in lines:
+        if line.isprintable():
+            console.file.write(f"{line}\n")
+        else:
+            console.print(line)
 
 
 def _cell(header: str, text: str, style: Callable[[str, str], str] | None) -> Text:
@@ -105,9 +149,7 @@ def _cell(header: str, text: str, style: Callable[[str, str], str] | None) -> Te
 
 def print_reasons(reasons: Iterable[tuple[str, str]]) -> None:
     """Print a line per node with a reason: a table would fold long ones to a few letters per line."""
-    for node, reason in reasons:
-        if reason:
-            console.print(f"{node}: {reason}")
+    print_lines(f"{node}: {reason}" for node, reason in reasons if reason)
 
 
 def env_paths(env: str) -> EnvPaths:

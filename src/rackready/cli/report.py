@@ -63,7 +63,7 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
         beside = [campaign, f"--junit {junit}" if junit else "", "--again" if again else ""]
         _print_raw(paths, raw, [word for word in beside if word], output)
         return
-    known = [row["id"] for row in Ledger.read_only(paths.database).campaigns()]
+    known = [row["id"] for row in Ledger.read_only(paths.database).campaign_heads()]
     wanted = campaign or next(iter(known), "")
     if not known:
         raise RackreadyError(

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, print_json, print_reasons, print_table, working_paths
+from rackready.cli.output import (
+    Env,
+    Format,
+    Output,
+    console,
+    print_json,
+    print_lines,
+    print_reasons,
+    print_table,
+    working_paths,
+)
 from rackready.ledger.lock import is_held
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -43,48 +54,37 @@ def status(
     Reads only; needs no root and no lock. Asks the scheduler whether it offers quarantined or retired nodes to jobs,
     and shows an alarm for each. A scheduler that does not answer within 5 s is reported and changes no exit code.
     """
+    from rackready.design.collector import without_gc  # noqa: PLC0415 - `--help` loads no site
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.ledger.store import Ledger  # noqa: PLC0415
-    from rackready.watch.view import look  # noqa: PLC0415
 
     paths = working_paths(env)
     site = load_site(env, root=paths.root)
+    if node:
+        _history(site, paths, node, output)
+        return
+    with without_gc():  # it would look through the whole site again and again
+        _show(env, site, paths, output, scheduler=scheduler)
+
+
+def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: bool) -> None:
+    """Read the records and print all nodes. Each table of the database is read once."""
+    from rackready.ledger.store import Ledger  # noqa: PLC0415 - `--help` loads no database
+    from rackready.watch.view import look  # noqa: PLC0415
+
     seen_to = None
     rows: dict[str, NodeRow] = {}
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
     found = SchedulerView()
-    if node:
-        _history(site, paths, node, output)
-        return
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             rows = {row.name: row for row in ledger.states()}
             campaigns = working_campaigns(ledger, paths)
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
-            found = _watched(ledger, site, paths) if scheduler else found
-            seen_to = look(ledger, site, paths)
-    from rackready.design.handover_of import called_in, handover_site, part_of  # noqa: PLC0415 - as above
-
-    nodes: list[dict[str, Any]] = []
-    for item in site.nodes():
-        row = rows.get(item.name)
-        nodes.append(
-            {
-                "name": item.name,
-                "state": row.state.value if row else "declared",
-                "reason": row.reason if row else "",
-                "phase": row.phase if row else "",
-                "since": _utc(row.since) if row else None,
-                "scheduler": called_in(handover_site(site, item.name)),
-                "part": part_of(site, item.name),
-                "offered": found.offered.get(item.name),
-                "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text}
-                if (now := doing.get(item.name))
-                else None,
-            }
-        )
+            found = _watched(rows, site, paths) if scheduler else found
+            seen_to = look(ledger, site, paths, rows)
+    nodes = list(_nodes(site, rows, doing, found.offered))
     latest = campaigns[0] if campaigns else None
     document: dict[str, Any] = {
         "env": env,
@@ -109,6 +109,32 @@ def status(
         )
     if latest and latest["status"] == "paused":
         console.print(f"campaign {latest['id']} is paused: `rackready deploy --resume` goes on, --abort ends it")
+
+
+def _nodes(
+    site: Site, rows: Mapping[str, NodeRow], doing: Mapping[str, EventRow], offered: Mapping[str, bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each node of the site."""
+    from rackready.design.handover_of import called_in, handover_site, part_of  # noqa: PLC0415 - as above
+
+    called: dict[int, tuple[str, str]] = {}
+    for item in site.nodes():
+        seen = handover_site(site, item.name)
+        if id(seen) not in called:  # thousands of nodes share one
+            called[id(seen)] = (called_in(seen), part_of(seen))
+        scheduler, part = called[id(seen)]
+        row, now = rows.get(item.name), doing.get(item.name)
+        yield {
+            "name": item.name,
+            "state": row.state.value if row else "declared",
+            "reason": row.reason if row else "",
+            "phase": row.phase if row else "",
+            "since": _utc(row.since) if row else None,
+            "scheduler": scheduler,
+            "part": part,
+            "offered": offered.get(item.name),
+            "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text} if now else None,
+        }
 
 
 def _history(site: Site, paths: EnvPaths, node: str, output: Format) -> None:
@@ -148,9 +174,9 @@ def _print(nodes: list[dict[str, Any]], title: str) -> None:
         rows.append((*row, scheduler) if parts else row)
     print_table(headers, rows, title=title)
     print_reasons((item["name"], item["reason"]) for item in nodes)
-    for item in nodes:
-        if now := item["now"]:
-            console.print(f"{item['name']} now ({now['at']}): {now['phase']}: {now['text']}")
+    print_lines(
+        f"{item['name']} now ({now['at']}): {now['phase']}: {now['text']}" for item in nodes if (now := item["now"])
+    )
 
 
 def _utc(at: float) -> str:
@@ -169,10 +195,10 @@ class SchedulerView:
     not_asked: list[str] = field(default_factory=list)
 
 
-def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> SchedulerView:
+def _watched(states: Mapping[str, NodeRow], site: Site, paths: EnvPaths) -> SchedulerView:
     from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH is slow to load
 
-    rows = out_of_use(ledger, site)
+    rows = out_of_use(states.values(), site)
     found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
     alarms = [alarm(rows[node], now) for node, now in found.offered.items()]
     return SchedulerView({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
@@ -195,7 +221,7 @@ def working_campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
 def _working(ledger: Ledger) -> list[dict[str, Any]]:
     from rackready.ledger.store import IMPORT  # noqa: PLC0415 - `--help` loads no database
 
-    return [row for row in ledger.campaigns() if row["kind"] != IMPORT]
+    return [row for row in ledger.campaign_heads() if row["kind"] != IMPORT]
 
 
 def register(app: typer.Typer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,10 +99,10 @@ def _worse(before: Answer | None, now: Answer) -> Answer:
     return now
 
 
-def out_of_use(ledger: Ledger, site: Site) -> dict[str, NodeRow]:
-    """Return the nodes of the site that are out, with their record."""
+def out_of_use(states: Iterable[NodeRow], site: Site) -> dict[str, NodeRow]:
+    """Return the nodes of the site that are out, with their record. ``states``: all that the ledger has."""
     known = {node.name for node in site.nodes()}
-    return {row.name: row for row in ledger.states() if row.state in OUT and row.name in known}
+    return {row.name: row for row in states if row.state in OUT and row.name in known}
 
 
 def alarm(row: NodeRow, now: SchedulerNode) -> str:
@@ -149,10 +149,11 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
     if ctx.check or not Ledger.exists(paths.database):
         return Kept()
     with Ledger.open(paths.database) as ledger:
-        if not any(row.state in OUT and row.name != but for row in ledger.states()):
+        states = ledger.states()
+        if not any(row.state in OUT and row.name != but for row in states):
             return Kept()
         site = site_of(ctx)
-        rows = {node: row for node, row in out_of_use(ledger, site).items() if node != but}
+        rows = {node: row for node, row in out_of_use(states, site).items() if node != but}
         found = offers(site, paths, list(rows), limit_s=ASK_S, reads=False)
         drained, lines = _drain(ctx, rows, found.offered)
         lines |= not_asked(found.unknown)

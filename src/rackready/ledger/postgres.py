@@ -127,6 +127,10 @@ class Postgres:
                 lock.alone(connection)
                 self._make_all(connection)
             self._is_ours(connection)
+            if schema.lacking(connection):
+                lock.alone(connection)
+                for index in schema.lacking(connection):
+                    index.create(connection)
         return engine
 
     def reader(self) -> sa.Engine:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = 1
-"""Version of these tables and of the evidence store's, raised with every change. A server's database records it."""
+"""Version of these tables and of the evidence store's, raised with every change. A server's database records it.
+
+A new index needs none: it is made in an older database as soon as that is opened for writing (``add_indexes``), and
+older code does not mind it.
+"""
 
 KEY = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 """Type of sort keys: compared byte by byte, as in SQLite, and not by the server's language."""
@@ -64,6 +68,7 @@ events = sa.Table(
     sa.Column("level", sa.String, nullable=False),
     sa.Column("text", sa.String, nullable=False),
     sa.Column("at", sa.Float, nullable=False),
+    sa.Index("events_newest", "campaign", "node", "id"),
 )
 
 children = sa.Table(
@@ -94,3 +99,12 @@ campaigns = sa.Table(
     sa.Column("ended", sa.Float),
     sa.Column("summary", sa.JSON, nullable=False),
 )
+
+LATER = (next(index for index in events.indexes if index.name == "events_newest"),)
+"""Indexes that databases of earlier releases lack."""
+
+
+def lacking(connection: sa.Connection) -> list[sa.Index]:
+    """Return the later indexes that this database does not have yet."""
+    there = sa.inspect(connection)
+    return [index for index in LATER if not there.has_index(str(index.table), str(index.name))]

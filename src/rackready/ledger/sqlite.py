@@ -43,6 +43,7 @@ class SqliteFile:
             with engine.connect() as connection:
                 self._not_emptied(sa.inspect(connection).get_table_names())
             self.make(engine, schema.metadata)
+            _add_indexes(engine)
         except (OSError, sa.exc.SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
             raise LedgerError(
@@ -125,6 +126,17 @@ class SqliteFile:
     def holder(self) -> str:
         """Return "": only the flock has a holder."""
         return ""
+
+
+def _add_indexes(engine: sa.Engine) -> None:
+    """Make the indexes that the file of an earlier release lacks. Of two processes at once, the second finds them."""
+    with engine.connect() as connection:
+        if not schema.lacking(connection):
+            return
+    with engine.begin() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        for index in schema.lacking(connection):
+            index.create(connection)
 
 
 def _make(path: Path) -> None:

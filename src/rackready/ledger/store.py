@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import sqlalchemy as sa
 
 from rackready.ledger import schema
-from rackready.ledger.backend import Backend, backend_of
+from rackready.ledger.connected import Connected
 from rackready.ledger.error import LedgerError
+from rackready.ledger.progress import newest_events
 from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow
-from rackready.model.problems import Message
 from rackready.model.state import NodeState
-from rackready.paths import Database
 
 __all__ = [
     "CHANGE",
@@ -47,56 +44,8 @@ UNFINISHED = frozenset({"running", "interrupted"})
 """States of a campaign that a later run may resume."""
 
 
-class Ledger:
+class Ledger(Connected):
     """Reads and writes the record. Safe to use from several threads and processes."""
-
-    def __init__(self, backend: Backend, engine: sa.Engine) -> None:
-        self._backend = backend
-        self._engine = engine
-
-    @classmethod
-    def open(cls, database: Database | Path) -> Ledger:
-        """Open the ledger of an environment, and make it when it is absent. A path is a SQLite file.
-
-        Raises LedgerError when it cannot be made or written, e.g. because the disk is full or the server does not
-        answer.
-        """
-        backend = backend_of(database)
-        return cls(backend, backend.engine())
-
-    @classmethod
-    def read_only(cls, database: Database | Path) -> Ledger:
-        """Open an existing ledger for reading. Raises LedgerError when there is none, because nothing was deployed."""
-        backend = backend_of(database)
-        return cls(backend, backend.reader())
-
-    @staticmethod
-    def exists(database: Database | Path) -> bool:
-        """Return whether there is a ledger. Raises LedgerError when its server does not answer."""
-        return backend_of(database).exists()
-
-    @property
-    def engine(self) -> sa.Engine:
-        """Return the database engine."""
-        return self._engine
-
-    @property
-    def alone(self) -> bool:
-        """Return whether only this machine writes here. Then the files that its records name are here, too."""
-        return self._backend.alone
-
-    @property
-    def home(self) -> Path:
-        """Return the path of the ledger's file, existing or not: the name of this checkout's state on this machine."""
-        return self._backend.home
-
-    def identity(self) -> str:
-        """Return a name for this ledger. Fencing tokens of different ledgers cannot be compared."""
-        return self._backend.identity(self._engine)
-
-    def machine_of(self, boot_id: str) -> str:
-        """Return another machine whose controller ran in that boot, "" when it was this one or is not known."""
-        return self._backend.machine_of(self._engine, boot_id)
 
     # effects -----------------------------------------------------------------------------------------------------
 
@@ -212,23 +161,19 @@ class Ledger:
 
     def states(self) -> list[NodeRow]:
         """Return the state of every node on record, by name."""
-        rows = self._rows(sa.select(schema.nodes).order_by(schema.nodes.c.name))
-        return [
-            NodeRow(
-                name=row["name"],
-                state=NodeState(row["state"]),
-                reason=row["reason"],
-                phase=row["phase"],
-                campaign=row["campaign"],
-                epoch=row["epoch"],
-                since=row["since"],
-            )
-            for row in rows
-        ]
+        return self._states()
 
     def state(self, node: str) -> NodeRow | None:
         """Return the state of one node, None when it is not on record."""
-        return next((row for row in self.states() if row.name == node), None)
+        return next(iter(self._states(schema.nodes.c.name == node)), None)
+
+    def _states(self, *where: sa.ColumnElement[bool]) -> list[NodeRow]:
+        found = schema.nodes.c
+        columns = (found.name, found.state, found.reason, found.phase, found.campaign, found.epoch, found.since)
+        query = sa.select(*columns).where(*where).order_by(found.name)
+        with self.read() as connection:
+            rows = connection.execute(query)
+            return [NodeRow(name, NodeState(state), *rest) for name, state, *rest in rows]
 
     def epoch(self, node: str) -> int:
         """Return the node's epoch (1 when it is not on record)."""
@@ -271,9 +216,15 @@ class Ledger:
 
     def newest_events(self, campaign: str) -> dict[str, EventRow]:
         """Return node -> its newest line of progress in a campaign."""
+        with self.read() as connection:
+            return newest_events(connection, campaign)
+
+    def last_event(self, campaign: str) -> int:
+        """Return the id of the newest line of progress of a campaign, 0 when it has none."""
         table = schema.events
-        newest = sa.select(sa.func.max(table.c.id)).where(table.c.campaign == campaign).group_by(table.c.node)
-        return {row["node"]: EventRow(**row) for row in self._rows(sa.select(table).where(table.c.id.in_(newest)))}
+        with self.read() as connection:
+            found = connection.execute(sa.select(sa.func.max(table.c.id)).where(table.c.campaign == campaign))
+            return int(found.scalar() or 0)
 
     def progress(self, campaign: str) -> Iterator[EventRow]:
         """Yield the whole progress of a campaign, in order, some thousand lines at a time."""
@@ -298,13 +249,26 @@ class Ledger:
         with self._write() as connection:
             put_campaign(connection, campaign, **values)
 
-    def campaigns(self) -> list[dict[str, Any]]:
-        """Return all campaigns, newest first."""
-        return self._rows(sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc()))
+    def campaigns(self, *, status: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Return all campaigns (of these states, when given), newest first."""
+        query = sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc())
+        return self._rows(query if status is None else query.where(schema.campaigns.c.status.in_(status)))
+
+    def campaign_heads(self) -> list[dict[str, Any]]:
+        """Return the same of all, without nodes and summary: these are megabytes each where there are many nodes."""
+        table = schema.campaigns
+        head = [column for column in table.c if column not in {table.c.nodes, table.c.summary}]
+        return self._rows(sa.select(*head).order_by(table.c.begun.desc()))
+
+    def campaign_nodes(self, campaign: str) -> list[str]:
+        """Return the nodes that a campaign was asked for; none when it is not on record."""
+        table = schema.campaigns
+        rows = self._rows(sa.select(table.c.nodes).where(table.c.id == campaign))
+        return list(rows[0]["nodes"]) if rows else []
 
     def supersede(self, node: str) -> list[str]:
         """Record that interrupted campaigns with this node are not resumed, and return them."""
-        cut_off = [row["id"] for row in self.campaigns() if row["status"] in UNFINISHED and node in row["nodes"]]
+        cut_off = [row["id"] for row in self.campaigns(status=UNFINISHED) if node in row["nodes"]]
         for campaign in cut_off:
             self.put_campaign(campaign, status="superseded", ended=time.time())
         return cut_off
@@ -323,64 +287,6 @@ class Ledger:
     def open_children(self) -> list[dict[str, Any]]:
         """Return the children without a recorded end."""
         return self._rows(sa.select(schema.children).where(schema.children.c.ended.is_(None)))
-
-    def __enter__(self) -> Self:
-        """Return the ledger; it is closed at the end of the ``with``."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the ledger."""
-        self.close()
-
-    def close(self) -> None:
-        """Release the connections."""
-        with suppress(sa.exc.SQLAlchemyError):
-            self._backend.close(self._engine)
-
-    def make(self, metadata: sa.MetaData) -> None:
-        """Make more tables beside the ledger's, if they are absent. Raises LedgerError."""
-        try:
-            self._backend.make(self._engine, metadata)
-        except sa.exc.SQLAlchemyError as error:
-            raise LedgerError.of([self.in_words("the database cannot be written", error)]) from error
-
-    @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """Yield a transaction that commits as a whole at its end, or not at all.
-
-        Raises LedgerError when another controller works on these records.
-        """
-        with self._engine.begin() as connection:
-            self._backend.guard(connection)
-            yield connection
-
-    def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> Message:
-        """Return the message about an error of the database, with the next step."""
-        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-        said = " ".join(str(cause).split()).removesuffix(".")
-        expected = self._backend.readable if reading else self._backend.writable
-        return Message("", what, expected, said, self._backend.step(said, reading=reading))
-
-    @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        try:
-            with self.write() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise LedgerError.of([self.in_words("the ledger cannot be written", error)]) from error
-
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """Yield a connection for reading. Raises LedgerError."""
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise LedgerError.of([self.in_words("the ledger cannot be read", error, reading=True)]) from error
-
-    def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
-        with self.read() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> None:

@@ -312,7 +312,7 @@ def working(store: WatchStore, paths: EnvPaths) -> dict[str, str]:
     """Return the nodes that a running campaign works on, with the campaign."""
     if not is_held(paths.lock, paths.database):
         return {}
-    newest = next((row for row in store.ledger.campaigns() if row["status"] == "running"), None)
+    newest = next(iter(store.ledger.campaigns(status=["running"])), None)
     if newest is None or _cut_off(store, newest, held_since(paths.lock)):
         return {}
     return dict.fromkeys(newest["nodes"], newest["id"])

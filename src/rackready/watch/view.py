@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.endpoints import unit_of
 from rackready.design.monitoring.condition import Act
 from rackready.design.monitoring.watch_conditions import FAULT
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -50,15 +50,16 @@ class WatchView:
         }
 
 
-def look(ledger: Ledger, site: Site, paths: EnvPaths) -> WatchView | None:
-    """Return what the watch knows; None when it never ran."""
+def look(ledger: Ledger, site: Site, paths: EnvPaths, states: Mapping[str, NodeRow] | None = None) -> WatchView | None:
+    """Return what the watch knows; None when it never ran. ``states``: the ledger's, where the caller has read them."""
     if not WatchStore.exists(ledger):
         return None
     store, running = WatchStore(ledger), lease.runs(paths)
     nodes, beat = store.nodes(), store.mark(BEAT)
     running = running or (not ledger.alone and time.time() - float(beat.get("at", 0)) < 60)  # noqa: PLR2004
     ours = {node.name for node in site.nodes()}
-    ready = [row.name for row in ledger.states() if row.state is NodeState.READY and row.name in ours]
+    known = ledger.states() if states is None else states.values()
+    ready = [row.name for row in known if row.state is NodeState.READY and row.name in ours]
     unwatched = {node: why for node in ready if (why := _why(nodes.get(node), running=running))}
     waiting = store.at_step(Step.SEEN, Step.DRAINING, Step.DRAINED, Step.PROVEN, Step.HELD)
     open_ = store.faults(faults.c.ticket.in_(["open", "repaired"]))

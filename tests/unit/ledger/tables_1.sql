@@ -31,6 +31,7 @@ CREATE TABLE events (
 	at FLOAT NOT NULL,
 	PRIMARY KEY (id)
 );
+CREATE INDEX events_newest ON events (campaign, node, id);
 CREATE INDEX ix_events_campaign ON events (campaign);
 CREATE TABLE nodes (
 	name VARCHAR COLLATE "C" NOT NULL,

@@ -24,7 +24,7 @@ class Expected:
 
 def expected(ledger: Ledger) -> Expected | None:
     """Return the longest duration in the newest upgrade, else deploy, that changed nodes; None if none did."""
-    rows = [row for row in ledger.campaigns() if row["kind"] in _KINDS][:_CAMPAIGNS]
+    rows = [row for row in ledger.campaign_heads() if row["kind"] in _KINDS][:_CAMPAIGNS]
     for kind in _KINDS:
         for row in rows:
             if row["kind"] == kind and (found := _of_campaign(ledger, row["id"])):
