@@ -16,7 +16,6 @@ import io
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -41,12 +40,9 @@ def measure(count: int) -> Line:
     """Make the ledger of so many nodes in one kind of database after the other, and read it."""
     import json  # noqa: PLC0415 - only the measuring process needs it
 
-    from tests.postgres import programs  # noqa: PLC0415
+    from scripts.bench.databases import kinds  # noqa: PLC0415
 
-    wanted = os.environ.get("BENCH_DATABASE", "")
-    kinds = [kind for kind in ("sqlite", "postgresql") if wanted in {"", kind}]
-    kinds = [kind for kind in kinds if kind == "sqlite" or programs() is not None]
-    lines = [_measured(count, kind) for kind in kinds]
+    lines = [_measured(count, kind) for kind in kinds()]
     for line in lines[:-1]:
         print(json.dumps(line))
     return lines[-1]
@@ -54,17 +50,17 @@ def measure(count: int) -> Line:
 
 def _measured(count: int, kind: str) -> Line:
     from scripts.bench import history  # noqa: PLC0415
-    from scripts.bench.site_of import site_of  # noqa: PLC0415
+    from scripts.bench.databases import records_in  # noqa: PLC0415
+    from scripts.bench.site_of import ENV, site_of  # noqa: PLC0415
 
-    with _root(kind) as root:
+    with records_in(kind, ENV) as (root, size):
         site, paths = site_of(root, count)
         began = time.perf_counter()
         made = history.fill(paths, [node.name for node in site.nodes()])
         made["made_before_seconds"] = round(time.perf_counter() - began, 1)
         with _held(paths.lock), patch.dict(os.environ, {"RACKREADY_ROOT": str(root)}):
             line = {"load": round(os.getloadavg()[0], 1), **_status(), **_live(paths, site, str(made["campaign"]))}
-        if paths.database.file.exists():
-            line["database_mib"] = round(paths.database.file.stat().st_size / 2**20)
+        line["database_mib"] = round(size() / 2**20)
     return {"bench": "status", "n": count, "database": kind, **made, **line, "peak_mib": round(peak_mib())}
 
 
@@ -129,24 +125,6 @@ def _held(lock: Path) -> Iterator[None]:
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def _root(kind: str) -> Iterator[Path]:
-    """Yield an empty site repository whose records are in this kind of database."""
-    from scripts.bench.site_of import ENV  # noqa: PLC0415
-    from tests.postgres import PostgresServer  # noqa: PLC0415
-
-    with tempfile.TemporaryDirectory(prefix="rackready-bench-") as folder:
-        if kind == "sqlite":
-            yield Path(folder)
-            return
-        server = PostgresServer.begin()
-        try:
-            server.database(Path(folder), ENV)
-            yield Path(folder)
-        finally:
-            server.close()
 
 
 if __name__ == "__main__":

@@ -195,12 +195,13 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
         else (partial(ledger.put_campaign, request.campaign), paths.workflows)
     )
     record(status="running")
-    with _engine(workflows, request.batches_at_once, say), _signals(say):
+    with _engine(workflows, request.batches_at_once, say) as keep_pace, _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
         while waiter.is_alive():
             waiter.join(_POLL_S)
+            keep_pace()
             after = _show_new(ledger, request.campaign, after, show)
             if STOP.is_set():
                 stop_at = stop_at or time.monotonic() + _STOP_WITHIN_S
@@ -260,8 +261,10 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 
 
 @contextmanager
-def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[None]:
+def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[Callable[[], None]]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
+
+    Yields a function that lets its queue look for batches as often as the present phase wants it.
 
     After an error (of ours, or of one batch while another works), running work is ended before the lock is released.
     The engine's own threads then wait for ever: the command line leaves without them.
@@ -283,9 +286,19 @@ def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[None]:
     )
     DBOS(config=config)
     DBOS.launch()
-    DBOS.register_queue(workflow.QUEUE, concurrency=batches_at_once, polling_interval_sec=workflow.POLL_S)
+    queue = DBOS.register_queue(
+        workflow.QUEUE, concurrency=batches_at_once, polling_interval_sec=workflow.pace.seconds
+    )
+    looks = workflow.pace.seconds
+
+    def keep_pace() -> None:
+        nonlocal looks
+        if looks != workflow.pace.seconds:
+            looks = workflow.pace.seconds
+            queue.set_polling_interval_sec(looks)
+
     try:
-        yield
+        yield keep_pace
     except BaseException as error:
         _end_work(error, say)
         raise

@@ -11,6 +11,7 @@ from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
 from rackready.handover.run import drain_nodes
+from rackready.ledger.batch import Batch, batch
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import BROKEN, DRAINED, FINDINGS, NOTE, PLAN, REACHED, UNTOUCHED, NodeResult
@@ -31,14 +32,15 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
     _log.info("%s begins on %s", phase, ", ".join(nodes))
     paths = EnvPaths(request.context().root, request.env)
     with Ledger.open(paths.database) as ledger, working():
-        touched = {node: _begin(ledger, request, phase, node) for node in nodes}
+        touched = _begin(ledger, request, phase, nodes)
         unseen = _not_yet_visible(ledger, request, phase, nodes)
         results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
         check_stop()
-        for node in nodes:
-            _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
-            _settle_change(ledger, touched[node], results[node])
-            _record(ledger, request, phase, node, results[node])
+        with batch(ledger, nodes) as records:
+            for node in nodes:
+                _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
+                _settle_change(records, touched.get(node), results[node])
+                _record(records, request, phase, node, results[node])
         _drain(ledger, request, phase, [node for node in nodes if _must_drain(results[node])])
     return {node: _plain(result) for node, result in results.items()}
 
@@ -58,18 +60,21 @@ def _must_drain(result: NodeResult) -> bool:
     return result.outcome.value not in CONTINUES and not result.data.get(DRAINED) and not result.data.get(UNTOUCHED)
 
 
-def _begin(ledger: Ledger, request: CampaignRequest, phase: str, node: str) -> int | None:
-    """Record that a phase begins on a node. Return the token of a possible change, None for a phase that makes none."""
-    ledger.event(request.campaign, node, phase, "begins")
-    if request.check:
-        return None
-    row = ledger.state(node)
-    reason = row.reason if row and row.state is NodeState.READY else ""
-    ledger.set_state(node, row.state if row else NodeState.DECLARED, reason, phase=phase, campaign=request.campaign)
-    return ledger.change_begins(node, phase) if PHASES[phase].touches else None
+def _begin(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, int]:
+    """Record that a phase begins on nodes. Return the tokens of possible changes, none for a phase that makes none."""
+    with batch(ledger, nodes) as records:
+        for node in nodes:
+            records.event(request.campaign, node, phase, "begins")
+            if request.check:
+                continue
+            row = records.state(node)
+            reason = row.reason if row and row.state is NodeState.READY else ""
+            state = row.state if row else NodeState.DECLARED
+            records.set_state(node, state, reason, phase=phase, campaign=request.campaign)
+        return records.changes_begin(phase) if PHASES[phase].touches and not request.check else {}
 
 
-def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> None:
+def _settle_change(ledger: Batch, token: int | None, result: NodeResult) -> None:
     """Record the end of a phase's change.
 
     Only a phase that ended and reports "unchanged", or that it did not touch the node, surely changed nothing.
@@ -116,7 +121,7 @@ def _results(request: CampaignRequest, phase: str, nodes: list[str], paths: EnvP
     return {node: got.get(node, missing) for node in nodes}
 
 
-def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
+def _record(ledger: Batch, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
     good = result.outcome.value in CONTINUES
     words = result.message or (_changed(result, check=request.check) if result.changed else "unchanged")
@@ -136,7 +141,7 @@ def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, res
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
 
 
-def _reached(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> NodeState:
+def _reached(ledger: Batch, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> NodeState:
     """Record the states that a node reached before its fault, and return its state."""
     row = ledger.state(node)
     state = row.state if row else NodeState.DECLARED
@@ -159,10 +164,10 @@ def _notes(result: NodeResult) -> dict[NodeState, str]:
 
 def _drain(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> None:
     """Drain nodes that did not come through: they must not stay on offer from an earlier campaign."""
-    rows = {row.name: row for row in ledger.states()}
-    fallen = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in nodes if not request.check}
-    if not fallen:
+    if request.check or not nodes:
         return
+    rows = {row.name: row for row in ledger.states()}
+    fallen = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in nodes}
     try:
         drained = drain_nodes(request.context(), list(fallen), fallen)
     except RackreadyError as error:
@@ -181,7 +186,7 @@ def _changed(result: NodeResult, *, check: bool) -> str:
     return f"changed: {'; '.join(tasks)}" if len(tasks) <= _FEW else f"changed: {len(tasks)} tasks"
 
 
-def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
+def _advance(ledger: Batch, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
     """Record the phase's state for a node. A node that was further and changed goes back there, to be proven again."""
     spec = PHASES[phase]
     notes = _notes(result)

@@ -6,6 +6,7 @@ the order or the arguments of steps.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from dbos import DBOS
@@ -23,7 +24,11 @@ from rackready.model.phase import PLAN
 QUEUE = "rackready-batches"
 
 POLL_S = 0.1
-"""How often the engine looks for batches to begin and for their results, s."""
+"""How often the engine looks for batches to begin and for their results until it knows how long they take, s."""
+
+_OFTEN = 50
+_LEAST_S, _MOST_S = 0.02, 0.5
+"""It looks so many times while a batch works, within these limits, s. A look costs some milliseconds (judgement)."""
 
 _PERCENT = 100
 
@@ -31,10 +36,33 @@ Results = dict[str, dict[str, Any]]
 """Node -> its last result, with the phase of it."""
 
 
+class Pace:
+    """How often to look for batches of the present phase: seldom for an hour's work, at once for a moment's."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
+        self.seconds = POLL_S
+
+    def took(self, phase: str, seconds: float) -> None:
+        """Note how long a batch of a phase took."""
+        self._known[phase] = seconds
+
+    def turn_to(self, phase: str) -> None:
+        """Set ``seconds`` for a phase."""
+        known = self._known.get(phase)
+        self.seconds = POLL_S if known is None else min(_MOST_S, max(_LEAST_S, known / _OFTEN))
+
+
+pace = Pace()
+
+
 @DBOS.step(name="phase")
 def phase_step(request: dict[str, Any], phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """One tool run for a batch of nodes."""
-    return run_phase(CampaignRequest.load(request), phase, nodes)
+    """One tool run for a batch of nodes. ``request``: without the nodes of the campaign."""
+    began = time.monotonic()
+    results = run_phase(CampaignRequest.load(request), phase, nodes)
+    pace.took(phase, time.monotonic() - began)
+    return results
 
 
 @DBOS.workflow(name="batch")
@@ -69,12 +97,13 @@ def campaign_workflow(data: dict[str, Any]) -> dict[str, Any]:
     out: Results = {}
     seen: set[str] = set()
     waves = request.waves()
+    lean = {**data, "nodes": []}
     for number, wave in enumerate(waves, 1):
-        asked, results = _wave(request, data, list(wave))
+        asked, results = _wave(request, lean, list(wave))
         out |= results
         if asked is not Request.NOTHING:
             return {"nodes": out, "asked": asked.value, "stopped": f"asked by another terminal to {asked.value}"}
-        reasons = _reasons(request, data, f"wave {number}", len(wave), results, seen)
+        reasons = _reasons(request, lean, f"wave {number}", len(wave), results, seen)
         if reasons and number < len(waves):
             return {"nodes": out, "asked": "", "stopped": "; ".join(reasons)}
     return {"nodes": out, "asked": "", "stopped": ""}
@@ -96,6 +125,7 @@ def _reasons(
 
 
 def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> tuple[Request, Results]:
+    """Take nodes through the phases. ``data``: each batch gets it; 12,500 names in each would be hundreds of MiB."""
     last: Results = {}
     changed: dict[str, bool] = dict.fromkeys(nodes, False)
     plans: dict[str, dict[str, Any]] = {node: {} for node in nodes}
@@ -106,9 +136,10 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> t
         if asked is not Request.NOTHING:
             return asked, last
         batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
+        pace.turn_to(phase)
         handles = [DBOS.enqueue_workflow(QUEUE, batch_workflow, data, phase, list(batch)) for batch in batches]
         for handle in handles:
-            for node, result in handle.get_result(polling_interval_sec=POLL_S).items():
+            for node, result in handle.get_result(polling_interval_sec=pace.seconds).items():
                 changed[node] = changed[node] or result["changed"]
                 if PLAN in result:
                     plans[node][phase] = result[PLAN]

@@ -104,7 +104,8 @@ class Connected:
         return Message("", what, expected, said, self._backend.step(said, reading=reading))
 
     @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
+        """Yield the same transaction. Raises LedgerError for an error of the database, too."""
         try:
             with self.write() as connection:
                 yield connection

@@ -63,3 +63,8 @@ class EventRow:
     level: str
     text: str
     at: float
+
+
+def words(text: str) -> str:
+    """Return a text without NUL characters, which PostgreSQL does not store."""
+    return text.replace("\0", "\ufffd")

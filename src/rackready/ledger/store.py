@@ -12,7 +12,7 @@ from rackready.ledger import schema
 from rackready.ledger.connected import Connected
 from rackready.ledger.error import LedgerError
 from rackready.ledger.progress import newest_events
-from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow
+from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow, words
 from rackready.model.state import NodeState
 
 __all__ = [
@@ -61,7 +61,7 @@ class Ledger(Connected):
             "result": {},
             "begun": time.time(),
         }
-        with self._write() as connection:
+        with self.writing() as connection:
             token = _key(connection.execute(sa.insert(schema.operations).values(**values)))
         return LedgerEntry(token=token, ended=None, **values)
 
@@ -75,20 +75,14 @@ class Ledger(Connected):
 
     def _end(self, token: int, status: str, result: dict[str, Any]) -> None:
         table = schema.operations
-        with self._write() as connection:
+        with self.writing() as connection:
             changed = connection.execute(
                 sa.update(table)
                 .where(table.c.token == token, table.c.status == "intent")
                 .values(status=status, result=result, ended=time.time())
             )
         if changed.rowcount != 1:
-            raise LedgerError(
-                "ledger",
-                f"operation {token}",
-                expected="an open intent",
-                actual="ended already",
-                next_step="Another controller acted: run `rackready status`.",
-            )
+            raise open_intent(token)
 
     def latest(self, node: str, operation: str, desired: str = "", *, every_epoch: bool = False) -> LedgerEntry | None:
         """Return the newest entry of an operation (of one desired digest, when given), of the node's present epoch."""
@@ -141,9 +135,9 @@ class Ledger(Connected):
 
     def set_state(self, node: str, state: NodeState, reason: str = "", *, phase: str = "", campaign: str = "") -> None:
         """Record the state of a node. Every change is kept as a transition, too."""
-        now, reason = time.time(), _words(reason)
+        now, reason = time.time(), words(reason)
         table = schema.nodes
-        with self._write() as connection:
+        with self.writing() as connection:
             before = connection.execute(sa.select(table).where(table.c.name == node)).mappings().first()
             moved = before is None or before["state"] != state.value
             since = now if before is None or moved else before["since"]
@@ -183,7 +177,7 @@ class Ledger(Connected):
     def raise_epoch(self, node: str, reason: str) -> int:
         """Begin a new epoch of a node (repair, drift, declared repeat) and return it. Earlier entries count no more."""
         self.set_state(node, (row.state if (row := self.state(node)) else NodeState.DECLARED), reason)
-        with self._write() as connection:
+        with self.writing() as connection:
             connection.execute(
                 sa.update(schema.nodes).where(schema.nodes.c.name == node).values(epoch=schema.nodes.c.epoch + 1)
             )
@@ -198,10 +192,10 @@ class Ledger(Connected):
             "node": node,
             "phase": phase,
             "level": level,
-            "text": _words(text),
+            "text": words(text),
             "at": time.time(),
         }
-        with self._write() as connection:
+        with self.writing() as connection:
             connection.execute(sa.insert(schema.events).values(**values))
 
     def events(self, campaign: str, after: int = 0) -> list[EventRow]:
@@ -246,7 +240,7 @@ class Ledger(Connected):
 
     def put_campaign(self, campaign: str, **values: Any) -> None:
         """Insert a campaign, or update the given columns."""
-        with self._write() as connection:
+        with self.writing() as connection:
             put_campaign(connection, campaign, **values)
 
     def campaigns(self, *, status: Collection[str] | None = None) -> list[dict[str, Any]]:
@@ -275,18 +269,29 @@ class Ledger(Connected):
 
     def child_begun(self, pid: int, start_ticks: int, boot_id: str, what: str) -> int:
         """Record a child process that leads a session of its own. Returns the row's id."""
-        with self._write() as connection:
+        with self.writing() as connection:
             values = {"pid": pid, "start_ticks": start_ticks, "boot_id": boot_id, "what": what, "begun": time.time()}
             return _key(connection.execute(sa.insert(schema.children).values(**values)))
 
     def child_ended(self, row: int) -> None:
         """Record that a child is gone."""
-        with self._write() as connection:
+        with self.writing() as connection:
             connection.execute(sa.update(schema.children).where(schema.children.c.id == row).values(ended=time.time()))
 
     def open_children(self) -> list[dict[str, Any]]:
         """Return the children without a recorded end."""
         return self._rows(sa.select(schema.children).where(schema.children.c.ended.is_(None)))
+
+
+def open_intent(token: int) -> LedgerError:
+    """Return the error of an effect that is to end and has ended already."""
+    return LedgerError(
+        "ledger",
+        f"operation {token}",
+        expected="an open intent",
+        actual="ended already",
+        next_step="Another controller acted: run `rackready status`.",
+    )
 
 
 def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> None:
@@ -296,11 +301,6 @@ def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> Non
         connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
     else:
         connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
-
-
-def _words(text: str) -> str:
-    """Return a text without NUL characters, which PostgreSQL does not store."""
-    return text.replace("\0", "\ufffd")
 
 
 def _key(result: sa.CursorResult[Any]) -> int:

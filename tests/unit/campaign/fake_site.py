@@ -27,6 +27,7 @@ from rackready.campaign.summary import exit_code, summarise
 from rackready.cli.main import _leave
 from rackready.design.names import listed
 from rackready.drivers.process import check_stop
+from rackready.ledger.batch import Batch
 from rackready.ledger.store import EventRow, Ledger, LedgerError
 from rackready.model.outcome import Outcome
 from rackready.model.phase import DRAINED, NodeResult, PhaseContext
@@ -50,6 +51,8 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             hang(root, phase)
         if wanted == phase and kind == "ask":
             asked.put(EnvPaths(root, "x").deploy_request, asked.Request.PAUSE)
+        while wanted == phase and kind == "torn" and f"{phase} node03" not in (root / "did.log").read_text("utf-8"):
+            time.sleep(0.02)  # on a busy machine the other batch begins late
         if wanted == phase and kind == "defect":
             raise ZeroDivisionError
         out = {node: NodeResult(Outcome.PASS, changed=phase == "install") for node in nodes}
@@ -88,16 +91,11 @@ def lock_is_free(root: Path) -> str:
     return "free"
 
 
-def torn(record: Callable[..., None], wanted: str, root: Path) -> Callable[..., None]:
-    """Return a recorder of results that fails for node01 in that phase once another batch has begun.
+def torn(record: Callable[..., None], wanted: str) -> Callable[..., None]:
+    """Return a recorder of results that fails for node01 in that phase."""
 
-    On a busy machine the other batch begins late.
-    """
-
-    def run(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
+    def run(ledger: Batch, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
         if (phase, node) == (wanted, "node01"):
-            while f"{wanted} node03" not in (root / "did.log").read_text(encoding="utf-8"):
-                time.sleep(0.02)
             raise LedgerError(FULL)
         record(ledger, request, phase, node, result)
 
@@ -124,7 +122,7 @@ def main() -> int:
     for name, phase in list(phase_table.PHASES.items()):
         phase_table.PHASES[name] = replace(phase, run=fake(root, name, mode))
     if mode.startswith("torn:"):
-        step._record = torn(step._record, mode.removeprefix("torn:"), root)
+        step._record = torn(step._record, mode.removeprefix("torn:"))
     paths = EnvPaths(root, "x")
     digest = sys.argv[3] if len(sys.argv) > 3 else "d"
     request = CampaignRequest(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, (3,), 100, digest)

@@ -58,7 +58,8 @@ def call(queue: str | None, inputs: str | None) -> str:
         return ""
     (request, phase, nodes), named = pickle.loads(base64.b64decode(inputs)).values()  # noqa: S301 - our own database
     assert (CampaignRequest.load(request).plain(), named) == (request, {})
-    return f"(request, {phase}, {' '.join(nodes)}) on {queue}"
+    without = "" if request["nodes"] else " without nodes"
+    return f"(request{without}, {phase}, {' '.join(nodes)}) on {queue}"
 
 
 def test_waves_and_batches_come_in_the_order_of_their_abi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +76,7 @@ def test_waves_and_batches_come_in_the_order_of_their_abi(tmp_path: Path, monkey
             }
 
     def enqueue(queue: str, work: Callable[..., Any], data: dict[str, Any], phase: str, nodes: list[str]) -> Handle:
-        assert (queue, work, data) == (workflow.QUEUE, workflow.batch_workflow, request)
+        assert (queue, work, data) == (workflow.QUEUE, workflow.batch_workflow, {**request, "nodes": []})
         enqueued.append(f"{phase} {' '.join(nodes)}")
         return Handle(nodes)
 
@@ -119,3 +120,26 @@ def test_the_plans_of_all_phases_of_a_dry_run_are_kept(tmp_path: Path, monkeypat
 )
 def test_functions_take_the_arguments_of_their_abi(name: str, work: Callable[..., Any]) -> None:
     assert list(inspect.signature(work).parameters) == DECLARED[CAMPAIGN_ABI]["parameters"][name], RAISE
+
+
+def test_a_campaign_of_the_abi_before_goes_on_from_the_ledger(tmp_path: Path) -> None:
+    """Its batches on record have every node in their arguments: they are not replayed, and nothing of them is lost."""
+    program = [sys.executable, HERE / "fake_site.py", tmp_path]
+    subprocess.run([*program, "die:fabric"], check=False, capture_output=True)
+    database = EnvPaths(tmp_path, "x").database.file
+    with sqlite3.connect(database) as tables:
+        assert tables.execute("UPDATE campaigns SET abi = '1'").rowcount == 1
+    done = subprocess.run([*program, "run"], check=True, capture_output=True, text=True).stdout
+    assert "is not resumed (it was made by another version of rackready): a new one goes on" in done
+    assert "ROW node02 ready handover pass" in done
+
+
+def test_it_looks_seldom_for_long_work_and_often_for_short_work() -> None:
+    pace = workflow.Pace()
+    looks = [pace.seconds]
+    for seconds in (0.001, 10.0, 3600.0):
+        pace.took("install", seconds)
+        pace.turn_to("install")
+        looks.append(pace.seconds)
+    pace.turn_to("fabric")
+    assert [*looks, pace.seconds] == [0.1, 0.02, 0.2, 0.5, 0.1]

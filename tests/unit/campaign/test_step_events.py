@@ -8,6 +8,7 @@ import pytest
 
 from rackready.campaign import step
 from rackready.campaign.request import DEPLOY, CampaignRequest
+from rackready.ledger.batch import batch
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NOTE, PLAN, NodeResult
@@ -22,7 +23,8 @@ from rackready.paths import EnvPaths
 def test_the_level_of_a_phases_last_event_is_its_outcome(tmp_path: Path, outcome: Outcome, level: str) -> None:
     request = CampaignRequest("c1", "sim", str(tmp_path), "install", ("install",), ("node01",), 8, (1,), 100, "", True)  # noqa: FBT003
     with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
-        step._record(ledger, request, "install", "node01", NodeResult(outcome, "words"))
+        with batch(ledger, ["node01"]) as records:
+            step._record(records, request, "install", "node01", NodeResult(outcome, "words"))
         assert [(event.level, event.text) for event in ledger.events("c1")] == [(level, "words")]
 
 
@@ -31,8 +33,9 @@ def test_what_is_still_due_is_the_state_s_reason_in_a_second_run_too(tmp_path: P
     due = NodeResult(Outcome.PASS, "35 checks passed", data={NOTE: "to be measured under load"})
     with Ledger.open(EnvPaths(tmp_path, "sim").database) as ledger:
         for _ in range(2):
-            step._begin(ledger, request, "validate", "node01")
-            step._record(ledger, request, "validate", "node01", due)
+            step._begin(ledger, request, "validate", ["node01"])
+            with batch(ledger, ["node01"]) as records:
+                step._record(records, request, "validate", "node01", due)
             row = ledger.state("node01")
             assert row is not None
             assert (row.state, row.reason) == (NodeState.VALIDATED, "to be measured under load")
