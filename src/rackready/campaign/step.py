@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from rackready.campaign.fabric_plan import FabricNodePlan, FabricStep
@@ -36,13 +37,22 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
         unseen = _not_yet_visible(ledger, request, phase, nodes)
         results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
         check_stop()
+        _log_results(phase, nodes, results)
         with batch(ledger, nodes) as records:
             for node in nodes:
-                _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
                 _settle_change(records, touched.get(node), results[node])
                 _record(records, request, phase, node, results[node])
         _drain(ledger, request, phase, [node for node in nodes if _must_drain(results[node])])
     return {node: _plain(result) for node, result in results.items()}
+
+
+def _log_results(phase: str, nodes: list[str], results: Mapping[str, NodeResult]) -> None:
+    """Log the results, those that are alike in one line: each line is searched for secrets and flushed."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        alike.setdefault((results[node].outcome.value, results[node].message), []).append(node)
+    for (outcome, message), same in alike.items():
+        _log.info("%s on %s: %s %s", phase, ", ".join(same), outcome, message)
 
 
 def _plain(result: NodeResult) -> dict[str, Any]:

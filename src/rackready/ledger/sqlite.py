@@ -93,8 +93,7 @@ class SqliteFile:
     def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
         """Make tables that are absent. Of two processes at once, the second finds them made."""
         with engine.begin() as connection:
-            there = sa.inspect(connection)
-            if not all(there.has_table(name) for name in metadata.tables):
+            if not metadata.tables.keys() <= set(sa.inspect(connection).get_table_names()):
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 metadata.create_all(connection)
 
