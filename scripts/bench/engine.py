@@ -7,7 +7,8 @@ fifty fails, each in another phase.
 
 ``seconds``, ``cpu_seconds`` and ``peak_mib``: of the campaign's process, from its start to its end, without the site
 file (it is loaded and stored before). ``ledger_mib`` and ``workflows_mib``: its two databases. ``resume_seconds``: the
-same campaign is killed with SIGKILL in the middle; from the start of the next process until it works on a batch.
+same campaign is killed with SIGKILL after an eighth of its batches; from the start of the next process until it works
+on a batch.
 ``events_a_node``: lines of progress.
 """
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 CASES = (1_000, 12_500)
 FAILS = 50
 """One node in so many fails."""
+_PART = 8
+"""The campaign that is resumed is killed after one in so many of its batches."""
 _CAMPAIGN = "--campaign"
 _REQUEST, _BEGAN = "request.json", "began.log"
 
@@ -45,10 +48,11 @@ def measure(count: int) -> Line:
     """Run the campaign of so many nodes on one kind of database after the other."""
     from scripts.bench.databases import kinds  # noqa: PLC0415 - only the measuring process needs it
 
-    lines = [_measured(count, kind) for kind in kinds()]
-    for line in lines[:-1]:
+    *before, last = kinds()
+    for kind in before:
+        sys.stderr.write(json.dumps(line := _measured(count, kind)) + "\n")  # at once: the next takes minutes
         print(json.dumps(line))
-    return lines[-1]
+    return _measured(count, last)
 
 
 def _measured(count: int, kind: str) -> Line:
@@ -99,10 +103,10 @@ def _counted(paths: EnvPaths, count: int) -> Line:
 
 
 def _resumed(root: Path) -> float:
-    """Kill a campaign in its middle; return the seconds until the next process works on a batch."""
+    """Kill a campaign after a part of its batches; return the seconds until the next process works on one."""
     argv = [sys.executable, __file__, _CAMPAIGN, str(root)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    batches = _batches(root) // 2
+    batches = _batches(root) // _PART
     with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL) as first:
         while len(_began(root)) < batches:
             if first.poll() is not None:
@@ -115,10 +119,8 @@ def _resumed(root: Path) -> float:
             if second.poll() is not None:
                 raise SystemExit("the campaign was not resumed")
             time.sleep(0.02)
-        seconds = _began(root)[before] - at
-        if second.wait() != 0:
-            raise SystemExit("the resumed campaign did not end well")
-    return round(seconds, 2)
+        second.send_signal(signal.SIGKILL)
+    return round(_began(root)[before] - at, 2)
 
 
 def _batches(root: Path) -> int:
@@ -148,7 +150,7 @@ def campaign(root: Path) -> None:
     request = CampaignRequest.load(json.loads((root / _REQUEST).read_text(encoding="utf-8")))
     for name, phase in list(phase_table.PHASES.items()):
         phase_table.PHASES[name] = replace(phase, run=_fake(root, name, request))
-    reporter = Reporter(lambda text: print(text, file=sys.stderr), lambda *_: None, lambda error: print(error))
+    reporter = Reporter(lambda text: print(text, file=sys.stderr), lambda *_: None, print)
     clock = Clock()
     finished = run_campaign(EnvPaths(root, request.env), request, command="rackready deploy", reporter=reporter)
     print(json.dumps({"nodes": len(finished.results), **clock.line()}))

@@ -15,6 +15,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import evaluated
+from rackready.gates.engine.shared_outputs import _key, shareable
 from rackready.gates.engine.site_facts import site_facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Site
@@ -75,11 +76,18 @@ class Measured:
     gate: Gate
     patterns: tuple[Pattern, ...]
     verdict: Verdict
+    shared: frozenset[str] = frozenset()
+    """Keys of commands that run once for several gates, as in a stage: each of them has the same text of a node."""
 
     def outputs(self, place: int, facts: NodeFacts, seed: str = "") -> dict[str, Output]:
         """Return the outputs of a node, always the same ones."""
         words, dice = _words(facts), random.Random(f"{self.gate.id}{place}{seed}")  # noqa: S311 - repeatable, not secret
-        return {pattern.output.key: pattern.of(place, words, dice) for pattern in self.patterns}
+        out = {}
+        for pattern in self.patterns:
+            key = pattern.output.key
+            own = random.Random(f"{pattern.output.command}{place}{seed}") if key in self.shared else dice  # noqa: S311
+            out[key] = pattern.of(place, words, own)
+        return out
 
 
 def _words(facts: NodeFacts) -> dict[str, str]:
@@ -87,11 +95,51 @@ def _words(facts: NodeFacts) -> dict[str, str]:
     return {"node01": facts.node.name} | {f"192.168.{nic.rail}.11": nic.address for nic in facts.nics}
 
 
-def measured(site: Site) -> Iterator[Measured]:
-    """Yield every gate of one node, of the levels that load little, with outputs that pass for nodes of this site."""
+def measured(site: Site) -> list[Measured]:
+    """Return every gate of one node, of the levels that load little, with outputs that pass for nodes of this site."""
+    known = _known(site)
+    return _with_shared(list(_alone(known)), known)
+
+
+def _with_shared(found: list[Measured], known: Mapping[int, GateFacts]) -> list[Measured]:
+    """Return the gates with one text for each command that several of them may share, where it passes for them all."""
+    users: dict[object, list[tuple[int, str]]] = {}
+    (node,) = known[0].nodes
+    for number, made in enumerate(found):
+        run = _run(made.gate, known[0], node)
+        users_of = {command.key: _key(command) for command in run.commands if command.key in shareable(run)}
+        for key, command in users_of.items():
+            users.setdefault(command, []).append((number, key))
+    for places in users.values():
+        best: dict[int, Measured] = {}
+        for number, key in places if len(places) > 1 else ():
+            pattern = next(item for item in found[number].patterns if item.output.key == key)
+            tried = {at: _sharing(found[at], name, pattern) for at, name in places}
+            good = {at: made for at, made in tried.items() if _passes(made, known)}
+            best = good if len(good) > len(best) else best
+        for at, made in best.items() if len(best) > 1 else ():
+            found[at] = made
+    return found
+
+
+def _sharing(made: Measured, key: str, pattern: Pattern) -> Measured:
+    """Return a gate with another pattern for one of its commands."""
+    same = replace(pattern, output=replace(pattern.output, key=key))
+    patterns = tuple(same if item.output.key == key else item for item in made.patterns)
+    return replace(made, patterns=patterns, shared=made.shared | {key})
+
+
+def _passes(made: Measured, known: Mapping[int, GateFacts]) -> bool:
+    return all(judged(made, place, facts).outcome is Outcome.PASS for place, facts in known.items())
+
+
+def _known(site: Site) -> dict[int, GateFacts]:
     names = [node.name for node in site.nodes()]
     places = sorted({0, 1, len(names) // 2, len(names) - 1})[:_TRIED]
-    known = {place: site_facts(site, [names[place]]) for place in places}
+    return {place: site_facts(site, [names[place]]) for place in places}
+
+
+def _alone(known: Mapping[int, GateFacts]) -> Iterator[Measured]:
     for gate_id, found in sorted(_collected().items()):
         made = next((made for item in found for made in _tried(item, known)), None)
         if made is None:
@@ -126,16 +174,18 @@ def _tried(seen: Seen, known: Mapping[int, GateFacts]) -> Iterator[Measured]:
         made = Measured(
             gate, tuple(_pattern(output, slots) for output in seen.outputs.values()), Verdict(outcome=Outcome.PASS)
         )
-        verdicts = [judged(made, place, facts) for place, facts in known.items()]
-        if all(verdict.outcome is Outcome.PASS for verdict in verdicts):
-            yield replace(made, verdict=verdicts[0])
+        if _passes(made, known):
+            yield replace(made, verdict=judged(made, 0, known[0]))
 
 
 def judged(made: Measured, place: int, facts: GateFacts) -> Verdict:
     """Return what the gate says of a node's outputs."""
     (node,) = facts.nodes
-    run = next((run for run in made.gate.plan(facts, [node]) if run.nodes == (node,)), Run("", node, (node,), ()))
-    return evaluated(made.gate, facts, run, made.outputs(place, facts.nodes[node]))
+    return evaluated(made.gate, facts, _run(made.gate, facts, node), made.outputs(place, facts.nodes[node]))
+
+
+def _run(gate: Gate, facts: GateFacts, node: str) -> Run:
+    return next((run for run in gate.plan(facts, [node]) if run.nodes == (node,)), Run("", node, (node,), ()))
 
 
 def _pattern(output: Output, slots: str) -> Pattern:

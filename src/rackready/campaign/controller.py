@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -275,6 +276,8 @@ def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[Callable
 
     logging.getLogger("dbos").setLevel(logging.CRITICAL)
     database.touch(mode=0o600, exist_ok=True)
+    with closing(sqlite3.connect(database, timeout=30)) as file:
+        file.execute("PRAGMA journal_mode=WAL")  # it stays so: a commit waits for the disk once, and no reader waits
     config = DBOSConfig(
         name="rackready",
         system_database_url=f"sqlite:///{database}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from xml.etree import ElementTree as ET
 
 from rackready.format_error import TWICE, FormatError, TwoReportsError
@@ -28,6 +29,8 @@ _NOTHING = frozenset(
     }
 )
 _TIME = "%a %b %d %H:%M:%S %Y"
+_KEPT = 16
+"""Reports that are kept: one for each run that the runner has at a time. One takes about a MiB."""
 _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?[A-Za-z%/()]+)?$")
 _LOST = re.compile(
     r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE
@@ -91,8 +94,12 @@ class NoDriverError(FormatError):
     """nvidia-smi could not talk to the driver; the text is its reason."""
 
 
+@lru_cache(maxsize=_KEPT)
 def parse(text: str) -> SmiLog:
-    """Return the report. Raise FormatError, or NoDriverError with the tool's reason for no report."""
+    """Return the report. Raise FormatError, or NoDriverError with the tool's reason for no report.
+
+    Many gates judge the same report: the last ones are kept, by their whole text. Do not change the result.
+    """
     # The case-insensitive search is slow over a whole report, and lost GPUs are rare.
     lost = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)) if "handle" in text.lower() else ()
     corrupt = tuple(found["pci"] for found in _INFOROM.finditer(text)) if "WARNING" in text else ()

@@ -57,9 +57,12 @@ class _Worker:
         self._set = [make_gate(entry.id, entry.inputs) for entry in loader.gates_of(site.gates)]
         self._kinds = all_gates()
         self._made: dict[tuple[str, str], Gate] = {}
+        self._texts: dict[str, str] = {}
+        """Hash -> output of the present node: gates that share one have it read and checked once."""
 
     def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
         """Judge a node: see ``Rejudge.node``."""
+        self._texts.clear()
         facts = site_facts(self._site, [name])
         out: dict[str, EvidenceRecord] = {}
         figures: list[Figures] = []
@@ -113,7 +116,11 @@ class _Worker:
         )
 
     def _text(self, digest: str) -> str:
-        return "" if digest == EMPTY else self._store.raw(digest)
+        if digest == EMPTY:
+            return ""
+        if digest not in self._texts:
+            self._texts[digest] = self._store.raw(digest)
+        return self._texts[digest]
 
     def _figures(self, gate: Gate | None, record: EvidenceRecord, name: str) -> list[Figures]:
         found = next((item for item in record.fingerprints if item.node == name), None)
