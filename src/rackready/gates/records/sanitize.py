@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import is_not
+from types import NoneType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -11,10 +13,14 @@ from pydantic import BaseModel
 from rackready.entry_points import GATES, plug_ins
 from rackready.evidence.scrub import scrub
 from rackready.gates.base import Gate, Output
-from rackready.model.outcome import Finding, Verdict
+from rackready.model.outcome import Finding, Op, Outcome, Verdict
 from rackready.model.printable import visible
 
 Result = TypeVar("Result", Verdict, Finding)
+
+
+_WITHOUT_TEXT = frozenset({float, int, bool, NoneType, Outcome, Op})
+"""Types of most values of a verdict: a node has thousands of them."""
 
 
 def clean(result: Result) -> Result:
@@ -37,16 +43,20 @@ def tools(gate: Gate, outputs: Mapping[str, Output]) -> dict[str, str]:
 
 
 def _cleaned(value: Any) -> Any:  # noqa: ANN401 - whatever a model holds
-    if type(value) is str:  # not an Outcome, whose text is ours
-        return _text(value)
+    kind = type(value)
+    if kind is str:  # not an Outcome, whose text is ours
+        found = _text(value)
+        return value if found == value else found  # the cache has an equal text, which would be a change
+    if kind in _WITHOUT_TEXT:
+        return value
     if isinstance(value, list):
         items = [_cleaned(item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return items if any(map(is_not, items, value)) else value
     if isinstance(value, dict):
         members = {_cleaned(key): _cleaned(item) for key, item in value.items()}
         return members if members != value else value
     if isinstance(value, BaseModel):
-        changed = {name: new for name, old in value if (new := _cleaned(old)) is not old}
+        changed = {name: new for name, old in value.__dict__.items() if (new := _cleaned(old)) is not old}
         return value.model_copy(update=changed) if changed else value
     return value
 
