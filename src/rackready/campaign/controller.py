@@ -196,7 +196,7 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
         else (partial(ledger.put_campaign, request.campaign), paths.workflows)
     )
     record(status="running")
-    with _engine(workflows, request.batches_at_once, say) as keep_pace, _signals(say):
+    with _engine(workflows, request.batches_at_once, say) as keep_pace, stop_signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -344,7 +344,7 @@ def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _signals(say: Say) -> Iterator[None]:
+def stop_signals(say: Say) -> Iterator[None]:
     """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, the second kills at once.
 
     A SIGHUP that is ignored (nohup) stays ignored.

@@ -46,6 +46,7 @@ COMMANDS = {
     "repair": "repair",
     "rma": "rma",
     "hand-back": "hand_back",
+    "nightly": "nightly",
     "watch": "watch",
     "ticket": "ticket",
     "retire": "retire",

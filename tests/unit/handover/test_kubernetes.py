@@ -362,3 +362,38 @@ def test_a_cordon_that_somebody_sets_during_the_offer_stays() -> None:
     assert adapter(server).release("node01") is True
     assert server.now["spec"]["unschedulable"] is True
     assert "rackready.io/held" not in [item["key"] for item in server.now["spec"]["taints"]]
+
+
+def asks(name: str, amount: str, key: str = "limits") -> dict[str, Any]:
+    return {"resources": {key: {"cpu": "1", name: amount}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "busy"),
+    [
+        ({"containers": [asks("nvidia.com/gpu", "1")]}, "Running", True),
+        ({"containers": [asks("nvidia.com/mig-1g.10gb", "1", "requests")]}, "Pending", True),
+        ({"containers": [{}], "initContainers": [asks("rdma/hca_shared", "1")]}, "Running", True),
+        ({"containers": [{}], "resourceClaims": [{"name": "gpu"}]}, "Running", True),
+        ({"containers": [asks("nvidia.com/gpu", "1")]}, "Succeeded", False),
+        ({"containers": [asks("nvidia.com/gpu", "0")]}, "Running", False),
+        ({"containers": [asks("memory", "1Gi")]}, "Running", False),
+    ],
+)
+def test_pods_that_have_devices_keep_a_node_busy(spec: dict[str, Any], phase: str, *, busy: bool) -> None:
+    server = Server(node("node_registered", taints=[]))
+    server.pods = [pod("train") | {"spec": spec, "status": {"phase": phase}}]
+    ((name, found),) = adapter(server).not_idle(["node01"], 60.0)
+    assert (name, str(found).startswith("job default/train (ReplicaSet/")) == ("node01", busy)
+    assert busy or not found
+
+
+def test_a_cordoned_node_is_not_idle() -> None:
+    found = dict(adapter(Server(node("node_cordoned_by_kubectl"))).not_idle(["node01"], 60.0))
+    assert str(found["node01"]).startswith("Ready,SchedulingDisabled by kubectl")
+
+
+def test_a_node_whose_pods_are_not_known_is_no_idle_node() -> None:
+    server = Server(node("node_registered", taints=[]))
+    server.pods_on = lambda _name: Answer(403, {"message": "pods is forbidden"})  # type: ignore[method-assign]
+    assert isinstance(dict(adapter(server).not_idle(["node01"], 60.0))["node01"], JobsUnknownError)

@@ -77,11 +77,27 @@ def reason_text(reason: str) -> str:
     return line if line.startswith(PREFIX) else f"{PREFIX} {line}"
 
 
+_SHOWN = 3
+"""Jobs that ``jobs_words`` names; the others are counted."""
+
+
+def jobs_words(jobs: Sequence[Job]) -> str:
+    """Return jobs on one line, the first few named; empty for none."""
+    if not jobs:
+        return ""
+    names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs[:_SHOWN])
+    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    return f"job {names}{more}"
+
+
 class SchedulerAdapter(ABC):
     """One scheduler. Every verb returns whether it changed anything, also when repeated."""
 
     beside_others: ClassVar[bool] = False
     """Whether our drain stands beside that of others, so that a node which they drained is drained by us, too."""
+
+    knows_jobs: ClassVar[bool] = True
+    """Whether ``jobs`` names every job: a plain file knows of none."""
 
     @abstractmethod
     def show(self, node: str) -> SchedulerNode:
@@ -106,6 +122,28 @@ class SchedulerAdapter(ABC):
                 yield node, self.jobs(node)
             except SchedulerError as error:
                 yield node, error
+
+    def at_work(self, node: str) -> list[Job]:
+        """Return the jobs that a measurement of the node would disturb. Raises as ``jobs``."""
+        return self.jobs(node)
+
+    def not_idle(self, nodes: Sequence[str], within_s: float) -> Iterator[tuple[str, str | SchedulerError]]:
+        """Yield each node with why it is not free to be measured now, "" for an idle one, or with the error.
+
+        ``within_s``: seconds for which the node must stay free, as far as the scheduler knows its own plans.
+        """
+        del within_s
+        for node in nodes:
+            try:
+                yield node, self._not_idle(node)
+            except SchedulerError as error:
+                yield node, error
+
+    def _not_idle(self, node: str) -> str:
+        now = self.show(node)
+        if not now.usable:
+            return f"{now.state}{f': {now.reason}' if now.reason else ''}"
+        return jobs_words(self.at_work(node))
 
     def vacate(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
         """Yield drained nodes as ``jobs_of`` does. A scheduler that ends jobs by itself asks them to end first."""

@@ -27,6 +27,8 @@ _HEAD = (
 class FileAdapter(SchedulerAdapter):
     """The list of ready nodes in a file that other tools read; it is replaced as a whole, under a lock."""
 
+    knows_jobs = False
+
     def __init__(self, path: Path) -> None:
         self._path = path
 

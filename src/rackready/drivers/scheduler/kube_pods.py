@@ -28,6 +28,29 @@ def running(pods: Sequence[Raw]) -> list[Raw]:
     return sorted(found, key=pod_id)
 
 
+def using_devices(pods: Sequence[Raw]) -> list[Raw]:
+    """Return the pods that have devices of the node and are not over, also those of DaemonSets.
+
+    Devices are extended resources, whose names have a domain such as nvidia.com/gpu, and claims of dynamic resource
+    allocation (kubernetes.io/docs/concepts/configuration/manage-resources-containers, "Extended resources").
+    """
+    return sorted(
+        (pod for pod in pods if pod.get("status", {}).get("phase") not in _OVER and _asks(pod.get("spec") or {})),
+        key=pod_id,
+    )
+
+
+def _asks(spec: Raw) -> bool:
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    asked = [name for one in containers for name, value in _limits(one).items() if "/" in name and str(value) != "0"]
+    return bool(asked or spec.get("resourceClaims"))
+
+
+def _limits(container: Raw) -> dict[str, Any]:
+    found = container.get("resources") or {}
+    return {**(found.get("requests") or {}), **(found.get("limits") or {})}
+
+
 def pod_id(pod: Raw) -> str:
     """Return namespace/name."""
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -105,6 +105,10 @@ class KubernetesAdapter(SchedulerAdapter):
         """Return the pods that a drain waits for. Raises JobsUnknownError."""
         return [kube_pods.as_job(pod) for pod in self._pods(node)]
 
+    def at_work(self, node: str) -> list[Job]:
+        """Return the pods that have GPUs or other devices of the node. Others go on beside a measurement."""
+        return [kube_pods.as_job(pod) for pod in kube_pods.using_devices(self._all_pods(node))]
+
     def vacate(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
         """Evict the pods of nodes that we hold, and yield those that are left, each with the cause.
 
@@ -178,11 +182,14 @@ class KubernetesAdapter(SchedulerAdapter):
         return raw
 
     def _pods(self, node: str) -> list[kube_pods.Raw]:
+        return kube_pods.running(self._all_pods(node))
+
+    def _all_pods(self, node: str) -> list[kube_pods.Raw]:
         answer = self._api.pods_on(self._named(node))
         if not answer.ok:
             refused = self._refused(node, "list its pods", answer)
             raise JobsUnknownError.of(refused.messages)
-        return kube_pods.running(answer.body.get("items") or [])
+        return list(answer.body.get("items") or [])
 
     def _vacated(self, node: str) -> list[Job]:
         pods = self._pods(node)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 
+from rackready.drivers.scheduler import slurm_idle
 from rackready.drivers.scheduler.base import (
     Job,
     JobsUnknownError,
@@ -164,6 +166,34 @@ class SlurmAdapter(SchedulerAdapter):
         found = {node: [job for job, places in placed if node in places] for node in nodes}
         return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
 
+    def not_idle(self, nodes: Sequence[str], within_s: float) -> Iterator[tuple[str, str | SchedulerError]]:
+        """Yield as the base does: a node is idle in state IDLE, without a job, and without a reservation until then."""
+        reserved = slurm_idle.booked(self._bookings(), self._clock(), within_s)
+        for start in range(0, len(nodes), _ASKED_AT_ONCE):
+            some = nodes[start : start + _ASKED_AT_ONCE]
+            states = slurm_idle.shown(self._run, shlex.quote(",".join(some)))
+            yield from slurm_idle.merged(self.jobs_of(some), states, reserved)
+
+    def _bookings(self) -> list[slurm_idle.Booking]:
+        code, out, err = self._run(slurm_idle.RESERVATIONS)
+        if code != 0:
+            raise self._unseen(self._where, err or out)
+        return slurm_idle.parse_bookings(out)
+
+    def _clock(self) -> datetime:
+        """Return the controller's local time."""
+        _, out, err = self._run(slurm_idle.CLOCK)
+        try:
+            return datetime.fromisoformat(out.strip())
+        except ValueError as error:
+            raise SchedulerError(
+                self._where,
+                f"`{slurm_idle.CLOCK}`",
+                expected="its local time",
+                actual=" ".join((err or out).split()) or "nothing",
+                next_step="Log in as the user of handover and run it.",
+            ) from error
+
     def requeue(self, node: str) -> list[str]:
         """Requeue the batch jobs of a node (scontrol(1), requeue). Others, and those that forbid it, are left."""
         told = []
@@ -210,19 +240,10 @@ class SlurmAdapter(SchedulerAdapter):
 
         Raises SchedulerError for one of the same name that is not exactly as this method makes it.
         """
-        code, out, err = self._run("scontrol show reservation --oneliner")
-        if code != 0:
-            raise SchedulerError(
-                name,
-                f"`scontrol show reservation` on {self._where}",
-                expected="the reservations",
-                actual=" ".join((err or out).split()),
-                next_step="Check that slurmctld runs there.",
-            )
-        found = parse_reservation(out, name)
+        found = self._reservation(name)
         if found is not None:
             ours = Reservation(user, frozenset(nodes), _RESERVED)
-            if (found.users, found.nodes) != (user, ours.nodes) or found.flags - _ADDED != _RESERVED:
+            if not _same(found, ours):
                 raise SchedulerError(
                     name,
                     f"a reservation on {self._where}",
@@ -237,6 +258,29 @@ class SlurmAdapter(SchedulerAdapter):
             f"Nodes={shlex.quote(','.join(nodes))}"
         )
         self._must(f"scontrol create reservation ReservationName={shlex.quote(name)} {what}", name)
+
+    def left_reserved(self, name: str, node: str, user: str) -> bool:
+        """Return whether a killed run left the reservation of that name: of this node alone, made as ``reserve`` does.
+
+        Raises SchedulerError.
+        """
+        found = self._reservation(name)
+        return found is not None and _same(found, Reservation(user, frozenset([node]), _RESERVED))
+
+    def _reservation(self, name: str) -> Reservation | None:
+        code, out, err = self._run(slurm_idle.RESERVATIONS)
+        if code != 0:
+            raise self._unseen(name, err or out)
+        return parse_reservation(out, name)
+
+    def _unseen(self, place: str, text: str) -> SchedulerError:
+        return SchedulerError(
+            place,
+            f"`scontrol show reservation` on {self._where}",
+            expected="the reservations",
+            actual=" ".join(text.split()),
+            next_step="Check that slurmctld runs there.",
+        )
 
     def unreserve(self, name: str) -> None:
         """Delete a reservation."""
@@ -318,3 +362,8 @@ class SlurmAdapter(SchedulerAdapter):
                 "It needs a Slurm operator's rights."
             )
             raise (_StateError if _INVALID_STATE in actual else SchedulerError)(message)
+
+
+def _same(found: Reservation, ours: Reservation) -> bool:
+    """Return whether a reservation is exactly as we make it: flags that Slurm adds do not count."""
+    return (found.users, found.nodes, found.flags - _ADDED) == (ours.users, ours.nodes, ours.flags)
