@@ -47,6 +47,7 @@ COMMANDS = {
     "rma": "rma",
     "hand-back": "hand_back",
     "nightly": "nightly",
+    "trend": "trend",
     "watch": "watch",
     "ticket": "ticket",
     "retire": "retire",

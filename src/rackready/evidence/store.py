@@ -248,6 +248,18 @@ class EvidenceStore:
             if row["target"] in targets and isinstance(record, EvidenceRecord):
                 yield record
 
+    def figures(self, since: float, *, gate: str = "", node: str = "") -> Iterator[EvidenceRecord]:
+        """Yield the records with a pass or a fail that were written since then (s since 1970), without damaged ones."""
+        judged_ = _records.c.outcome.in_([Outcome.PASS.value, Outcome.FAIL.value])
+        query = sa.select(*_WHOLE).where(_records.c.id >= f"{int(since * 1e9):0{_DIGITS}d}", judged_)
+        if gate:
+            query = query.where(_records.c.gate == gate)
+        if node:
+            query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
+        for _, record in self._read(query.order_by(_records.c.id)):
+            if isinstance(record, EvidenceRecord):
+                yield record
+
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
         """Yield a campaign's records over several nodes, oldest first, with an error in the place of a damaged one."""
         several = (
