@@ -48,6 +48,7 @@ COMMANDS = {
     "hand-back": "hand_back",
     "nightly": "nightly",
     "trend": "trend",
+    "calendar": "calendar",
     "watch": "watch",
     "ticket": "ticket",
     "retire": "retire",

@@ -11,6 +11,8 @@ from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
@@ -20,20 +22,30 @@ FRESH_S = 12 * 3600.0
 """A node whose gates under load ran within this time is not due. Judgement: it is half of a day, so a second run in the
 same night measures nobody twice, and the next night measures everybody."""
 
+_MEASURED = frozenset({Outcome.PASS, Outcome.FAIL, Outcome.SKIP})
+_LEAST, _TARGETS = 2048, 64
+"""Targets that are read: nodes, and runs between them, of which a node has one for each rail and partner."""
+
 
 def measured_at(store: EvidenceStore, entries: Sequence[GateSetEntry], nodes: Sequence[str]) -> dict[str, float]:
     """Return when each node was last measured under load by every one of these gates (s since 1970), 0.0 for never.
 
     Gates that only look do not count: every deploy runs them. A gate that no node ever ran does not count either: it
-    measures nothing here.
+    measures nothing here. An error is no measurement.
     """
     oldest = dict.fromkeys(nodes, float("inf"))
     for loads in (entry.id for entry in entries if not gate(entry.id, {}).looks):
-        newest = store.newest(loads)
+        newest = newest_of(store, loads, nodes)
         for node in nodes if newest else ():
-            at = newest[node].finished.timestamp() if node in newest else 0.0
-            oldest[node] = min(oldest[node], at)
+            record = newest.get(node)
+            done = record is not None and record.verdict.outcome in _MEASURED
+            oldest[node] = min(oldest[node], record.finished.timestamp() if record is not None and done else 0.0)
     return {node: 0.0 if at == float("inf") else at for node, at in oldest.items()}
+
+
+def newest_of(store: EvidenceStore, gate_id: str, nodes: Sequence[str]) -> dict[str, EvidenceRecord]:
+    """Return target -> the newest record of a gate, for so many targets that every node is among them."""
+    return store.newest(gate_id, most=max(_LEAST, _TARGETS * len(nodes)))
 
 
 def groups(site: Site) -> dict[str, frozenset[str]]:
