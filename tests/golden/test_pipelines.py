@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +110,34 @@ def test_no_step_shows_files_that_an_earlier_job_left() -> None:
             assert step["if"].startswith(f"always() && steps.{wrote[name]}.outcome != 'skipped'")
 
 
+def test_the_trend_is_looked_at_whatever_the_night_found() -> None:
+    steps = {step.get("name"): step for step in github()["jobs"]["nightly"]["steps"]}
+    assert steps["Trend"]["if"] == "always() && steps.nightly.outcome != 'skipped'"
+    assert "rackready nightly --env prod || code=$?" in gitlab()["rackready nightly prod"]["script"][0]
+
+
+def test_a_site_whose_jobs_nobody_knows_is_validated() -> None:
+    _, text = pipeline_file("github", replace(WANTED, measure="validate"))
+    assert "exec rackready validate --env prod" in text
+
+
+@pytest.mark.parametrize(("night", "trend", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (2, 1, 2), (1, 1, 1)])
+def test_gitlabs_nightly_ends_with_the_first_bad_code(tmp_path: Path, night: int, trend: int, code: int) -> None:
+    program = tmp_path / "rackready"
+    program.write_text(f'#!/bin/sh\n[ "$1" = nightly ] && exit {night}\nexit {trend}\n', encoding="utf-8")
+    program.chmod(0o755)
+    script = gitlab()["rackready nightly prod"]["script"][0]
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False
+    )
+    assert done.returncode == code
+
+
 def test_the_deploy_itself_gets_the_runners_signals() -> None:
     """GitHub signals the step's own process alone (docs.github.com, workflow-cancellation)."""
     steps = {step.get("name"): step for job in github()["jobs"].values() for step in job["steps"]}
     assert steps["Deploy"]["run"] == "exec rackready deploy --env prod"
-    assert steps["Nightly"]["run"] == "exec rackready validate --env prod"
+    assert steps["Nightly"]["run"] == "exec rackready nightly --env prod"
 
 
 def test_a_forks_pull_request_runs_nothing_here() -> None:

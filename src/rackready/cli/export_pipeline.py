@@ -52,7 +52,7 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     ] = "/var/lib/rackready",
     drift_cron: Annotated[str, typer.Option("--drift", help="When to look for drift, cron, UTC.")] = "17 */4 * * *",
     nightly_cron: Annotated[
-        str, typer.Option("--nightly", help="When to measure what is due, cron, UTC.")
+        str, typer.Option("--nightly", help="When to measure idle nodes, cron, UTC.")
     ] = "43 0 * * *",
     output: Output = Format.TEXT,
 ) -> None:
@@ -71,7 +71,9 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     site = load_site(env, root=paths.root)
     _require_kept_passwords(site, paths)
     names, notes = _secrets(site, paths)
-    wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names)
+    # A file knows of no jobs, so nothing tells which node is idle.
+    measure = "validate" if site.handover.kind == "file" else "nightly"
+    wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names, measure)
     name, text = pipeline_file(forge, wanted)
     folder = out or paths.root
     done = write_owned(folder, {name: text.encode()}, f"rackready export pipeline --for {forge} --env {env}")

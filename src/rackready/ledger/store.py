@@ -16,10 +16,12 @@ from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow
 from rackready.model.state import NodeState
 
 __all__ = [
+    "BESIDE",
     "CHANGE",
     "DETAIL",
     "FAILED",
     "IMPORT",
+    "NIGHTLY",
     "PAUSED",
     "UNFINISHED",
     "EventRow",
@@ -38,6 +40,10 @@ _LINES = 4096
 
 IMPORT = "import"
 """Kind of a campaign that imports evidence and touches no node."""
+NIGHTLY = "nightly"
+"""Kind of the row of a night, which is written when it has ended. It is no campaign that could be cut off."""
+BESIDE = frozenset({IMPORT, NIGHTLY})
+"""Kinds of rows that must not hide that a campaign was cut off."""
 PAUSED = "paused"
 """Status of a deploy that a second terminal asked to pause: only `rackready deploy --resume` goes on."""
 UNFINISHED = frozenset({"running", "interrupted"})

@@ -14,13 +14,16 @@ UPLOAD = "actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.
 
 PLACES = {"github": ".github/workflows/rackready-{}.yml", "gitlab": ".gitlab/rackready-{}.yml"}
 """Kind of a pipeline to the place of its file in the site repository."""
-_SCRIPTS = ("plan", "drift", "report")
+_SCRIPTS = ("plan", "drift", "nightly", "report")
 _INDENT = {"github": 10, "gitlab": 6}
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What a pipeline is made for. ``secrets``: environment variables that the site file names."""
+    """What a pipeline is made for. ``secrets``: environment variables that the site file names.
+
+    ``measure``: the command of the nightly job.
+    """
 
     env: str
     branch: str
@@ -29,17 +32,20 @@ class Pipeline:
     drift_cron: str
     nightly_cron: str
     secrets: Sequence[str] = ()
+    measure: str = "nightly"
 
 
 def pipeline_file(kind: str, wanted: Pipeline) -> tuple[str, str]:
     """Return path and text of a pipeline: ``github`` or ``gitlab``."""
     indent = " " * _INDENT[kind]
-    scripts = {
-        name: textwrap.indent(render(f"pipelines/{name}.sh.j2", env=wanted.env).rstrip(), indent) for name in _SCRIPTS
+    about = {"env": wanted.env, "measure": wanted.measure}
+    scripts = {name: textwrap.indent(render(f"pipelines/{name}.sh.j2", **about).rstrip(), indent) for name in _SCRIPTS}
+    facts = about | {
+        name: getattr(wanted, name) for name in ("branch", "runner", "state", "drift_cron", "nightly_cron")
     }
-    facts = {name: getattr(wanted, name) for name in ("env", "branch", "runner", "state", "drift_cron", "nightly_cron")}
     text = render(
         f"pipelines/{kind}.yml.j2",
+        **about,
         **facts,
         **scripts,
         secrets=_secrets(wanted.secrets),

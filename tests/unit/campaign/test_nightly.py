@@ -41,6 +41,20 @@ def test_idle_nodes_are_measured_and_put_back(world: World) -> None:
     assert (row.phase, row.campaign, row.reason) == ("handover", "deploy-1", "")
 
 
+def test_a_night_is_on_record_for_reports_and_hides_no_campaign(world: World) -> None:
+    world.gives["node02"] = Outcome.ERROR
+    world.cluster.jobs["node03"] = "7"
+    world.night()
+    with world.ledger() as ledger:
+        (row,) = ledger.campaigns()
+    assert (row["id"], row["kind"], row["status"]) == ("nightly-1", "nightly", "finished")
+    assert {node: one["outcome"] for node, one in row["summary"]["results"].items()} == {
+        "node01": "pass",
+        "node02": "error",
+        "node04": "pass",
+    }
+
+
 def test_nodes_are_drained_and_out_of_production_while_they_are_measured(world: World) -> None:
     seen: list[tuple[dict[str, str], dict[str, str]]] = []
     world.during = lambda _nodes: seen.append((dict(world.cluster.reason), world.states()))

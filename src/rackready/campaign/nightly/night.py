@@ -16,7 +16,7 @@ from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.set_run import run_set
-from rackready.ledger.store import Ledger, NodeRow
+from rackready.ledger.store import NIGHTLY, Ledger, NodeRow
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -26,6 +26,8 @@ from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
 Say = Callable[[str], None]
+_PHASE = "validate"
+_MEASURED = frozenset({"pass", "fail", "error"})
 BAD = frozenset({"fail", "error", "unknown"})
 """Outcomes of a night that are not good. A node that was busy, or left for the next night, is."""
 
@@ -98,7 +100,11 @@ class Shift:
             for node, text in night.resolved.lines.items():
                 self.say(f"{node}: {text}")
             waiting = due(ledger, store, site, self.order, night, self.clock())
-            self._measure_all(hands, waiting, night, deadline)
+            begun = self.clock()
+            try:
+                self._measure_all(hands, waiting, night, deadline)
+            finally:
+                _keep(ledger, self.ctx, night, begun)
         return night
 
     def _measure_all(self, hands: Hands, waiting: list[str], night: Night, deadline: float) -> None:
@@ -151,6 +157,28 @@ class Shift:
         for node in (mark.node for mark in taken):
             outcome, why = night.outcomes[node]
             self.say(f"{node}: {outcome}{f': {why}' if why else ''}")
+
+
+def _keep(ledger: Ledger, ctx: PhaseContext, night: Night, begun: float) -> None:
+    """Record a night that measured something, so that `rackready report` finds it."""
+    results = {
+        node: {"phase": _PHASE, "outcome": outcome, "message": why, "kinds": []}
+        for node, (outcome, why) in night.outcomes.items()
+        if outcome in _MEASURED
+    }
+    if results:
+        ledger.put_campaign(
+            ctx.campaign,
+            env=ctx.env,
+            kind=NIGHTLY,
+            nodes=list(results),
+            site_digest="",
+            abi="",
+            status="finished",
+            begun=begun,
+            ended=time.time(),
+            summary={"results": results},
+        )
 
 
 def due(ledger: Ledger, store: EvidenceStore, site: Site, order: Order, night: Night, now: float) -> list[str]:
