@@ -23,6 +23,9 @@ _REHEARSE = _RACK + "test_rehearse.py::"
 _REPAIR = _RACK + "test_main_job.py::test_repaired_node_comes_back"
 _WATCH = _CLI + "test_watch.py::"
 _ROTATION = _CLI + "test_rotation.py::test_a_dry_run_asks_no_device_and_names_what_cannot_be_written"
+_CALENDAR = _CLI + "test_calendar.py::"
+_NIGHTLY = _CLI + "test_nightly.py::"
+_TREND = _CLI + "test_trend.py::"
 _UPGRADE = _CLI + "test_upgrade.py::"
 _MAKE = "tests/repo/test_make.py::"
 
@@ -101,6 +104,13 @@ ELSEWHERE = {
     "upgrade --to": _UPGRADE + "test_all_nodes_in_waves_and_then_the_site_file_is_to_name_the_set",
     "validate": _PHASES,
     "validate --again": _CLI + "test_phases.py::test_validate_says_whether_everything_is_measured_anew",
+    "calendar": _CALENDAR + "test_items_of_a_day_stand_together",
+    "calendar --until": _CALENDAR + "test_items_of_a_day_stand_together",
+    "nightly": _NIGHTLY + "test_nodes_are_limited",
+    "nightly --check": _NIGHTLY + "test_a_preview_says_what_would_be_measured",
+    "nightly --for --max-share": _NIGHTLY + "test_a_night_tells_each_node_and_ends_with_one_where_one_failed",
+    "trend": _TREND + "test_a_regression_is_shown_and_ends_with_one",
+    "trend --gate": _TREND + "test_the_document_has_the_readings_of_one_gate",
     "ticket close --reason": _WATCH + "test_tickets_are_listed_shown_and_closed",
     "ticket list": _WATCH + "test_tickets_are_listed_shown_and_closed",
     "ticket show": _WATCH + "test_tickets_are_listed_shown_and_closed",

@@ -27,7 +27,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def test_a_night_tells_each_node_and_ends_with_one_where_one_failed(world: World, command: Command) -> None:
     world.gives["node02"] = Outcome.FAIL
     world.cluster.jobs["node03"] = "4711"
-    code, out, err = command("nightly", "--env", "t", "--max-share", "100", "--output", "json")
+    code, out, err = command("nightly", "--env", "t", "--max-share", "100", "--for", "6h", "--output", "json")
     told = json.loads(out)
     assert code == 1
     assert [(one["name"], one["outcome"], one["reason"]) for one in told["nodes"]] == [
