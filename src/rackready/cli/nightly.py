@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rackready.campaign.nightly.night import Night, Order
+    from rackready.campaign.nightly.night import Night, NightOrder
     from rackready.model.phase import PhaseContext
     from rackready.paths import EnvPaths
 
@@ -61,7 +61,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     Exit codes: 0 every measured node passed, or none was idle; 1 a node failed, could not be measured or put back, or
     its scheduler did not answer; 2 refused.
     """
-    from rackready.campaign.nightly.night import Order, preview, require_set  # noqa: PLC0415
+    from rackready.campaign.nightly.night import NightOrder, preview, require_set  # noqa: PLC0415
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
@@ -76,7 +76,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     nodes = choose(site, limit)
     require(site, nodes, "nightly")
     _require_jobs(site.handover.kind, str(paths.site_file))
-    order = Order(nodes, gate_set, max_share, limit_s)
+    order = NightOrder(nodes, gate_set, max_share, limit_s)
     ctx = PhaseContext(env, paths.root, new_run("nightly"), check=check)
     if check:
         night = preview(ctx, order, time.time())
@@ -98,7 +98,7 @@ def _require_jobs(kind: str, source: str) -> None:
         )
 
 
-def _carried_out(ctx: PhaseContext, paths: EnvPaths, order: Order, *, verbose: bool) -> tuple[Night, Path]:
+def _carried_out(ctx: PhaseContext, paths: EnvPaths, order: NightOrder, *, verbose: bool) -> tuple[Night, Path]:
     """Run the night under the controller lock. Ctrl-C and SIGTERM put back what was taken, then end it."""
     from rackready.campaign.controller import stop_signals  # noqa: PLC0415 - `--help` loads no engine
     from rackready.campaign.nightly.night import Shift  # noqa: PLC0415

@@ -219,7 +219,7 @@ def working_campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
 
 
 def _working(ledger: Ledger) -> list[dict[str, Any]]:
-    from rackready.ledger.store import BESIDE  # noqa: PLC0415 - `--help` loads no database
+    from rackready.ledger.rows import BESIDE  # noqa: PLC0415 - `--help` loads no database
 
     return [row for row in ledger.campaign_heads() if row["kind"] not in BESIDE]
 

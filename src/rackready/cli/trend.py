@@ -64,7 +64,7 @@ def trend(
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             store = EvidenceStore.read_only(ledger, paths.raw)
-            rows = site_trend.trend(site, store, site_trend.Asked(days, node, gate), time.time())
+            rows = site_trend.trend(site, store, site_trend.TrendScope(days, node, gate), time.time())
     if output is TrendFormat.JSON:
         print_json({"days": days, "figures": [site_trend.document(row, readings=bool(node or gate)) for row in rows]})
     elif output is TrendFormat.CSV:

@@ -12,6 +12,13 @@ DETAIL = "detail"
 FAILED = "fail"
 """Level of the last event of a phase that failed on a node. Level error: the phase could not judge the node."""
 
+IMPORT = "import"
+"""Kind of a campaign that imports evidence and touches no node."""
+NIGHTLY = "nightly"
+"""Kind of the row of a night, which is written when it has ended: it is no campaign that could be cut off."""
+BESIDE = frozenset({IMPORT, NIGHTLY})
+"""Kinds of rows that must not hide that a campaign was cut off."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:

@@ -12,16 +12,14 @@ from rackready.ledger import schema
 from rackready.ledger.connected import Connected
 from rackready.ledger.error import LedgerError
 from rackready.ledger.progress import newest_events
-from rackready.ledger.rows import DETAIL, FAILED, EventRow, LedgerEntry, NodeRow, words
+from rackready.ledger.rows import DETAIL, FAILED, IMPORT, EventRow, LedgerEntry, NodeRow, words
 from rackready.model.state import NodeState
 
 __all__ = [
-    "BESIDE",
     "CHANGE",
     "DETAIL",
     "FAILED",
     "IMPORT",
-    "NIGHTLY",
     "PAUSED",
     "UNFINISHED",
     "EventRow",
@@ -38,12 +36,6 @@ CHANGE = "changed"
 _LINES = 4096
 """Lines of progress in one query."""
 
-IMPORT = "import"
-"""Kind of a campaign that imports evidence and touches no node."""
-NIGHTLY = "nightly"
-"""Kind of the row of a night, which is written when it has ended. It is no campaign that could be cut off."""
-BESIDE = frozenset({IMPORT, NIGHTLY})
-"""Kinds of rows that must not hide that a campaign was cut off."""
 PAUSED = "paused"
 """Status of a deploy that a second terminal asked to pause: only `rackready deploy --resume` goes on."""
 UNFINISHED = frozenset({"running", "interrupted"})

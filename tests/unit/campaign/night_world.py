@@ -15,7 +15,7 @@ import pytest
 
 from rackready.campaign.nightly import leftovers, night
 from rackready.campaign.nightly.marks import TAKEN
-from rackready.campaign.nightly.night import Night, Order, Shift
+from rackready.campaign.nightly.night import Night, NightOrder, Shift
 from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.places import RELEASE
 from rackready.drivers.scheduler.slurm import SlurmAdapter
@@ -153,7 +153,7 @@ class World:
             EvidenceStore.open(ledger, self.paths.raw).append(made)
 
     def night(self, number: int = 1, *, share: int = 100, hours: float = 4.0, nodes: Sequence[str] = NODES) -> Night:
-        order = Order(nodes, "nightly", share, hours * 3600)
+        order = NightOrder(nodes, "nightly", share, hours * 3600)
         ctx = PhaseContext("t", self.root, f"nightly-{number}")
         return Shift(ctx, order, lambda _text: None, lambda: self.faulty, lambda: self.now).run()
 

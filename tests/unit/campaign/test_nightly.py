@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign.nightly.marks import begin
-from rackready.campaign.nightly.night import Order, preview, require_set
+from rackready.campaign.nightly.night import NightOrder, preview, require_set
 from rackready.drivers.process import STOP, Interrupted
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -334,7 +334,7 @@ def test_a_preview_changes_nothing(world: World) -> None:
     world.cluster.jobs["node03"] = "9"
     world.evidence("node04", 3)
     ctx = PhaseContext("t", world.root, "nightly-1", check=True)
-    found = preview(ctx, Order(NODES, "nightly", 25, 3600.0), world.now)
+    found = preview(ctx, NightOrder(NODES, "nightly", 25, 3600.0), world.now)
     assert {node: outcome for node, (outcome, _) in found.outcomes.items()} == {
         "node01": "measure",
         "node02": "later",

@@ -16,7 +16,8 @@ from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.set_run import run_set
-from rackready.ledger.store import NIGHTLY, Ledger, NodeRow
+from rackready.ledger.rows import NIGHTLY
+from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -33,7 +34,7 @@ BAD = frozenset({"fail", "error", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class NightOrder:
     """What is asked for. ``share_pct``: of a group at once; ``seconds``: for the whole night."""
 
     nodes: Sequence[str]
@@ -80,7 +81,7 @@ class Shift:
     """Carries a night out. ``clock``: seconds since 1970, replaced by tests."""
 
     ctx: PhaseContext
-    order: Order
+    order: NightOrder
     say: Say
     faulty: Faulty = dict
     clock: Callable[[], float] = time.time
@@ -181,7 +182,7 @@ def _keep(ledger: Ledger, ctx: PhaseContext, night: Night, begun: float) -> None
         )
 
 
-def due(ledger: Ledger, store: EvidenceStore, site: Site, order: Order, night: Night, now: float) -> list[str]:
+def due(ledger: Ledger, store: EvidenceStore, site: Site, order: NightOrder, night: Night, now: float) -> list[str]:
     """Return the nodes that are in production and due, those with the oldest evidence first; tell the others."""
     rows: dict[str, NodeRow] = {row.name: row for row in ledger.states()}
     out = {node: _state(rows.get(node)) for node in order.nodes if not _serves(rows.get(node))}
@@ -211,7 +212,7 @@ def _time(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
 
 
-def preview(ctx: PhaseContext, order: Order, now: float) -> Night:
+def preview(ctx: PhaseContext, order: NightOrder, now: float) -> Night:
     """Return what a night would do now, from the records and the scheduler; changes nothing. Raises RackreadyError.
 
     Nodes of the first batch have the outcome ``measure``; idle ones of later batches ``later``.

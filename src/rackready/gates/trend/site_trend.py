@@ -18,7 +18,7 @@ _DAY_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrendScope:
     """Which figures. ``node`` and ``gate``: "" for all."""
 
     days: int
@@ -26,7 +26,7 @@ class Asked:
     gate: str = ""
 
 
-def trend(site: Site, store: EvidenceStore, asked: Asked, now: float) -> list[TrendRow]:
+def trend(site: Site, store: EvidenceStore, asked: TrendScope, now: float) -> list[TrendRow]:
     """Return the figures of the site's nodes. With a node, the others are read too: they are its fleet."""
     platforms = {node.name: node.platform for node in site.nodes()}
     records = store.figures(now - asked.days * _DAY_S, gate=asked.gate)
