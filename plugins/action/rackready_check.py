@@ -20,9 +20,11 @@ class ActionModule(ASSERT):
         if lacks := [name for name in NEEDED if name not in given]:
             return {"failed": True, "msg": f"rackready_check - Expected: {', '.join(NEEDED)} Actual: no {lacks[0]}."}
         check = {name: text(given.pop(name, None)) for name in WORDS}
+        bounds = given.pop("bounds", None)  # for the proof that a later play judges the same (rackready.drivers.proof)
         check["actual"] = check["actual"].rstrip(".")
         self._task.args = {**given, "fail_msg": message(**check), "quiet": True}
         result: dict[str, Any] = super().run(tmp, task_vars)
+        result |= {"bounds": bounds} if bounds else {}
         return {**result, "check": check} if result.get("failed") and "assertion" in result else result
 
 

@@ -40,15 +40,13 @@ def _take_out(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.campaign.drift.applied import tuned  # noqa: PLC0415
+    from rackready.campaign.proof import Played, proven  # noqa: PLC0415
     from rackready.campaign.reboot import run_with_reboot  # noqa: PLC0415
-    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
 
-    before = {"rackready_tuned": tuned(ctx, nodes)}
-
-    def play(ctx: PhaseContext, nodes: list[str]) -> Results:
-        return run_playbook(ctx, "install.yml", nodes, before)
-
-    return run_with_reboot(ctx, lambda ctx, nodes: run_drained(ctx, "install", play, nodes), nodes)
+    before = tuned(ctx, nodes)
+    play = Played("install.yml", lambda own: {"rackready_tuned": [node for node in before if node in own]})
+    run = proven(ctx, "install", play)
+    return run_with_reboot(ctx, lambda ctx, nodes: run_drained(ctx, "install", run, nodes), nodes)
 
 
 def _baseline(ctx: PhaseContext, nodes: list[str]) -> Results:

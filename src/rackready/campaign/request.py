@@ -54,6 +54,7 @@ class CampaignRequest:
     """Nodes outside the campaign that may serve as partners in gates of several nodes."""
     stop_at_new_kind: bool = False
     batches_at_once: int = 2
+    full: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON types."""
@@ -76,6 +77,7 @@ class CampaignRequest:
             phases=self.phases,
             erase=self.erase,
             beside=self.beside,
+            full=self.full,
             site_digest=self.site_digest,
         )
 
@@ -110,6 +112,7 @@ def new_request(  # noqa: PLR0913 - every part of the request
     check: bool,
     again: bool = False,
     erase: tuple[str, ...] = (),
+    full: bool = False,
 ) -> CampaignRequest:
     """Return a request with a new id that sorts by time. Raises OSError.
 
@@ -133,4 +136,5 @@ def new_request(  # noqa: PLR0913 - every part of the request
         check=check,
         again=again,
         erase=erase,
+        full=full,
     )

@@ -49,6 +49,7 @@ def run(  # noqa: PLR0913 - what is asked for
     output: Format,
     again: bool = False,
     erase: Sequence[str] = (),
+    full: bool = False,
     verbose: bool = False,
     resume: bool = False,
 ) -> None:
@@ -62,6 +63,7 @@ def run(  # noqa: PLR0913 - what is asked for
         output=output,
         again=again,
         erase=erase,
+        full=full,
         verbose=verbose,
         resume=resume,
     )
@@ -82,6 +84,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     output: Format,
     again: bool = False,
     erase: Sequence[str] = (),
+    full: bool = False,
     verbose: bool = False,
     resume: bool = False,
     seen_as: Callable[[Site], Site] | None = None,
@@ -101,7 +104,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     nodes = choose(site, limit)
     require_no_other_set(paths, site, nodes)
     if not check:
-        settle_sets(paths, command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase))
+        settle_sets(paths, command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase, full=full))
     to_erase = erased(site, nodes, erase)
     require(site, nodes, kind)
     if "provision" in phases and imaged_nodes(site):
@@ -121,8 +124,9 @@ def carried_out(  # noqa: PLR0913 - what is asked for
         check=check,
         again=again,
         erase=tuple(node for node in to_erase if node in able),
+        full=full,
     )
-    command = command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase)
+    command = command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase, full=full)
     with _shown(request, verbose=verbose) as show:
         finished = (run_campaign if able else keep_off_alone)(
             paths,
@@ -161,12 +165,15 @@ def _shown(request: CampaignRequest, *, verbose: bool) -> Iterator[Show]:
         yield table
 
 
-def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool, erase: Sequence[str] = ()) -> str:
+def command_words(  # noqa: PLR0913 - every option
+    kind: str, *, env: str, limit: str, check: bool, again: bool, erase: Sequence[str] = (), full: bool = False
+) -> str:
     """Return the command line that repeats this run."""
     options = [
         *(["--limit", shlex.quote(limit)] if limit else []),
         *(["--check"] if check else []),
         *(["--again"] if again else []),
+        *(["--full"] if full else []),
         *(word for names in erase for word in ("--erase", shlex.quote(names))),
     ]
     return " ".join(["rackready", kind, "--env", env, *options])

@@ -21,6 +21,10 @@ Erase = Annotated[
         autocompletion=complete.node_list,
     ),
 ]
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Play every node in full, also nodes that prove that they are as their release says."),
+]
 
 
 def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -28,6 +32,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - command line flags
     erase: Erase = [],  # noqa: B006 - typer copies it
+    full: Full = False,  # noqa: FBT002 - as above
     failed_only: Annotated[  # noqa: FBT002
         bool, typer.Option("--failed-only", help="Only nodes that failed in the last deploy.")
     ] = False,
@@ -66,6 +71,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
         check=check,
         output=output,
         erase=erase,
+        full=full,
         verbose=verbose,
         resume=resume,
     )

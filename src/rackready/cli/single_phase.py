@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Erase, Limit
+from rackready.cli.deploy import Check, Erase, Full, Limit
 from rackready.cli.output import Env, Format, Output, Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -25,7 +25,7 @@ _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
 def register(app: typer.Typer) -> None:
     """Add one command per phase."""
     for name, (phases, text) in _PHASES.items():
-        own: dict[str, Callable[..., None]] = {"provision": provision, "validate": validate}
+        own: dict[str, Callable[..., None]] = {"provision": provision, "install": install, "validate": validate}
         app.command(name, help=text)(own.get(name) or _command(name, phases))
 
 
@@ -69,6 +69,20 @@ def provision(  # noqa: D103, PLR0913, PLR0917 - the table has its help; each is
 
     phases = _PHASES["provision"][0]
     run("provision", phases, env=env, limit=limit, check=check, output=output, erase=erase, verbose=verbose)
+
+
+def install(  # noqa: D103 - the table has its help
+    env: Env = "sim",
+    limit: Limit = "",
+    check: Check = False,  # noqa: FBT002 - a command line flag
+    full: Full = False,  # noqa: FBT002 - as above
+    verbose: Verbose = False,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+    phases = _PHASES["install"][0]
+    run("install", phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
 
 
 def validate(  # noqa: D103 - the table has its help

@@ -48,30 +48,39 @@ def run_playbook(
     nodes: list[str],
     extra_vars: dict[str, Any] | None = None,
     tags: list[str] | None = None,
+    steps: Path | None = None,
 ) -> dict[str, NodeResult]:
     """Run ``playbooks/<playbook>`` for these nodes of the site and return a result for each.
 
     A result is pass, fail (a task failed) or error (not reached, or not reported). Its ``data`` has ``changed`` and
     ``ok`` (task counts), and ``changes``, the names of the tasks that changed something (in a dry run: would change).
     Each node's intent is committed before the run and its end after it; with ``ctx.check`` nothing is changed and
-    nothing is recorded. Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
+    nothing is recorded. ``steps``: a file for every step with its answer (plugins/callback).
+    Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
     """
     if not nodes:
         return {}
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
-        return _Run(ctx, site, paths, ledger, playbook, list(nodes)).go(extra_vars or {}, tags or [])
+        return _Run(ctx, site, paths, ledger, playbook, list(nodes), steps).go(extra_vars or {}, tags or [])
 
 
 class _Run:
     """One run of one playbook."""
 
-    def __init__(
-        self, ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, playbook: str, nodes: list[str]
+    def __init__(  # noqa: PLR0913, PLR0917 - all parts of a run
+        self,
+        ctx: PhaseContext,
+        site: Site,
+        paths: EnvPaths,
+        ledger: Ledger,
+        playbook: str,
+        nodes: list[str],
+        steps: Path | None = None,
     ) -> None:
         self.ctx, self.site, self.paths, self.ledger = ctx, site, paths, ledger
-        self.playbook, self.nodes = playbook, nodes
+        self.playbook, self.nodes, self.steps = playbook, nodes, steps
         self.phase = Path(playbook).stem
         self.folder = private_dir(paths.logs / ctx.campaign)
         digest = hashlib.sha256(" ".join(nodes).encode()).hexdigest()[:6]
@@ -140,7 +149,7 @@ class _Run:
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.site) | self._pinned() | connection,
+            env=_environment(self.site) | self._pinned() | self._recorded() | connection,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
@@ -150,6 +159,15 @@ class _Run:
 
     def _pinned(self) -> dict[str, str]:
         return {VARIABLE: str(pinned_file(self.paths, self.ctx.site_digest))} if self.ctx.site_digest else {}
+
+    def _recorded(self) -> dict[str, str]:
+        if self.steps is None:
+            return {}
+        return {
+            "ANSIBLE_CALLBACK_PLUGINS": str(shipped() / "plugins/callback"),
+            "ANSIBLE_CALLBACKS_ENABLED": "rackready_steps",
+            "RACKREADY_STEPS": str(self.steps),
+        }
 
     def _begin(self, node: str) -> int:
         operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)

@@ -26,6 +26,8 @@ class PhaseContext:
     """Nodes whose disks may be erased (``--erase``)."""
     beside: tuple[str, ...] = ()
     """Nodes outside the campaign that may serve as partners in gates of several nodes; nothing else is done to them."""
+    full: bool = False
+    """Also play nodes that could prove that they are as their release says (``--full``)."""
     site_digest: str = ""
     """Digest of the stored site of the campaign (design.pinned); empty: the site file as it is now."""
 

@@ -1,0 +1,97 @@
+"""A node's release for a play: a keyed digest over everything that decides what the play does on that node."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rackready.design import hostvars
+from rackready.model.site import Site
+from rackready.paths import EnvPaths, shipped
+
+SOURCES = ("ansible.cfg", "playbooks", "plugins", "roles", "src/rackready")
+"""What a play is made of, below the folder of shipped files: all of it counts, read or not."""
+LIBRARIES = ("ansible-core", "jinja2", "markupsafe", "pyyaml")
+COPIED = ("pynvml",)
+"""Modules of the controller that roles copy to nodes (filter rackready_module_file)."""
+_LEFT_OUT = frozenset({"__pycache__", "molecule", "shipped"})
+
+
+def sources_digest() -> bytes:
+    """Return the SHA-256 of roles, playbooks, plugins, rackready's code, and the libraries that render them."""
+    top, out = shipped(), hashlib.sha256()
+    package = Path(__file__).resolve().parents[2]
+    for name in SOURCES:
+        path = package if name == "src/rackready" else top / name
+        for file in _files(path):
+            _add(out, f"{name}/{file.relative_to(path)}", file)
+    for name in COPIED:
+        found = importlib.util.find_spec(name)
+        if found is None or not found.origin:
+            raise FileNotFoundError(name)
+        _add(out, name, Path(found.origin))
+    out.update(json.dumps([sys.version, *(version(name) for name in LIBRARIES)]).encode())
+    return out.digest()
+
+
+def releases(
+    key: bytes, paths: EnvPaths, site: Site, playbook: str, nodes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """Return node -> its release, a keyed SHA-256 (hex). Raises OSError when a file cannot be read.
+
+    ``nodes``: node -> the variables that its phase adds.
+
+    Keyed, for variables of a site may hold secrets, and a plain hash of a short one can be guessed.
+    """
+    sources, groups = sources_digest(), hostvars.groups(site)
+    shared = _tree(paths.inventory / "group_vars")
+    out = {}
+    for node, extra in nodes.items():
+        variables = {name: group["vars"] for name, group in groups.items() if node in group["hosts"]}
+        document = {
+            "playbook": playbook,
+            "extra": extra,
+            "groups": variables,
+            "node": {"name": node, **hostvars.node_vars(site, node)},
+            "files": [*shared, *_tree(paths.inventory / "host_vars", node)],
+        }
+        text = json.dumps(document, sort_keys=True).encode()
+        out[node] = hmac.new(key, sources + text, hashlib.sha256).hexdigest()
+    return out
+
+
+def _tree(folder: Path, begins: str = "") -> list[list[str]]:
+    """Return path and hash of the files below a folder of variables; ``begins``: only files and folders of this name.
+
+    They stay inside the keyed digest.
+    """
+    found = [file for file in _files(folder) if _is_of(file.relative_to(folder).parts[0], begins)]
+    return [[str(file.relative_to(folder)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in found]
+
+
+def _is_of(name: str, begins: str) -> bool:
+    return not begins or name == begins or name.startswith(f"{begins}.")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    out = []
+    for folder, below, names in os.walk(path, followlinks=True):
+        below[:] = sorted(name for name in below if name not in _LEFT_OUT)
+        out += [Path(folder, name) for name in sorted(names)]
+    return out
+
+
+def _add(out: hashlib._Hash, name: str, file: Path) -> None:
+    data = file.read_bytes()
+    out.update(f"{name}\0{file.stat().st_mode & 0o111}\0{len(data)}\0".encode())
+    out.update(data)
