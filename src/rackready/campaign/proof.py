@@ -25,14 +25,14 @@ from rackready.drivers.process import check_stop
 from rackready.drivers.proof import payload
 from rackready.drivers.proof.judge import Verdict, judged
 from rackready.drivers.proof.recorded import Recorded, UnprovableError, by_node, recorded
-from rackready.drivers.proof.release import releases
+from rackready.drivers.proof.release import UnclearReleaseError, releases
 from rackready.drivers.proof.seal import Seal, SealBrokenError
 from rackready.drivers.remote import Remote
 from rackready.drivers.ssh.target import node_target
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.ledger.proofs import ProofRecord, ProofRow, append_proof, keep_record, record_of
-from rackready.ledger.store import DETAIL, Ledger
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
@@ -119,7 +119,11 @@ class _Proving:
     def results(self, nodes: list[str]) -> Results:
         """Return a result for each node: proven, or played."""
         seal = Seal(self.paths.state / "proof.key")
-        release = self._releases(seal, nodes)
+        try:
+            release = self._releases(seal, nodes)
+        except (UnclearReleaseError, OSError) as error:
+            self._tell_all(nodes, f"is played: {error}")
+            return self.play.run(self.ctx, nodes)
         with ThreadPoolExecutor(max_workers=min(len(nodes), _WORKERS)) as pool:
             verdicts = dict(zip(nodes, pool.map(lambda node: self._verdict(seal, node, release), nodes), strict=True))
         check_stop()
@@ -190,20 +194,31 @@ class _Proving:
             results = self.play.run(self.ctx, nodes, steps)
             lines = by_node(steps.read_text(encoding="utf-8").splitlines()) if steps.exists() else {}
         same = {node: result for node, result in results.items() if _unchanged(result)}
-        after = self._releases(seal, list(same)) if same else {}
+        after = self._after(seal, list(same))
         for node in same:
-            if after[node] == release[node]:
+            if after.get(node) == release[node]:
                 self._keep(seal, node, release[node], lines.get(node, []))
         return results
+
+    def _after(self, seal: Seal, nodes: list[str]) -> dict[str, str]:
+        """Return the releases as they are after the play: files that were edited meanwhile leave no record."""
+        try:
+            return self._releases(seal, nodes)
+        except (UnclearReleaseError, OSError):
+            return {}
 
     def _keep(self, seal: Seal, node: str, release: str, lines: list[dict[str, Any]]) -> None:
         try:
             found = recorded(lines)
         except UnprovableError as error:
-            self._tell(node, f"the next run plays it again: {error}", DETAIL)
+            self._tell(node, f"the next run plays it, too: {error}", "info")
             return
         kept = ProofRecord(node, self.phase, self.mode, release, self.ledger.epoch(node), time.time(), b"")
         keep_record(self.ledger, replace(kept, sealed=seal.sealed(found.plain(), self._bound(kept))))
+
+    def _tell_all(self, nodes: list[str], text: str) -> None:
+        for node in nodes:
+            self._tell(node, text, "info")
 
     def _tell(self, node: str, text: str, level: str) -> None:
         self.ledger.event(self.ctx.campaign, node, self.phase, text, level)

@@ -84,6 +84,6 @@ def _by_rule(rule: Rule, recorded: Recorded, step: RecordedStep, result: Mapping
 
 def _changes(step: RecordedStep, result: Mapping[str, Any]) -> str:
     """Return what a module would change, in words."""
-    items = items_of(step.task, result)
+    items = [item for item in items_of(step.task, result) if item["kind"] != "task"]
     found: Sequence[str] = [f"{item['name']} {item['actual']}, wanted {item['expected']}" for item in items[:3]]
     return "; ".join(found) or "it would change something"

@@ -76,6 +76,7 @@ CHECK = "rackready_check"
 ON_CONTROLLER: Mapping[str, str] = {
     CHECK: "it judges variables and answers: with equal ones it judges the same",
     "ansible.builtin.debug": "it prints",
+    "ansible.builtin.validate_argument_spec": "Ansible judges a role's variables before its first task",
     "ansible.builtin.include_vars": "it reads files of the release, chosen by facts",
     "ansible.builtin.import_tasks": "it is replaced by the tasks of a file before the play",
     "ansible.builtin.import_role": "it is replaced by the tasks of a role before the play",

@@ -7,8 +7,9 @@ import hmac
 import importlib.util
 import json
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,18 @@ SOURCES = ("ansible.cfg", "playbooks", "plugins", "roles", "src/rackready")
 LIBRARIES = ("ansible-core", "jinja2", "markupsafe", "pyyaml")
 COPIED = ("pynvml",)
 """Modules of the controller that roles copy to nodes (filter rackready_module_file)."""
+UNCLEAR = re.compile(
+    rb"\$ANSIBLE_VAULT|\b(hostvars|groups|lookup|query|q|now|random|ansible_play\w*|ansible_date_time|undef)\b *[(\[.|]"
+)
+"""Words in variables of an environment by which other nodes, the time or files elsewhere could decide a value."""
+_WORD = re.compile(r"""[^\s"'\[\]{},]+""")
+_LONGEST = 4096
+"""Bytes of a path, PATH_MAX of Linux."""
 _LEFT_OUT = frozenset({"__pycache__", "molecule", "shipped"})
+
+
+class UnclearReleaseError(Exception):
+    """Nothing says that variables are the same as before, and why."""
 
 
 def sources_digest() -> bytes:
@@ -45,14 +57,14 @@ def sources_digest() -> bytes:
 def releases(
     key: bytes, paths: EnvPaths, site: Site, playbook: str, nodes: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
-    """Return node -> its release, a keyed SHA-256 (hex). Raises OSError when a file cannot be read.
+    """Return node -> its release, a keyed SHA-256 (hex). Raises UnclearReleaseError, and OSError.
 
     ``nodes``: node -> the variables that its phase adds.
 
     Keyed, for variables of a site may hold secrets, and a plain hash of a short one can be guessed.
     """
     sources, groups = sources_digest(), hostvars.groups(site)
-    shared = _tree(paths.inventory / "group_vars")
+    shared = _tree(paths.inventory / "group_vars", paths.root)
     out = {}
     for node, extra in nodes.items():
         variables = {name: group["vars"] for name, group in groups.items() if node in group["hosts"]}
@@ -61,20 +73,55 @@ def releases(
             "extra": extra,
             "groups": variables,
             "node": {"name": node, **hostvars.node_vars(site, node)},
-            "files": [*shared, *_tree(paths.inventory / "host_vars", node)],
+            "files": [*shared, *_tree(paths.inventory / "host_vars", paths.root, node)],
         }
+        document["named"] = _named(_strings(document), paths.root)
         text = json.dumps(document, sort_keys=True).encode()
         out[node] = hmac.new(key, sources + text, hashlib.sha256).hexdigest()
     return out
 
 
-def _tree(folder: Path, begins: str = "") -> list[list[str]]:
-    """Return path and hash of the files below a folder of variables; ``begins``: only files and folders of this name.
+def _tree(folder: Path, root: Path, begins: str = "") -> list[list[Any]]:
+    """Return path, hash and named files of the files below a folder of variables; ``begins``: only of this name.
 
     They stay inside the keyed digest.
     """
     found = [file for file in _files(folder) if _is_of(file.relative_to(folder).parts[0], begins)]
-    return [[str(file.relative_to(folder)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in found]
+    return [[str(file.relative_to(folder)), *_clear(file, root)] for file in found]
+
+
+def _clear(file: Path, root: Path) -> tuple[str, list[list[str]]]:
+    """Return the hash of a file of variables, and of the files that it names. Raises UnclearReleaseError."""
+    data = file.read_bytes()
+    if match := UNCLEAR.search(data):
+        word = match.group(0).decode().rstrip("([.| ")
+        raise UnclearReleaseError(
+            f"{file.parent.name}/{file.name} uses {word}, which may mean something else each time"
+        )
+    words = _WORD.findall(data.decode(errors="replace"))
+    return hashlib.sha256(data).hexdigest(), _named(words, root)
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield every text of a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item)
+
+
+def _named(words: Iterable[str], root: Path) -> list[list[str]]:
+    """Return path and hash of every file of the controller that variables name, such as the key of a mirror.
+
+    A role may read it, and it may change although its name does not.
+    """
+    found = sorted({word for word in words if "/" in word and len(word) < _LONGEST and "\n" not in word})
+    files = [(word, root / word) for word in found if "\0" not in word]
+    return [[word, hashlib.sha256(file.read_bytes()).hexdigest()] for word, file in files if file.is_file()]
 
 
 def _is_of(name: str, begins: str) -> bool:
