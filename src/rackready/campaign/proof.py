@@ -32,7 +32,7 @@ from rackready.drivers.ssh.target import node_target
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.ledger.proofs import ProofRecord, ProofRow, append_proof, keep_record, record_of
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, LedgerError
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
@@ -162,17 +162,24 @@ class _Proving:
         last = self.ledger.latest(node, f"install:{self.play.playbook}")
         if last is None or last.status != "done":
             return None, "its last play did not end well" if last else "it was not played yet"
-        kept = record_of(self.ledger, node, self.phase, self.mode)
-        if kept is None:
-            return None, "no play that changed nothing is on record"
-        if kept.release != release or kept.epoch != self.ledger.epoch(node):
-            return None, "its release is another: roles, versions or variables changed since"
-        if not 0 <= time.time() - kept.at <= LONGEST_S:
-            return None, f"its last full play is older than {LONGEST_S / 86400:.0f} days"
         try:
-            return Recorded.load(seal.opened(kept.sealed, self._bound(kept))), ""
+            kept = record_of(self.ledger, node, self.phase, self.mode)
+            if why := self._void(kept, node, release):
+                return None, why
+            return Recorded.load(seal.opened(kept.sealed, self._bound(kept))) if kept else None, ""
+        except LedgerError as error:
+            return None, f"its record is damaged: {error}"
         except (SealBrokenError, KeyError, TypeError):
             return None, "its record cannot be opened: it was changed, or another machine made it"
+
+    def _void(self, kept: ProofRecord | None, node: str, release: str) -> str:
+        """Return why a record says nothing about a play of today, "" when it does."""
+        if kept is None:
+            return "no play that changed nothing is on record"
+        if kept.release != release or kept.epoch != self.ledger.epoch(node):
+            return "its release is another: roles, versions or variables changed since"
+        fresh = 0 <= time.time() - kept.at <= LONGEST_S
+        return "" if fresh else f"its last full play is older than {LONGEST_S / 86400:.0f} days"
 
     def _bound(self, kept: ProofRecord) -> str:
         return "|".join((kept.node, kept.phase, kept.mode, kept.release, str(kept.epoch), repr(kept.at)))
