@@ -1,4 +1,4 @@
-"""A node proves that it is as released, and every item of its play that somebody breaks makes it be played. In order."""
+"""A node proves that it is as released; every item of its play that somebody breaks gets it played. In order."""
 
 from __future__ import annotations
 
