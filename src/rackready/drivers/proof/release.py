@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design import hostvars
+from rackready.design.facts import desired_digest
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, shipped
 
@@ -72,6 +73,7 @@ def releases(
             "playbook": playbook,
             "extra": extra,
             "groups": variables,
+            "desired": desired_digest(site, node),
             "node": {"name": node, **hostvars.node_vars(site, node)},
             "files": [*shared, *_tree(paths.inventory / "host_vars", paths.root, node)],
         }
