@@ -62,9 +62,9 @@ def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
-    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+    from rackready.campaign.proof import Played, proven  # noqa: PLC0415
 
-    return run_drained(ctx, "optimize", lambda ctx, nodes: run_playbook(ctx, "optimize.yml", nodes), nodes)
+    return run_drained(ctx, "optimize", proven(ctx, "optimize", Played("optimize.yml")), nodes)
 
 
 def _certify(ctx: PhaseContext, nodes: list[str]) -> Results:

@@ -25,7 +25,12 @@ _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
 def register(app: typer.Typer) -> None:
     """Add one command per phase."""
     for name, (phases, text) in _PHASES.items():
-        own: dict[str, Callable[..., None]] = {"provision": provision, "install": install, "validate": validate}
+        own: dict[str, Callable[..., None]] = {
+            "provision": provision,
+            "install": install,
+            "validate": validate,
+            "optimize": optimize,
+        }
         app.command(name, help=text)(own.get(name) or _command(name, phases))
 
 
@@ -83,6 +88,20 @@ def install(  # noqa: D103 - the table has its help
 
     phases = _PHASES["install"][0]
     run("install", phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
+
+
+def optimize(  # noqa: D103 - the table has its help
+    env: Env = "sim",
+    limit: Limit = "",
+    check: Check = False,  # noqa: FBT002 - a command line flag
+    full: Full = False,  # noqa: FBT002 - as above
+    verbose: Verbose = False,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+    phases = _PHASES["optimize"][0]
+    run("optimize", phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
 
 
 def validate(  # noqa: D103 - the table has its help

@@ -12,7 +12,7 @@ from rackready.cli import campaign_run
 from rackready.cli.main import build
 
 
-@pytest.mark.parametrize("command", ["install", "deploy"])
+@pytest.mark.parametrize("command", ["install", "optimize", "deploy"])
 @pytest.mark.parametrize("options", [[], ["--full"]])
 def test_full_is_part_of_the_request_and_of_the_command_to_repeat(
     command: str, options: list[str], monkeypatch: pytest.MonkeyPatch

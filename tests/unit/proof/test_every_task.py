@@ -17,7 +17,7 @@ from rackready.drivers.proof.release import COPIED
 from rackready.drivers.proof.rules import FABRIC_STATE, RULES
 from tests.plugins.test_roles import ROOT
 
-PROVEN = ("install",)
+PROVEN = ("install", "optimize")
 """Playbooks that rackready proves (campaign/phase_table.py)."""
 
 KEYWORDS = frozenset(
@@ -55,7 +55,7 @@ def plays() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def roles() -> list[str]:
-    return [str(role["role"]) for _, play in plays() for role in play["roles"]]
+    return list(dict.fromkeys(str(role["role"]) for _, play in plays() for role in play["roles"]))
 
 
 def walk(file: str, role: str, tasks: list[dict[str, Any]]) -> Iterator[Task]:
@@ -70,7 +70,9 @@ def walk(file: str, role: str, tasks: list[dict[str, Any]]) -> Iterator[Task]:
 
 def tasks() -> list[Task]:
     """Every task of every file of the roles, imported or not: a file that nobody imports today may be tomorrow."""
-    out = [task for file, play in plays() for part in ("pre_tasks", "tasks") for task in walk(file, "", play[part])]
+    out = [
+        task for file, play in plays() for part in ("pre_tasks", "tasks") for task in walk(file, "", play.get(part, []))
+    ]
     for role in roles():
         for path in sorted((ROOT / "roles" / role / "tasks").glob("*.yml")):
             out += walk(str(path.relative_to(ROOT)), role, yaml.safe_load(path.read_text()))

@@ -132,7 +132,7 @@ SMI = "GPU 0\n    Fabric\n        State                             : {}\n      
 BOUNDS = {
     "base : preflight | Check the disk": {"min_free_mib": 512.0},
     "base : preflight | Check the clock": {"max_clock_skew_s": 120.0},
-    "gpu_tuning : verify | Check power limit and clock of every GPU": {
+    "gpu_tuning : preflight | Check the role's inputs": {
         "power_limit_w": 700.0,
         "sm_clock_min_mhz": 1900.0,
         "gpus": 2.0,
@@ -201,7 +201,7 @@ def test_a_rule_without_its_bounds_proves_nothing(where: str) -> None:
 
 
 def test_the_rule_of_tuned_gpus_is_the_filter_of_the_role() -> None:
-    bounds = BOUNDS["gpu_tuning : verify | Check power limit and clock of every GPU"]
+    bounds = BOUNDS["gpu_tuning : preflight | Check the role's inputs"]
     tuned: Callable[[list[str], float, float], list[str]] = rackready_gpu.tuned
     for row in ("0,700.00,1980", "0,700.99,1900", "0,701.00,1980", "0,699.00,1980", "0,700,1899", "0,x,1", "", "1,2"):
         assert bool(tuned([row], 700.0, 1900.0)) is _is_tuned(row.split(","), bounds), row

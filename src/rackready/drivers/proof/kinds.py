@@ -59,6 +59,8 @@ KINDS: Mapping[str, Kind] = {
             "rackready_gpudirect",
             "rackready_host_tuning",
             "rackready_kernel",
+            "rackready_mig",
+            "rackready_mps",
             "rackready_nic_config",
             "rackready_nic_names",
             "rackready_packages",

@@ -83,7 +83,7 @@ def _is_tuned(cells: list[str], bounds: Bounds) -> bool:
 
 _TUNED = Rule(
     _tuned,
-    "gpu_tuning : verify | Check power limit and clock of every GPU",
+    "gpu_tuning : preflight | Check the role's inputs",
     ("power_limit_w", "sm_clock_min_mhz", "gpus"),
 )
 RULES: Mapping[str, Rule] = {
