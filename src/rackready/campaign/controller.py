@@ -196,7 +196,9 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
         else (partial(ledger.put_campaign, request.campaign), paths.workflows)
     )
     record(status="running")
-    with _engine(workflows, request.batches_at_once, say) as keep_pace, stop_signals(say):
+    use = ledger.backend.workers
+    batches = max(request.batches_at_once, use.batches if use else 0)
+    with _engine(workflows, batches, say) as keep_pace, stop_signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -262,7 +264,7 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 
 
 @contextmanager
-def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[Callable[[], None]]:
+def _engine(database: Path, batches: int, say: Say) -> Iterator[Callable[[], None]]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
 
     Yields a function that lets its queue look for batches as often as the present phase wants it.
@@ -289,9 +291,7 @@ def _engine(database: Path, batches_at_once: int, say: Say) -> Iterator[Callable
     )
     DBOS(config=config)
     DBOS.launch()
-    queue = DBOS.register_queue(
-        workflow.QUEUE, concurrency=batches_at_once, polling_interval_sec=workflow.pace.seconds
-    )
+    queue = DBOS.register_queue(workflow.QUEUE, concurrency=batches, polling_interval_sec=workflow.pace.seconds)
     looks = workflow.pace.seconds
 
     def keep_pace() -> None:

@@ -54,6 +54,7 @@ class CampaignRequest:
     """Nodes outside the campaign that may serve as partners in gates of several nodes."""
     stop_at_new_kind: bool = False
     batches_at_once: int = 2
+    """Batches that the controller works on itself. Workers take as many as ``database.yml`` lets them."""
     full: bool = False
 
     def plain(self) -> dict[str, Any]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from rackready.campaign.fabric_plan import FabricNodePlan, FabricStep
 from rackready.campaign.log_file import log_path
+from rackready.campaign.offered import run_offered, use_of
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
@@ -23,12 +27,51 @@ from rackready.paths import EnvPaths
 _log = logging.getLogger(__name__)
 _SHOWN = frozenset({PLAN, FINDINGS})
 """What of a result's data the campaign's own result has."""
+_LOOK_S = 0.5
 _FEW = 3
 """Changed tasks that a message names; of more, as in a first install, it gives the number."""
 
 
 def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """Run a phase and return node -> {outcome, message, changed}, and plan or findings. Every node has an entry."""
+    """Run a phase here or on workers. Return node -> {outcome, message, changed}, and plan or findings.
+
+    Every node has an entry.
+    """
+    check_stop()
+    paths = EnvPaths(request.context().root, request.env)
+    with Ledger.open(paths.database) as ledger, working():
+        use = use_of(ledger, request, phase)
+        if use is not None:
+
+            def record(node: str, result: NodeResult) -> dict[str, Any]:
+                with batch(ledger, [node]) as records:
+                    _record(records, request, phase, node, result)
+                return _plain(result)
+
+            return run_offered(ledger, use, request, phase, nodes, record)
+    with _turn(request.batches_at_once):
+        return run_here(request, phase, nodes)
+
+
+@contextmanager
+def _turn(batches: int) -> Iterator[None]:
+    """Wait until this process has room for one more batch: workers have taken the others. Raises Interrupted."""
+    room = _room(batches)
+    while not room.acquire(timeout=_LOOK_S):
+        check_stop()
+    try:
+        yield
+    finally:
+        room.release()
+
+
+@lru_cache
+def _room(batches: int) -> threading.BoundedSemaphore:
+    return threading.BoundedSemaphore(batches)
+
+
+def run_here(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
+    """Run a phase in this process: the controller's, or that of a worker's batch. Results as of ``run_phase``."""
     check_stop()
     _log.info("%s begins on %s", phase, ", ".join(nodes))
     paths = EnvPaths(request.context().root, request.env)

@@ -50,6 +50,7 @@ COMMANDS = {
     "trend": "trend",
     "calendar": "calendar",
     "watch": "watch",
+    "worker": "worker",
     "ticket": "ticket",
     "retire": "retire",
     "hostkey": "hostkey",

@@ -21,6 +21,7 @@ from rackready.cli.output import (
     print_table,
     working_paths,
 )
+from rackready.cli.status_workers import print_workers, workers_of
 from rackready.ledger.lock import is_held
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -76,6 +77,7 @@ def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: b
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
     found = SchedulerView()
+    workers: dict[str, Any] = {}
     if Ledger.exists(paths.database):
         with Ledger.read_only(paths.database) as ledger:
             rows = {row.name: row for row in ledger.states()}
@@ -83,6 +85,7 @@ def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: b
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
             found = _watched(rows, site, paths) if scheduler else found
+            workers = workers_of(ledger, ledger.backend.workers)
             seen_to = look(ledger, site, paths, rows)
     nodes = list(_nodes(site, rows, doing, found.offered))
     latest = campaigns[0] if campaigns else None
@@ -94,10 +97,12 @@ def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: b
     document |= {"alarms": found.alarms, "not_asked": found.not_asked}
     unwatched = seen_to.unwatched if seen_to else {}
     document |= {"not_watched": unwatched} if seen_to else {}
+    document |= workers
     if output is Format.JSON:
         print_json(document)
         return
     _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing deployed yet")
+    print_workers(workers)
     for alarm in found.alarms:
         console.print(f"ALARM {alarm}", style="bold red")
     for text in (*found.not_asked, *(f"{name} is not watched: {why}" for name, why in unwatched.items())):

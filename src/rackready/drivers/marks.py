@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rackready.ledger.work_tables import CLAIM
+
 JUMP_MASTER = ("ssh", "-M", "-N", "-f", "-S")
 """Opens a connection to a jump host in the background, to be shared; its socket follows."""
 VARIABLE = "RACKREADY_SESSION"
@@ -28,9 +30,15 @@ def project_mark(database: Path) -> str:
     return hashlib.sha256(f"{folder}/{database.name} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
 
 
+def claim_mark(project: str, token: int | str) -> str:
+    """Return the prefix of the marks of everything that works under a worker's claim."""
+    return f"{project}.t{token}"
+
+
 def child_mark(project: str) -> str:
     """Return a mark for one child and everything that it starts."""
-    return f"{project}.{secrets.token_hex(6)}"
+    token = os.environ.get(CLAIM)
+    return f"{project if token is None else claim_mark(project, token)}.{secrets.token_hex(6)}"
 
 
 def marked(mark: str) -> list[int]:

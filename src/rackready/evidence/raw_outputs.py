@@ -1,4 +1,4 @@
-"""Raw outputs of commands: scrubbed, compressed, and stored by hash in files of this machine."""
+"""Raw outputs of commands: scrubbed, compressed, and stored by hash in files, of this machine or shared."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ class _DamagedError(EvidenceError):
 
 
 class RawOutputs:
-    """The folder of raw outputs."""
+    """The folder of raw outputs: the one that all machines share, where the ledger's settings name it."""
 
     def __init__(self, ledger: Ledger, folder: Path) -> None:
         self._ledger = ledger
-        self.folder = folder
+        self.folder = ledger.backend.raw_outputs or folder
+        self.whole = ledger.alone or ledger.backend.raw_outputs is not None
+        """Whether every output on record must be here: else it may be on the machine that measured."""
 
     def path(self, digest: str) -> str:
         """Return the path of an output's file. It is text: a report reads outputs by the hundred thousand."""
@@ -81,7 +83,7 @@ class RawOutputs:
             )
         data = self._content(digest)
         if data is None:
-            other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
+            other = "Measure" if self.whole else "Copy it from the machine that measured, or measure"
             raise EvidenceError(
                 f"raw output {digest} cannot be read",
                 expected="a stored output",

@@ -149,7 +149,7 @@ class EvidenceStore:
         lost = [
             DamagedOutput(one, Path(self._outputs.path(one)), why, record.gate, record.target)
             for one in sorted(digests)
-            if (why := self._outputs.fault(one, elsewhere=not self._ledger.alone))
+            if (why := self._outputs.fault(one, elsewhere=not self._outputs.whole))
         ]
         self._damaged |= {item.digest: item for item in lost}
         if not lost:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from rackready.model.database import WorkerUse
 from rackready.paths import Database
 
 
@@ -21,6 +22,14 @@ class Backend(Protocol):
     @property
     def alone(self) -> bool:
         """Return whether only this machine writes to it. Then the files that its records name are here, too."""
+
+    @property
+    def raw_outputs(self) -> Path | None:
+        """Return the folder of raw outputs that all machines share, None when each keeps its own."""
+
+    @property
+    def workers(self) -> WorkerUse | None:
+        """Return what worker processes are used for, None when the controller does all work itself."""
 
     @property
     def writable(self) -> str:

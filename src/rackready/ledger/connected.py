@@ -19,7 +19,7 @@ class Connected:
     """An open database. Safe to use from several threads and processes."""
 
     def __init__(self, backend: Backend, engine: sa.Engine) -> None:
-        self._backend = backend
+        self.backend = backend
         self._engine = engine
 
     @classmethod
@@ -51,20 +51,20 @@ class Connected:
     @property
     def alone(self) -> bool:
         """Return whether only this machine writes here. Then the files that its records name are here, too."""
-        return self._backend.alone
+        return self.backend.alone
 
     @property
     def home(self) -> Path:
         """Return the path of the ledger's file, existing or not: the name of this checkout's state on this machine."""
-        return self._backend.home
+        return self.backend.home
 
     def identity(self) -> str:
         """Return a name for this ledger. Fencing tokens of different ledgers cannot be compared."""
-        return self._backend.identity(self._engine)
+        return self.backend.identity(self._engine)
 
     def machine_of(self, boot_id: str) -> str:
         """Return another machine whose controller ran in that boot, "" when it was this one or is not known."""
-        return self._backend.machine_of(self._engine, boot_id)
+        return self.backend.machine_of(self._engine, boot_id)
 
     def __enter__(self) -> Self:
         """Return the ledger; it is closed at the end of the ``with``."""
@@ -77,12 +77,12 @@ class Connected:
     def close(self) -> None:
         """Release the connections."""
         with suppress(sa.exc.SQLAlchemyError):
-            self._backend.close(self._engine)
+            self.backend.close(self._engine)
 
     def make(self, metadata: sa.MetaData) -> None:
         """Make more tables beside the ledger's, if they are absent. Raises LedgerError."""
         try:
-            self._backend.make(self._engine, metadata)
+            self.backend.make(self._engine, metadata)
         except sa.exc.SQLAlchemyError as error:
             raise LedgerError.of([self.in_words("the database cannot be written", error)]) from error
 
@@ -93,15 +93,15 @@ class Connected:
         Raises LedgerError when another controller works on these records.
         """
         with self._engine.begin() as connection:
-            self._backend.guard(connection)
+            self.backend.guard(connection)
             yield connection
 
     def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> Message:
         """Return the message about an error of the database, with the next step."""
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         said = " ".join(str(cause).split()).removesuffix(".")
-        expected = self._backend.readable if reading else self._backend.writable
-        return Message("", what, expected, said, self._backend.step(said, reading=reading))
+        expected = self.backend.readable if reading else self.backend.writable
+        return Message("", what, expected, said, self.backend.step(said, reading=reading))
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:

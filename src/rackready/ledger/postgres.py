@@ -17,7 +17,7 @@ from rackready.design.secrets import reveal
 from rackready.ledger import postgres_lock as lock
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
-from rackready.model.database import Server
+from rackready.model.database import Server, WorkerUse
 from rackready.paths import Database
 
 _metadata = sa.MetaData()
@@ -119,6 +119,16 @@ class Postgres:
         """Return the path that the SQLite file would have."""
         return self.database.file
 
+    @property
+    def raw_outputs(self) -> Path | None:
+        """Return the folder of raw outputs that all machines share, None when each keeps its own."""
+        return self.server.raw_outputs
+
+    @property
+    def workers(self) -> WorkerUse | None:
+        """Return what workers are used for, None when there are none."""
+        return self.server.workers
+
     def engine(self) -> sa.Engine:
         """Connect, make the tables when they are absent, and check that they are ours. Raises LedgerError."""
         engine = self._pooled(_OPTIONS)
@@ -198,6 +208,7 @@ class Postgres:
             with closing(connection):
                 with self._reported("cannot be locked"):
                     number = lock.take(connection, str(self.server), what)
+                    lock.settle(connection, number)
                 with lock.Hold(connection, str(self.server), number):
                     yield
         finally:

@@ -21,6 +21,8 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
+from rackready.design.names import listed
+from rackready.ledger import work_tables
 from rackready.ledger.error import ControllerBusyError, LedgerError
 
 LEASE = "RACKREADY_LEASE"
@@ -53,6 +55,8 @@ _HOLDS = sa.text(
 
 _TRIED_S = 1.0
 """How long we try to take the lock: the server needs a moment to see that a killed holder is gone."""
+_SETTLE_S = 0.2
+"""How often a new controller looks whether workers have let go, s."""
 _LOOK_EVERY_S = 5.0
 """How often the holder checks its connection.
 
@@ -77,6 +81,7 @@ def guard(connection: sa.Connection, where: str) -> None:
         return
     last = _last(connection)
     if lease is not None and last is not None and (last.backend, last.number) == (holds, int(lease)):
+        work_tables.require_claim(connection, where)
         return
     holder = "" if holds is None else _who(last)
     if lease is None:
@@ -94,6 +99,36 @@ def guard(connection: sa.Connection, where: str) -> None:
         actual=f"it is {holder}" if holder else "the connection that held it ended",
         next_step="Nothing more is begun. Run the same command again: it goes on from what is recorded.",
     )
+
+
+def current(connection: sa.Connection) -> int | None:
+    """Return the number of the controller that works now, None when there is none."""
+    holds, last = connection.execute(_HOLDS, _KEYS).scalar(), _last(connection)
+    return int(last.number) if last is not None and last.backend == holds else None
+
+
+def settle(connection: sa.Connection, number: int) -> None:
+    """Wait until workers have let go of the nodes that an earlier controller gave them; its batches end.
+
+    A worker lets go as soon as it sees that its controller is gone, and one that does not answer loses its lease.
+    """
+    if not work_tables.there(connection):
+        connection.commit()
+        return
+    told = False
+    while rows := [row for row in work_tables.held(connection) if row.controller < number]:
+        if not told:
+            nodes = sorted({node for row in rows for node in row.nodes})
+            names = ", ".join(sorted({row.worker for row in rows}))
+            wait = max(row.until for row in rows) - work_tables.clock(connection)
+            with suppress(OSError):
+                sys.stderr.write(f"waits until workers ({names}) let go of {listed(nodes)}, at most {wait:.0f} s\n")
+            told = True
+        connection.commit()
+        time.sleep(_SETTLE_S)
+    alone(connection)
+    work_tables.lose(connection, number)
+    connection.commit()
 
 
 def holder(connection: sa.Connection) -> str:

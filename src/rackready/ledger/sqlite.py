@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
+from rackready.model.database import WorkerUse
 from rackready.paths import private_dir
 
 _ARGS = {"timeout": 30, "check_same_thread": False}
@@ -30,6 +31,8 @@ class SqliteFile:
     alone: bool = True
     writable: str = "a writable file"
     readable: str = "a ledger of this version"
+    raw_outputs: Path | None = None
+    workers: WorkerUse | None = None
 
     def engine(self) -> sa.Engine:
         """Open the file, and make it when it is absent. Raises LedgerError: a full disk, an emptied file."""
