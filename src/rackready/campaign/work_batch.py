@@ -45,10 +45,14 @@ class Life:
         self._good = time.monotonic()
         self._over = threading.Event()
 
-    def begin(self) -> None:
-        """Start the threads."""
+    def begin(self) -> bool:
+        """Start the threads, and return whether the claim is held: this process may have come up late."""
+        self._good = time.monotonic()
+        if self._queue.renew(self._token) is not Pulse.GO_ON:
+            return False
         for work in (self._beat, self._watch, self._parent):
             threading.Thread(target=work, daemon=True).start()
+        return True
 
     def end(self) -> None:
         """The claim has ended in order."""
@@ -111,8 +115,9 @@ def main() -> int:
                 return TROUBLE
             queue = WorkQueue(ledger, use)
             life = Life(queue, token)
-            life.begin()
             try:
+                if not life.begin():
+                    raise Interrupted
                 for host, key in job["pins"].items():
                     pin(paths.known_hosts, host, key)
                 with logged(paths, request.campaign):

@@ -190,9 +190,9 @@ class Worker:
         finally:
             end()
             child.wait()
-        how = "done" if child.returncode == 0 else "given back" if child.returncode == GIVEN_BACK else "died"
-        if how != "done":
-            queue.release(claim.token, how, blame=how == "died")
+        how = "given back" if child.returncode == GIVEN_BACK else "died"
+        if not queue.release(claim.token, how, blame=how == "died"):
+            how = queue.end_of(claim.token)
         self.tell(how, f"{offer.phase} of {listed(offer.nodes)}", **about)
 
     def _started(self, claim: Claim, mark: str) -> subprocess.Popen[bytes]:

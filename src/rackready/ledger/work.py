@@ -196,6 +196,11 @@ class WorkQueue:
         with self._ledger.read() as connection:
             return any(row.token == token for row in work_tables.held(connection))
 
+    def end_of(self, token: int) -> str:
+        """Return how a claim ended, "" while it is held."""
+        with self._ledger.read() as connection:
+            return str(connection.execute(sa.select(claims.c.how).where(claims.c.token == token)).scalar_one())
+
     def finish(self, token: int, result: Mapping[str, Any]) -> None:
         """Record the result of a batch, with the end of its claim. Raises LedgerError when the claim is over."""
         with self._writing("the result of a batch cannot be recorded") as connection:
