@@ -120,6 +120,7 @@ ELSEWHERE = {
     "watch": _RACK + "test_watch.py::test_a_watch_that_was_killed_sees_what_happened_meanwhile",
     "watch --once": _WATCH + "test_once_finds_nothing_on_healthy_nodes",
     "watch clear-storm --reason": _WATCH + "test_a_storm_is_shown_and_cleared",
+    "worker --label --name": "tests/unit/cli/test_worker.py::test_it_runs_until_it_is_stopped",
     "watch status": _WATCH + "test_status_says_why_nobody_is_watched",
 }
 """Command and its options, as ``key`` gives them -> the test that runs them."""
