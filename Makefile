@@ -10,9 +10,10 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # More options for `rackready deploy`, for pytest and for the chaos rounds.
 ARGS ?=
-# Chaos: number of racks, and the seed of the first (if empty, a random seed that is printed).
+# Chaos: number of racks, the seed of the first (if empty, a random seed that is printed), and workers (if empty, none).
 ROUNDS ?= 1
 SEED ?=
+WORKERS ?=
 
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(CURDIR)/.rackready/tools/bin:$(PATH)
@@ -123,8 +124,8 @@ integration: setup-test ## tests on the simulated rack (root)
 	@scripts/pytest-all integration $(ARGS)
 
 .PHONY: chaos
-chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, ARGS="--points n" kills per phase
-	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, WORKERS=n kills workers and the database, ARGS="--points n" kills per phase
+	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 .PHONY: fault-matrix
 fault-matrix: setup-test ## inject every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, write the table (root): ARGS="--fault NAME"

@@ -1,7 +1,8 @@
 """Kill the controller at seeded points of one deploy on a new simulated rack: the deploy must still end well.
 
 ``python -m tests.integration.chaos --rounds N --seed S`` (``make chaos``) plays rounds; tests/integration/test_kill.py
-plays one with a fixed seed. Each kill is printed, and the seed alone draws the same points again.
+plays one with a fixed seed. Each kill is printed, and the seed alone draws the same points again. With ``--workers N``
+it kills workers and the database instead (``worker_chaos``).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.campaign.request import DEPLOY
-from tests.integration import aftermath
+from tests.integration import aftermath, worker_chaos
 from tests.integration.project import Project, cannot_run, held_image
+from tests.postgres import programs
 
 POLL_S = 0.02
 NODES = 4
@@ -273,13 +275,23 @@ def main() -> int:
         help="seed of the first round (each next one: one more); default: drawn, and said",
     )
     parser.add_argument("--points", type=int, default=3, help="kills in each phase")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        help="deploy with so many workers on a real PostgreSQL, and kill these and the database",
+    )
     wanted = parser.parse_args()
     if reason := cannot_run():
         say(f"chaos: {reason}")
         return 2
     seed = random.SystemRandom().randrange(10**6) if wanted.seed is None else wanted.seed
     with tempfile.TemporaryDirectory(prefix="rackready-chaos-") as folder, held_image(Path(folder) / "image"):
-        found = [_round(Path(folder), seed + number, wanted.points) for number in range(wanted.rounds)]
+        seeds = range(seed, seed + wanted.rounds)
+        if wanted.workers:
+            found = [_round_of_workers(Path(folder), one, wanted.workers) for one in seeds]
+        else:
+            found = [_round(Path(folder), one, wanted.points) for one in seeds]
     return 1 if any(found) else 0
 
 
@@ -297,6 +309,33 @@ def _round(folder: Path, seed: int, each: int) -> list[str]:
             f"{phase} was never hit" for phase in record.spared()
         ]
         return _told(seed, wrong + aftermath.problems(project))
+    finally:
+        project.close()
+
+
+def _round_of_workers(folder: Path, seed: int, count: int) -> list[str]:
+    """Play one round with workers and say what came of it. Returns what did not hold."""
+    say(f"chaos: seed {seed}, {count} workers (again: make chaos WORKERS={count} SEED={seed})")
+    if programs() is None:
+        return _told(seed, ["no PostgreSQL server is installed: `make setup-test` as root installs it"])
+    project = Project(folder / f"seed-{seed}")
+    try:
+        code, text = project.run("sim", "up")
+        if code:
+            return _told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
+        project.change_site({"campaign": {"batch_size": 2}})
+        made = worker_chaos.WorkerRound(project, count, say, seed)
+        try:
+            struck = made.play(worker_chaos.draw(seed))
+            made.stop_workers()
+            say(f"chaos: struck {'; '.join(map(str, struck.landed)) or 'nothing'}")
+            say(f"chaos: missed {'; '.join(map(str, struck.missed)) or 'nothing'}")
+            wrong = [f"the last deploy ended with {struck.code}"] * bool(struck.code)
+            wrong += [] if any(blow.at != "database" for blow in struck.landed) else ["no worker was killed"]
+            wrong += [] if any(blow.at == "database" for blow in struck.landed) else ["the database was not restarted"]
+            return _told(seed, wrong + worker_chaos.problems(made) + aftermath.problems(project))
+        finally:
+            made.close()
     finally:
         project.close()
 

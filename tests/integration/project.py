@@ -128,7 +128,7 @@ class Project:
             if child.poll() is None:
                 child.kill()
                 child.wait()
-        if self.paths.database.file.exists():
+        if self.paths.state.exists():
             mark = project_mark(self.paths.database.file)
             end_all(lambda: marked(mark))
         self.run("sim", "down")
@@ -159,7 +159,7 @@ class Project:
 
     def events(self) -> list[EventRow]:
         """Return the events of all campaigns, oldest first."""
-        if not self.paths.database.file.exists():
+        if not Ledger.exists(self.paths.database):
             return []
         ledger = self.ledger()
         found = [event for row in ledger.campaigns() for event in ledger.events(row["id"])]

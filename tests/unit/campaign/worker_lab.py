@@ -30,13 +30,15 @@ racks:
     row: r1
     position: 1
     nodes:
-      - {name: "node[01-02]", template: h100, index: {first: 1}, unit: {first: 1, step: 8}, address: {first: 192.0.2.11}, bmc: {address: {first: 192.0.2.111}}}
+      - {name: "node[01-02]", template: h100, index: {first: 1},
+         unit: {first: 1, step: 8}, address: {first: 192.0.2.11}, bmc: {address: {first: 192.0.2.111}}}
   - name: rack02
     hall: b
     row: r1
     position: 1
     nodes:
-      - {name: "node[03-04]", template: h100, index: {first: 3}, unit: {first: 1, step: 8}, address: {first: 192.0.2.13}, bmc: {address: {first: 192.0.2.113}}}
+      - {name: "node[03-04]", template: h100, index: {first: 3},
+         unit: {first: 1, step: 8}, address: {first: 192.0.2.13}, bmc: {address: {first: 192.0.2.113}}}
 """
 WITHIN_S = 180.0
 

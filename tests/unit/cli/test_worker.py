@@ -71,8 +71,8 @@ def test_without_a_server_there_are_no_workers(call: Any) -> None:  # noqa: ANN4
     code, _, said = call("worker")
     assert code == 2
     assert (
-        "inventories/sim/database.yml: no workers are used - Expected: workers, with a PostgreSQL server Actual: no such "
-        "file: the records are in a SQLite file. Write it as in docs/howto/workers.md." in " ".join(said.split())
+        "inventories/sim/database.yml: no workers are used - Expected: workers, with a PostgreSQL server Actual: no "
+        "such file: the records are in a SQLite file. Write it as in docs/howto/workers.md." in " ".join(said.split())
     )
 
 
