@@ -36,6 +36,7 @@ from rackready.model.phase import UNTOUCHED, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Rack, Site
 from rackready.paths import EnvPaths
+from rackready.profiles import scope
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ def _written_site(root: str, env: str, site_digest: str) -> bool:
     """Whether the campaign's site is the one that its files give: workers have no other."""
     paths = EnvPaths(Path(root), env)
     try:
-        return digest(load_site(env, root=paths.root)) == site_digest
+        with scope.unchanged():
+            return digest(load_site(env, root=paths.root)) == site_digest
     except RackreadyError:
         return False
 

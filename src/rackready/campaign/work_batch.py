@@ -45,14 +45,13 @@ class Life:
         self._good = time.monotonic()
         self._over = threading.Event()
 
-    def begin(self) -> bool:
-        """Start the threads, and return whether the claim is held: this process may have come up late."""
+    def begin(self) -> None:
+        """Start the threads. Raises Interrupted if the claim is over: this process may have come up late."""
         self._good = time.monotonic()
         if self._queue.renew(self._token) is not Pulse.GO_ON:
-            return False
+            raise Interrupted
         for work in (self._beat, self._watch, self._parent):
             threading.Thread(target=work, daemon=True).start()
-        return True
 
     def end(self) -> None:
         """The claim has ended in order."""
@@ -116,8 +115,7 @@ def main() -> int:
             queue = WorkQueue(ledger, use)
             life = Life(queue, token)
             try:
-                if not life.begin():
-                    raise Interrupted
+                life.begin()
                 for host, key in job["pins"].items():
                     pin(paths.known_hosts, host, key)
                 with logged(paths, request.campaign):
