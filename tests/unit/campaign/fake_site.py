@@ -57,17 +57,20 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             raise ZeroDivisionError
         out = {node: NodeResult(Outcome.PASS, changed=phase == "install") for node in nodes}
         if wanted == phase and victim in nodes:
-            if kind == "silent":
-                del out[victim]
-            elif kind == "untouched":
-                out[victim] = NodeResult(
-                    Outcome.ERROR, f"{victim}: jobs run on it", data={DRAINED: True}, touched=False
-                )
-            elif kind in {"fail", "error"}:
-                out[victim] = NodeResult(Outcome(kind), f"{victim} gpu2: broken - Expected: 18 Actual: 17. Replace it.")
+            spoil(out, kind, victim)
         return out
 
     return run
+
+
+def spoil(out: dict[str, NodeResult], kind: str, victim: str) -> None:
+    """Change the result of one node as the mode says."""
+    if kind == "silent":
+        del out[victim]
+    elif kind == "untouched":
+        out[victim] = NodeResult(Outcome.ERROR, f"{victim}: jobs run on it", data={DRAINED: True}, touched=False)
+    elif kind in {"fail", "error"}:
+        out[victim] = NodeResult(Outcome(kind), f"{victim} gpu2: broken - Expected: 18 Actual: 17. Replace it.")
 
 
 def hang(root: Path, phase: str) -> None:
