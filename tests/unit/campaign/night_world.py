@@ -65,7 +65,7 @@ class Cluster:
             return 0, "\n".join(self.reservations) or "No reservations in the system\n", ""
         if command.startswith("squeue"):
             return 0, self._squeue(command), ""
-        return self._changed(command)
+        return self.change(command)
 
     def _line(self, node: str) -> str:
         text = (FIXTURES / "22.05.8_scontrol_show_node_resumed.txt").read_text(encoding="utf-8").strip()
@@ -80,7 +80,7 @@ class Cluster:
         lines = [(node, f"{job}|ann|gpu|RUNNING|train") for node, job in self.jobs.items() if node in asked]
         return "\n".join(f"{node}|{line}" if placed else line for node, line in lines)
 
-    def _changed(self, command: str) -> tuple[int, str, str]:
+    def change(self, command: str) -> tuple[int, str, str]:
         self.said.append(command)
         words = shlex.split(command)
         if command.startswith("scontrol delete"):

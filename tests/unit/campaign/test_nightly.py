@@ -304,18 +304,29 @@ def test_the_reservation_of_a_killed_gate_ends_with_no_gap_for_jobs(
     assert "State=RESUME" in about[2]
 
 
-def test_a_stop_puts_everything_back(world: World) -> None:
+def test_a_stop_puts_everything_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop that holds while nodes go back would end that, too: adapters ask for it between their steps."""
+    seen: list[bool] = []
+    change = world.cluster.change
+
+    def changed(command: str) -> tuple[int, str, str]:
+        seen.append(STOP.is_set())
+        return change(command)
+
     def stop(_nodes: Sequence[str]) -> None:
         STOP.set()
         raise Interrupted
 
+    monkeypatch.setattr(world.cluster, "change", changed)
     world.during = stop
     try:
         with pytest.raises(Interrupted):
             world.night()
+        assert STOP.is_set()
     finally:
         STOP.clear()
     assert (world.cluster.reason, set(world.states().values())) == ({}, {"ready"})
+    assert seen == [False] * 2 * len(NODES)
 
 
 def test_a_scheduler_that_falls_silent_leaves_a_mark_for_the_next_night(world: World) -> None:
