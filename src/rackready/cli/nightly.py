@@ -48,6 +48,9 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     gate_set: Annotated[
         str, typer.Option("--set", help="Gate set to run.", autocompletion=complete.gate_sets)
     ] = "nightly",
+    again: Annotated[  # noqa: FBT002 - a command line flag
+        bool, typer.Option("--again", help="Also measure nodes that were measured within 12 hours.")
+    ] = False,
     check: Check = False,  # noqa: FBT002 - a command line flag
     verbose: Verbose = False,  # noqa: FBT002 - as above
     output: Output = Format.TEXT,
@@ -76,7 +79,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     nodes = choose(site, limit)
     require(site, nodes, "nightly")
     _require_jobs(site.handover.kind, str(paths.site_file))
-    order = NightOrder(nodes, gate_set, max_share, limit_s)
+    order = NightOrder(nodes, gate_set, max_share, limit_s, again)
     ctx = PhaseContext(env, paths.root, new_run("nightly"), check=check)
     if check:
         night = preview(ctx, order, time.time())

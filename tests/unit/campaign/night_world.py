@@ -152,8 +152,16 @@ class World:
         with self.ledger() as ledger:
             EvidenceStore.open(ledger, self.paths.raw).append(made)
 
-    def night(self, number: int = 1, *, share: int = 100, hours: float = 4.0, nodes: Sequence[str] = NODES) -> Night:
-        order = NightOrder(nodes, "nightly", share, hours * 3600)
+    def night(
+        self,
+        number: int = 1,
+        *,
+        share: int = 100,
+        hours: float = 4.0,
+        nodes: Sequence[str] = NODES,
+        again: bool = False,
+    ) -> Night:
+        order = NightOrder(nodes, "nightly", share, hours * 3600, again)
         ctx = PhaseContext("t", self.root, f"nightly-{number}")
         return Shift(ctx, order, lambda _text: None, lambda: self.faulty, lambda: self.now).run()
 

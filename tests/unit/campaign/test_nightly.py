@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
-from tests.unit.campaign.night_world import HELD, MINE, NODES, World, made
+from tests.unit.campaign.night_world import GEMM, HELD, MINE, NODES, World, made
 
 BACK = "put back into production: a night that was killed had taken it"
 
@@ -159,6 +160,20 @@ def test_the_oldest_evidence_goes_first_within_the_share(world: World) -> None:
     found = world.night(share=25)
     assert world.measured == [["node02"], ["node01"], ["node03"]]
     assert found.outcomes["node04"] == ("fresh", "measured 11.0 h ago")
+
+
+def test_a_node_whose_program_is_missing_is_not_the_first_of_every_night(world: World) -> None:
+    for node in NODES[1:]:
+        world.evidence(node, 30)
+    world.put("node01", GEMM, Outcome.ERROR, at=datetime.fromtimestamp(world.now - 24 * 3600, UTC))
+    world.night(share=25)
+    assert world.measured[-1] == ["node01"]
+
+
+def test_fresh_nodes_are_measured_where_that_is_asked_for(world: World) -> None:
+    world.evidence("node01", 1)
+    assert world.night(nodes=["node01"]).outcomes["node01"][0] == "fresh"
+    assert world.night(2, nodes=["node01"], again=True).outcomes["node01"][0] == "pass"
 
 
 def test_one_node_is_taken_however_small_the_share_is(world: World) -> None:

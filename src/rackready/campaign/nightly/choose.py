@@ -27,18 +27,21 @@ _LEAST, _TARGETS = 2048, 64
 """Targets that are read: nodes, and runs between them, of which a node has one for each rail and partner."""
 
 
-def measured_at(store: EvidenceStore, entries: Sequence[GateSetEntry], nodes: Sequence[str]) -> dict[str, float]:
+def measured_at(
+    store: EvidenceStore, entries: Sequence[GateSetEntry], nodes: Sequence[str], *, tried: bool = False
+) -> dict[str, float]:
     """Return when each node was last measured under load by every one of these gates (s since 1970), 0.0 for never.
 
     Gates that only look do not count: every deploy runs them. A gate that no node ever ran does not count either: it
-    measures nothing here. An error is no measurement.
+    measures nothing here. An error is no measurement; with ``tried`` it counts, so that a node whose program is missing
+    is not the first of every night.
     """
     oldest = dict.fromkeys(nodes, float("inf"))
     for loads in (entry.id for entry in entries if not gate(entry.id, {}).looks):
         newest = newest_of(store, loads, nodes)
         for node in nodes if newest else ():
             record = newest.get(node)
-            done = record is not None and record.verdict.outcome in _MEASURED
+            done = record is not None and (tried or record.verdict.outcome in _MEASURED)
             oldest[node] = min(oldest[node], record.finished.timestamp() if record is not None and done else 0.0)
     return {node: 0.0 if at == float("inf") else at for node, at in oldest.items()}
 

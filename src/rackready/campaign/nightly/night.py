@@ -35,12 +35,16 @@ BAD = frozenset({"fail", "error", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class NightOrder:
-    """What is asked for. ``share_pct``: of a group at once; ``seconds``: for the whole night."""
+    """What is asked for.
+
+    ``share_pct``: of a group at once; ``seconds``: for the whole night; ``again``: nodes that are fresh, too.
+    """
 
     nodes: Sequence[str]
     gate_set: str
     share_pct: int
     seconds: float
+    again: bool = False
 
 
 @dataclass
@@ -190,8 +194,8 @@ def due(ledger: Ledger, store: EvidenceStore, site: Site, order: NightOrder, nig
     night.put("out", out)
     able = [node for node in order.nodes if node not in out and node not in night.resolved.open]
     entries = loader.set_of(site.gates, order.gate_set).gates
-    night.measured_at = choose.measured_at(store, entries, able)
-    fresh = {node: at for node, at in night.measured_at.items() if now - at < choose.FRESH_S}
+    night.measured_at = choose.measured_at(store, entries, able, tried=True)
+    fresh = {node: at for node, at in night.measured_at.items() if now - at < choose.FRESH_S and not order.again}
     night.put("fresh", {node: f"measured {(now - at) / 3600:.1f} h ago" for node, at in fresh.items()})
     return sorted((node for node in able if node not in fresh), key=lambda node: night.measured_at[node])
 
