@@ -24,7 +24,8 @@ class Damage:
 
 
 def kept(path: str) -> str:
-    return f"mkdir -p {KEEP} && cp -a --parents {shlex.quote(path)} {KEEP}"
+    place = shlex.quote(KEEP + path)
+    return f"mkdir -p $(dirname {place}) && cp -a {shlex.quote(path)} {place}"
 
 
 def back(path: str) -> str:
@@ -75,11 +76,16 @@ def cards(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for pci, values in args.get("cards", {}).items():
         for name, value in values.items():
             other = 1 if str(value) != "1" else 0
-            yield tuple(f"mlxconfig -y -d {pci} set {name}={number} >/dev/null" for number in (other, value))  # type: ignore[misc]
+            yield card(pci, name, other), card(pci, name, value)
+
+
+def card(pci: str, name: str, value: object) -> str:
+    """Bring a parameter into force: what waits for the next boot is no difference to the role either."""
+    return f"mlxconfig -y -d {pci} set {name}={value} >/dev/null && mlxfwreset -d {pci} reset --yes >/dev/null"
 
 
 def read_requests(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for pci in args.get("cards", []):
+    for pci in args.get("cards", []) if args.get("size") else []:
         yield f"setpci -s {pci} CAP_EXP+8.w=0000:7000", f"setpci -s {pci} CAP_EXP+8.w=5000:7000"
 
 
@@ -95,9 +101,6 @@ BY_TASK = {
     "nvidia_persistence : mode | Read the persistence mode of every GPU as it is": [
         (f"nvidia-smi -i {gpu} -pm 0 >/dev/null", f"nvidia-smi -i {gpu} -pm 1 >/dev/null") for gpu in (0, 5)
     ],
-    "nvidia_driver : load | Read the driver's version": [
-        ("chmod a-x $(command -v nvidia-smi)", "chmod a+x /usr/bin/nvidia-smi"),
-    ],
 }
 
 
@@ -105,6 +108,17 @@ def damages(step: RecordedStep) -> list[Damage]:
     """Return how every item of a step is broken, each alone."""
     own = BY_ACTION.get(step.action, lambda _args: iter(()))(dict(step.args))
     return [Damage(step.where, *commands) for commands in [*own, *BY_TASK.get(step.where, [])]]
+
+
+def script(turn: list[Damage]) -> str:
+    """Return the commands that break the items of a round; each that fails prints its number."""
+    lines = [f"{{ {damage.done}; }} </dev/null >/dev/null 2>&1 || echo {number}" for number, damage in enumerate(turn)]
+    return "\n".join(lines)
+
+
+def mended(turn: list[Damage]) -> str:
+    """Return the commands that put the items of a round right."""
+    return "\n".join(f"{{ {damage.undone}; }} </dev/null >/dev/null 2>&1 || true" for damage in turn)
 
 
 def rounds(record: Recorded) -> list[list[Damage]]:
