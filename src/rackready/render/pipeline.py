@@ -40,9 +40,7 @@ def pipeline_file(kind: str, wanted: Pipeline) -> tuple[str, str]:
     indent = " " * _INDENT[kind]
     about = {"env": wanted.env, "measure": wanted.measure}
     scripts = {name: textwrap.indent(render(f"pipelines/{name}.sh.j2", **about).rstrip(), indent) for name in _SCRIPTS}
-    facts = about | {
-        name: getattr(wanted, name) for name in ("branch", "runner", "state", "drift_cron", "nightly_cron")
-    }
+    facts = {name: getattr(wanted, name) for name in ("branch", "runner", "state", "drift_cron", "nightly_cron")}
     text = render(
         f"pipelines/{kind}.yml.j2",
         **about,
