@@ -64,6 +64,8 @@ def noticed(found: Recorded, ssh: Callable[[str], str], project: Project) -> tup
     """Break everything, round by round. Return what no step noticed, and how many items were broken."""
     site = load_site(project.env, root=project.root)
     ask, unnoticed, broken = asking(site, project.paths), [], 0
+    text, _ = ask(NODE, found)
+    assert judged(found, text, time.time()).same, "nothing differs before the first item is broken"
     for turn in rounds(found):
         spared = {int(number) for number in ssh(script(turn)).split()}
         text, why = ask(NODE, found)
