@@ -193,6 +193,10 @@ bench-fabric: setup ## measure judging the cables and both ends of a fabric, by 
 bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
 
+.PHONY: bench-engine
+bench-engine: setup-dev ## measure a whole deploy with fake nodes, and its resume after kill -9, by number of nodes, on SQLite and PostgreSQL
+	@$(BIN)/python scripts/bench/engine.py $(ARGS)
+
 .PHONY: bench-status
 bench-status: setup-dev ## measure status and the live table in the middle of a deploy, by number of nodes, on SQLite and PostgreSQL
 	@$(BIN)/python scripts/bench/status.py $(ARGS)
