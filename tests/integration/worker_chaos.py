@@ -6,7 +6,6 @@ with its name, as systemd would. A deploy that stops, because the database went,
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import subprocess
@@ -112,19 +111,23 @@ class WorkerRound:
             self._start(name)
         left = list(blows)
         for _ in range(RUNS):
-            child = self.project.start("deploy", "--output", "json")
+            child = self.project.start("deploy")
             restarted = self._beside(child, left)
             text, _ = child.communicate(timeout=120)
             self.struck.code = child.returncode
             self.say(f"deploy ends with {child.returncode}{': the database was restarted' if restarted else ''}")
             if child.returncode == 0:
-                self.say(f"nodes: {_states(text)}")
+                self.say(f"nodes: {self._states()}")
                 break
             if not restarted:
                 self.say(text[-2000:])
                 break
         self.struck.missed += left
         return self.struck
+
+    def _states(self) -> dict[str, str]:
+        with Ledger.read_only(self.database) as ledger:
+            return {row.name: row.state.value for row in ledger.states()}
 
     def _beside(self, child: subprocess.Popen[str], left: list[Blow]) -> bool:
         """Strike while a deploy runs. Return whether the database was restarted."""
@@ -204,11 +207,8 @@ def lost_evidence(project: Project) -> list[str]:
         store = EvidenceStore.read_only(ledger, project.paths.raw)
         outputs = RawOutputs(ledger, project.paths.raw)
         records = store.records()
-        digests = {one for record in records for raw in record.raw for one in (raw.stdout_sha256, raw.stderr_sha256)}
+        raws = [raw for record in records for raw in record.raw]
+        digests = {raw.stdout_sha256 for raw in raws} | {raw.stderr_sha256 for raw in raws}
         out = [] if records else ["no evidence is on record"]
         faults = ((digest, outputs.fault(digest)) for digest in sorted(digests - {EMPTY}))
         return out + [f"output {digest} is lost: {why}" for digest, why in faults if why]
-
-
-def _states(text: str) -> dict[str, str]:
-    return {row["name"]: row["state"] for row in json.loads(text).get("nodes", [])}

@@ -4,7 +4,7 @@
 Usage: fake_workers.py ROOT controller [NODES] | worker NAME [KEY=VALUE ...] | batch. The phase install does one thing
 that must not be done twice: it adds a line for each node to ``world.log``. $MODE of the process that does it: ``run``;
 ``wait`` (until the file ``go`` exists); ``die`` (the worker is killed between the first effect and its record);
-``stuck`` (as wait, and deaf to a stop).
+``stuck`` (as wait, and deaf to a stop); ``slow`` (some seconds).
 """
 
 from __future__ import annotations
@@ -38,12 +38,17 @@ from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
 ENV = "lab"
+_SLOW_S = 4.0
 
 
 def install(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Do the one thing on every node, as the mode says."""
     mode, out = os.environ.get("MODE", "run"), {}
     _log(ctx.root / "did.log", f"install {','.join(nodes)} {os.environ.get(CLAIM, 'controller')}")
+    until = time.monotonic() + (_SLOW_S if mode == "slow" else 0)
+    while time.monotonic() < until:
+        check_stop()
+        time.sleep(0.05)
     while mode in {"wait", "stuck"} and not (ctx.root / "go").exists():
         if mode == "wait":
             check_stop()

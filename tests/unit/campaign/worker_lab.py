@@ -50,9 +50,7 @@ class Lab:
         self.root, self.server = root, server
         self._running: list[subprocess.Popen[str]] = []
         self.database: Database = server.database(root, workers={"lease_s": 20, **use})
-        head, _, rest = SITE.read_text(encoding="utf-8").partition("racks:\n")
-        site = f"{head}{TWO_HALLS}{rest[rest.index('switches:') :]}"
-        (root / "inventories/lab/site.yml").write_text(site, encoding="utf-8")
+        write_site(root)
 
     def start(self, *arguments: str, mode: str = "run", root: Path | None = None, **env: str) -> subprocess.Popen[str]:
         """Start a process; its output goes to a file named after it."""
@@ -132,6 +130,14 @@ class Lab:
                     child.send_signal(signal.SIGCONT)
                 child.kill()
                 child.wait()
+
+
+def write_site(root: Path) -> None:
+    """Write the site with two halls."""
+    head, _, rest = SITE.read_text(encoding="utf-8").partition("racks:\n")
+    path = root / "inventories/lab/site.yml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{head}{TWO_HALLS}{rest[rest.index('switches:') :]}", encoding="utf-8")
 
 
 def until(holds: Callable[[], bool]) -> None:
