@@ -31,9 +31,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 
-_PATH_KEYS = frozenset(
-    {"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig", "sops", "vault", "raw_outputs"}
-)
+_PATH_KEYS = {"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig", "sops", "vault", "raw_outputs"}
 
 MACHINES = "machines.yml"
 """File beside the site file with the vendor manifest's data on each machine (``rackready import manifest``)."""
