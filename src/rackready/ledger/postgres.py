@@ -137,7 +137,7 @@ class Postgres:
                 lock.alone(connection)
                 self._make_all(connection)
             self._is_ours(connection)
-            if schema.lacking(connection):
+            if schema.lacking(connection) and _owned(connection):
                 lock.alone(connection)
                 for index in schema.lacking(connection):
                     index.create(connection)
@@ -293,6 +293,12 @@ class Postgres:
 
 def _made(connection: sa.Connection) -> bool:
     return sa.inspect(connection).has_table(_about.name)
+
+
+def _owned(connection: sa.Connection) -> bool:
+    """Return whether this role may make indexes: one that does not own the tables works without them."""
+    query = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST('events' AS regclass)"
+    return bool(connection.execute(sa.text(query)).scalar())
 
 
 def _tls(server: Server) -> dict[str, str]:

@@ -12,7 +12,7 @@ from rackready.ledger import progress
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import Database
-from tests.postgres import PostgresServer
+from tests.postgres import PASSWORD, PostgresServer, name_of
 
 INDEX = "events_newest"
 
@@ -110,3 +110,23 @@ def test_campaigns_without_their_nodes_and_by_status(database: Database) -> None
         assert [row["id"] for row in ledger.campaigns()] == ["c2", "c1"]
         assert [row["id"] for row in ledger.campaigns(status=["finished"])] == ["c1"]
         assert (ledger.campaign_nodes("c1"), ledger.campaign_nodes("none")) == (["a", "b"], [])
+
+
+def test_a_role_that_owns_no_table_works_on_a_database_of_an_earlier_release(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """As docs/howto/postgresql.md recommends. Only the owner may make the index."""
+    owned = postgres.database(tmp_path)
+    filled(owned)
+    name = name_of(owned)
+    postgres.sql(f"DROP INDEX {INDEX}", name)
+    postgres.sql(f"CREATE ROLE worker LOGIN PASSWORD '{PASSWORD}'")
+    postgres.sql("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO worker", name)
+    postgres.sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO worker", name)
+    with Ledger.open(postgres.settings(tmp_path, name=name, user="worker")) as ledger:
+        ledger.event("c1", "node2", "install", "by another role")
+        assert ledger.newest_events("c1")["node2"].text == "by another role"
+    assert not indexed(owned)
+    with Ledger.open(postgres.settings(tmp_path, name=name)):
+        pass
+    assert indexed(owned)
