@@ -139,9 +139,9 @@ def run(step: dict[str, Any], outputs: list[int]) -> None:
         for source, target in zip([nothing, *outputs], (0, 1, 2)):  # noqa: B905 - old interpreters know no strict
             os.dup2(source, target)
         sys.argv = [step["module"]]
-        from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - in the zip file
+        loader = import_module("ansible.module_utils._internal._ansiballz._loader")
 
-        _loader.run_module(
+        loader.run_module(
             json_params=json.dumps({"ANSIBLE_MODULE_ARGS": step["args"]}).encode(),
             profile="legacy",
             module_fqn="ansible.modules." + step["module"],

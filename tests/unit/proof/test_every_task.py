@@ -70,9 +70,10 @@ def walk(file: str, role: str, tasks: list[dict[str, Any]]) -> Iterator[Task]:
 
 def tasks() -> list[Task]:
     """Every task of every file of the roles, imported or not: a file that nobody imports today may be tomorrow."""
-    out = [
-        task for file, play in plays() for part in ("pre_tasks", "tasks") for task in walk(file, "", play.get(part, []))
-    ]
+    out: list[Task] = []
+    for file, play in plays():
+        for part in ("pre_tasks", "tasks"):
+            out += walk(file, "", play.get(part, []))
     for role in roles():
         for path in sorted((ROOT / "roles" / role / "tasks").glob("*.yml")):
             out += walk(str(path.relative_to(ROOT)), role, yaml.safe_load(path.read_text()))

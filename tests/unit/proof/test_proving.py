@@ -16,8 +16,10 @@ import sqlalchemy as sa
 
 from rackready.campaign import proof
 from rackready.campaign.proof import LONGEST_S, Played, proven
+from rackready.design.pinned import site_of
 from rackready.drivers.process import Interrupted
 from rackready.drivers.proof.recorded import Recorded
+from rackready.drivers.proof.release import releases
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.ledger.proofs import proofs_of, record_of
 from rackready.ledger.store import Ledger
@@ -307,6 +309,17 @@ def test_the_content_of_a_file_that_variables_name_counts(rack: Rack) -> None:
     write(rack, "mirror.asc", "another key\n")
     rack.run()
     assert rack.played == NODES
+
+
+def test_the_content_of_a_file_that_the_site_names_counts(rack: Rack) -> None:
+    """The site file's own variables name files, too: the key of a mirror or repository."""
+    key = rack.ctx.root / "repository.asc"
+    key.write_text("one key\n")
+    site, given = site_of(rack.ctx), {"node01": {"base_mirror_key": str(key)}}
+    first = releases(b"k", rack.paths, site, "install.yml", given)
+    assert releases(b"k", rack.paths, site, "install.yml", given) == first
+    key.write_text("another key\n")
+    assert releases(b"k", rack.paths, site, "install.yml", given) != first
 
 
 NO_RECORD: list[tuple[str, Callable[[Rack], object]]] = [

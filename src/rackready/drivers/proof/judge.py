@@ -10,7 +10,7 @@ from typing import Any
 from rackready.drivers.ansible_items import items_of
 from rackready.drivers.proof.kinds import KINDS
 from rackready.drivers.proof.recorded import Recorded, RecordedStep
-from rackready.drivers.proof.rules import RULES, Now, Rule, words
+from rackready.drivers.proof.rules import RULES, AnswerRule, Now, words
 from rackready.ondevice import replay
 
 
@@ -72,7 +72,7 @@ def _difference(recorded: Recorded, step: RecordedStep, answer: Mapping[str, Any
     return _by_rule(rule, recorded, step, result, Now(begun + float(answer["at_s"])))
 
 
-def _by_rule(rule: Rule, recorded: Recorded, step: RecordedStep, result: Mapping[str, Any], now: Now) -> str:
+def _by_rule(rule: AnswerRule, recorded: Recorded, step: RecordedStep, result: Mapping[str, Any], now: Now) -> str:
     bounds = recorded.bounds.get(rule.bounds_of, {})
     if lacking := [name for name in rule.bounds if name not in bounds]:
         return f"no bound {', '.join(lacking)} was recorded"

@@ -22,7 +22,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AnswerRule:
     """``judge`` returns why a new answer is not as good as the recorded one, "" when it is."""
 
     judge: Callable[[Any, Any, Bounds, Now], str]
@@ -81,16 +81,20 @@ def _is_tuned(cells: list[str], bounds: Bounds) -> bool:
     return abs(watts - bounds["power_limit_w"]) < 1 and clock >= bounds["sm_clock_min_mhz"]
 
 
-_TUNED = Rule(
+_TUNED = AnswerRule(
     _tuned,
     "gpu_tuning : preflight | Check the role's inputs",
     ("power_limit_w", "sm_clock_min_mhz", "gpus"),
 )
-RULES: Mapping[str, Rule] = {
-    "base : preflight | Read the free disk space": Rule(_room, "base : preflight | Check the disk", ("min_free_mib",)),
-    "base : preflight | Read the clock": Rule(_clock, "base : preflight | Check the clock", ("max_clock_skew_s",)),
-    "base : preflight | Read the kernel's packages, holds and the room in /boot": Rule(_boot_room),
-    "nvidia_fabricmanager : service | Wait until the fabric of every GPU is initialised": Rule(_fabric),
+RULES: Mapping[str, AnswerRule] = {
+    "base : preflight | Read the free disk space": AnswerRule(
+        _room, "base : preflight | Check the disk", ("min_free_mib",)
+    ),
+    "base : preflight | Read the clock": AnswerRule(
+        _clock, "base : preflight | Check the clock", ("max_clock_skew_s",)
+    ),
+    "base : preflight | Read the kernel's packages, holds and the room in /boot": AnswerRule(_boot_room),
+    "nvidia_fabricmanager : service | Wait until the fabric of every GPU is initialised": AnswerRule(_fabric),
     "gpu_tuning : configure | Read the settings of the GPUs": _TUNED,
     "gpu_tuning : verify | Read power limit and clock of every GPU": _TUNED,
 }
