@@ -42,10 +42,10 @@ def measure(count: int) -> Line:
 
     from scripts.bench.databases import kinds  # noqa: PLC0415
 
-    lines = [_measured(count, kind) for kind in kinds()]
-    for line in lines[:-1]:
-        print(json.dumps(line))
-    return lines[-1]
+    *before, last = kinds()
+    for kind in before:
+        print(json.dumps(_measured(count, kind)), flush=True)
+    return _measured(count, last)
 
 
 def _measured(count: int, kind: str) -> Line:
