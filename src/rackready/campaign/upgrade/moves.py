@@ -13,6 +13,7 @@ from rackready.campaign.request import UPGRADE, UPGRADE_FIRMWARE, CampaignReques
 from rackready.campaign.summary import NodeSummary, summarise
 from rackready.campaign.upgrade.durations import KIND
 from rackready.campaign.upgrade.order import Order
+from rackready.campaign.upgrade.serving import in_service
 from rackready.design.handover_of import with_drain_wait
 from rackready.design.node_sets import regrouped
 from rackready.design.site import load_site
@@ -80,15 +81,15 @@ class Moves:
 
         Those that a killed run borrowed come first: they are handed over again at the end.
         """
-        with Ledger.open(self.paths.database) as ledger:
-            states = ledger.states()
-            lent = [row.name for row in states if row.name not in nodes and borrowed(ledger.entries(row.name))]
-            serving = {row.name for row in states if row.state is NodeState.READY} - {*unrecorded_faults(ledger)}
         order = Order(site)
-        lent = [node for node in lent if node in order.places]
+        with Ledger.open(self.paths.database) as ledger:
+            states = {row.name: row.state for row in ledger.states() if row.name in order.places}
+            ready = {name for name, state in states.items() if state is NodeState.READY} - {*unrecorded_faults(ledger)}
+            serving = in_service(site, self.paths, ready, self.reporter.say)
+            out = [name for name, state in states.items() if state is NodeState.CERTIFIED or name in ready - serving]
+            lent = [name for name in out if name not in nodes and borrowed(ledger.entries(name))]
         needed = nodes_together(site)
-        more = order.beside(nodes, serving - {*lent}, needed) if needed > 1 else ()
-        return (*lent, *more)
+        return (*lent, *(order.beside(nodes, serving, needed) if needed > 1 else ()))
 
     def seen(self, nodes: Iterable[str], *, back: bool) -> Site:
         """Return the site as a wave sees it: its nodes with the set that they go to, the others with theirs."""
