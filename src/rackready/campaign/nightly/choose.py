@@ -64,8 +64,8 @@ def batch(
 
     ``serving``: the nodes in production. Of every group, one node may always be taken: else a small one never was.
     """
-    room = {name: max(1, len(members & set(serving)) * share_pct // 100) for name, members in groups(site).items()}
     members = groups(site)
+    room = {name: max(1, len(names & set(serving)) * share_pct // 100) for name, names in members.items()}
     chosen: list[str] = []
     for node in (node for node in waiting if node in idle):
         mine = [name for name, names in members.items() if node in names]
