@@ -21,6 +21,7 @@ QUIET = {
     *("evidence export-kit", "evidence set-aside", "gate evaluate", "gate explain", "gate list", "gate show", "help"),
     *(
         "boot-service show",
+        "calendar",
         "certificate export",
         "certificate keys",
         "certificate show",
@@ -45,11 +46,14 @@ QUIET = {
         "ticket close",
         "ticket list",
         "ticket show",
+        "trend",
         "watch clear-storm",
         "watch status",
+        "worker",
     ),
 }
-"""Commands that only compute or read, and are done at once; and `setup`, whose work another program tells."""
+"""Commands that only compute or read, and are done at once; `setup`, whose work another program tells; and `worker`,
+which prints each of its events."""
 
 
 def commands(group: click.Group, before: str = "") -> dict[str, set[str]]:
