@@ -280,13 +280,17 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fre
         site = load_site(asked.env, root=paths.root)
         read_private_key("this controller", site.access.private_key)
         upgrades.save(ledger, record)
-        moves = Moves(
-            asked.env, paths, record, asked.command, _reporter(asked), _reports(paths), asked.drain_s, asked.verbose
-        )
-        taken, known = _taken(asked, expected(ledger)), [node.name for node in site.nodes()]
+        known = [node.name for node in site.nodes()]
+
+        def serving() -> set[str]:
+            return in_service(site, paths, _ready(ledger).intersection(known), _say)
+
+        reporter, reports = _reporter(asked), _reports(paths)
+        moves = Moves(asked.env, paths, record, asked.command, reporter, reports, serving, asked.drain_s, asked.verbose)
+        taken = _taken(asked, expected(ledger))
         ways = Ways(
             move=moves.move,
-            serving=lambda: in_service(site, paths, _ready(ledger).intersection(known), _say),
+            serving=serving,
             offered=lambda nodes: _lacking(paths, site, record, nodes),
             asked=lambda: requests.take(paths.upgrade_request),
             now=lambda: datetime.now(UTC),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from rackready.campaign.request import UPGRADE, UPGRADE_FIRMWARE, CampaignReques
 from rackready.campaign.summary import NodeSummary, summarise
 from rackready.campaign.upgrade.durations import KIND
 from rackready.campaign.upgrade.order import Order
-from rackready.campaign.upgrade.serving import in_service
 from rackready.design.handover_of import with_drain_wait
 from rackready.design.node_sets import regrouped
 from rackready.design.site import load_site
@@ -26,9 +25,10 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice, UpgradeRecord
 from rackready.paths import EnvPaths
-from rackready.watch.act import unrecorded_faults
 
 _OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
+_LENT = frozenset({NodeState.CERTIFIED, NodeState.READY})
+"""States of a node that a killed run borrowed and drained; it is ready until the drain is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Moves:
     command: str
     reporter: Reporter
     report: Callable[[Site, str], None]
+    serving: Callable[[], Collection[str]]
+    """Returns the nodes in service now."""
     drain_s: int | None = None
     verbose: bool = False
 
@@ -81,12 +83,10 @@ class Moves:
 
         Those that a killed run borrowed come first: they are handed over again at the end.
         """
-        order = Order(site)
+        order, serving = Order(site), set(self.serving())
         with Ledger.open(self.paths.database) as ledger:
             states = {row.name: row.state for row in ledger.states() if row.name in order.places}
-            ready = {name for name, state in states.items() if state is NodeState.READY} - {*unrecorded_faults(ledger)}
-            serving = in_service(site, self.paths, ready, self.reporter.say)
-            out = [name for name, state in states.items() if state is NodeState.CERTIFIED or name in ready - serving]
+            out = [name for name, state in states.items() if state in _LENT and name not in serving]
             lent = [name for name in out if name not in nodes and borrowed(ledger.entries(name))]
         needed = nodes_together(site)
         return (*lent, *(order.beside(nodes, serving, needed) if needed > 1 else ()))

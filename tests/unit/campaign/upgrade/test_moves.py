@@ -68,29 +68,36 @@ def test_kinds_are_codes_and_never_words(
 
 
 def beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: set[str], states: dict[str, NodeState]
+    tmp_path: Path, serving: set[str], states: dict[str, NodeState]
 ) -> tuple[Ledger, Callable[[], tuple[str, ...]]]:
     """Return what asks for the partners of a wave of node01, and the ledger with these states."""
     paths = EnvPaths(tmp_path, "sim")
     ledger = Ledger.open(paths.database)
     for node, state in states.items():
         ledger.set_state(node, state, "", phase="handover", campaign="c1")
-    monkeypatch.setattr(moves, "in_service", lambda _site, _paths, ready, _say: {*ready} & serving)
-    made = Moves("sim", paths, record_of("node01"), "x", cast("Any", SimpleNamespace(say=print)), lambda *_: None)
+    made = Moves(
+        "sim",
+        paths,
+        record_of("node01"),
+        "x",
+        cast("Any", SimpleNamespace(say=print)),
+        lambda *_: None,
+        lambda: serving,
+    )
     return ledger, lambda: made.beside(site_of(), ["node01"])
 
 
 READY = dict.fromkeys(("node02", "node03", "node04"), NodeState.READY)
 
 
-def test_a_wave_may_borrow_nodes_in_service_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, ask = beside(tmp_path, monkeypatch, {"node03", "node04"}, READY)
+def test_a_wave_may_borrow_nodes_in_service_only(tmp_path: Path) -> None:
+    _, ask = beside(tmp_path, {"node03", "node04"}, READY)
     assert ask() == ("node03",), "node02 was drained by others, and one stays in service"
 
 
-def test_a_partner_that_a_killed_run_left_is_named_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partner_that_a_killed_run_left_is_named_first(tmp_path: Path) -> None:
     states = READY | {"node04": NodeState.CERTIFIED}
-    ledger, ask = beside(tmp_path, monkeypatch, {"node02", "node03"}, states)
+    ledger, ask = beside(tmp_path, {"node02", "node03"}, states)
     assert ask() == ("node02",)
     intent = ledger.begin("node04", DRAIN, "drained", {PARTNER_OF: ["node01"]})
     assert ask() == ("node04", "node02")
