@@ -143,7 +143,8 @@ class PostgresServer:
         """Write the settings alone."""
         paths = EnvPaths(root, env)
         paths.inventory.mkdir(parents=True, exist_ok=True)
-        secret = paths.inventory / "password"
+        secret = paths.inventory / "secrets/database"  # Ansible reads no inventory there
+        secret.parent.mkdir(mode=0o700, exist_ok=True)
         secret.write_text(PASSWORD, encoding="utf-8")
         secret.chmod(0o600)
         plain = {
