@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, console, env_paths, print_json, print_table
+from rackready.cli.output import Env, console, print_json, print_table, working_paths
 from rackready.cli.streams import tolerant
 from rackready.model.problems import RackreadyError
 
@@ -60,7 +60,7 @@ def calendar(
     now = time.time()
     today = datetime.fromtimestamp(now, UTC).date()
     last = _until(until, today)
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     if not Ledger.exists(paths.database):
         raise RackreadyError(

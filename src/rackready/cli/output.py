@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +64,14 @@ class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, which the caller handles."""
         raise BrokenPipeError
+
+    def put(self, text: str) -> None:
+        """Write a text as it is, without rich, which needs a second for a thousand rows."""
+        try:
+            self.file.write(text)
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
 
 
 progress = _Terminal(stderr=True)
@@ -127,7 +135,7 @@ def _print_even(headers: Sequence[str], lines: Sequence[Sequence[str]], title: s
         terminal.print(table)
     above, row, below = captured.get().rpartition(drawn[0]) if drawn else ("", "", "")
     if row:
-        terminal.file.write(above + "".join(drawn) + below)
+        terminal.put(above + "".join(drawn) + below)
         return
     for line in lines[1:]:  # another frame: this terminal or locale cannot show the lines
         table.add_row(*map(Text, line))
@@ -136,11 +144,12 @@ def _print_even(headers: Sequence[str], lines: Sequence[Sequence[str]], title: s
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines as they are. Those with tabs, line ends or invisible characters go through rich one by one."""
-    for line in lines:
-        if line.isprintable():
-            console.file.write(f"{line}\n")
+    for plain, some in groupby(lines, key=str.isprintable):
+        if plain:
+            console.put("".join(f"{line}\n" for line in some))
         else:
-            console.print(line)
+            for line in some:
+                console.print(line)
 
 
 def _cell(header: str, text: str, style: Callable[[str, str], str] | None) -> Text:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, console, env_paths, print_json, print_table
+from rackready.cli.output import Env, console, print_json, print_table, working_paths
 from rackready.cli.streams import tolerant
 from rackready.model.problems import RackreadyError
 
@@ -56,7 +56,7 @@ def trend(
     from rackready.gates.trend.judged import TrendOutcome  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    paths = env_paths(env)
+    paths = working_paths(env)
     site = load_site(env, root=paths.root)
     _require("--node", node, [item.name for item in site.nodes()])
     _require("--gate", gate, list(all_gates()))

@@ -92,7 +92,7 @@ def _controller(root: Path, nodes: str) -> int:
     site = load_site(ENV, root=root)
     names = tuple(expand_names(nodes))
     request = CampaignRequest(
-        f"c-{os.getpid()}", ENV, str(root), "deploy", ("install",), names, 2, 8, 100, pin(paths, site)
+        f"c-{os.getpid()}", ENV, str(root), "deploy", ("install",), names, 2, (len(names),), 100, pin(paths, site)
     )
 
     def show(event: EventRow, shown: object) -> None:

@@ -27,7 +27,7 @@ def test_full_is_part_of_the_request_and_of_the_command_to_repeat(
 
 def test_a_campaign_of_an_older_version_goes_on_without_it() -> None:
     """A pending campaign was stored before there was such an option: it proves, as a new one does."""
-    plain = CampaignRequest("c1", "x", "/r", "install", ("install",), ("n",), 1, 1, 1, "d", full=True).plain()
+    plain = CampaignRequest("c1", "x", "/r", "install", ("install",), ("n",), 1, (1,), 1, "d", full=True).plain()
     assert CampaignRequest.load(plain).context().full is True
     del plain["full"]
     assert CampaignRequest.load(plain).context().full is False

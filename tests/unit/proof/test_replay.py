@@ -206,7 +206,8 @@ FILES = {"folders": ["{}/conf.d"], "files": [FILE], "sweep": ["{}/conf.d/rackrea
 )
 def test_a_file_that_is_not_as_written_is_a_difference(damage: Break, why: str, tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
-    folder.mkdir(mode=0o755)
+    folder.mkdir()
+    folder.chmod(0o755)  # whatever the umask is
     (folder / "a.conf").write_text("wanted\n")
     (folder / "a.conf").chmod(0o644)
     args = json.loads(json.dumps(FILES).replace("{}", str(tmp_path)))
