@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rackready.campaign.abi import CAMPAIGN_ABI
 from tests.postgres import PostgresServer
 from tests.unit.campaign.worker_lab import Lab, until
 
@@ -170,7 +171,8 @@ def test_another_version_is_refused(make: Make) -> None:
     lab = make(wait_s=0)
     lab.worker("w1", VERSION="0.0.9")
     assert lab.ended(lab.start("controller", "node01")) == 1
-    assert "Actual: w1: rackready 0.0.9 (ABI 1), not 0.1.0 (ABI 1)" in lab.said("controller", "node01")
+    abi = f"(ABI {CAMPAIGN_ABI})"
+    assert f"Actual: w1: rackready 0.0.9 {abi}, not 0.1.0 {abi}" in lab.said("controller", "node01")
     assert all(one["event"] != "takes" for one in lab.told("w1"))
     assert lab.world() == []
 
