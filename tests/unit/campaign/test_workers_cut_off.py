@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ NODES = "node[01-02]"
 
 
 @pytest.fixture
+def ends() -> Iterator[ExitStack]:
+    """What ends the processes of a test, also of one that fails."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """A server that this test alone stops."""
     server = PostgresServer.begin()
@@ -24,9 +32,10 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 def test_a_killed_controller_stops_its_workers_and_the_next_one_waits_for_them(
-    postgres: PostgresServer, tmp_path: Path
+    postgres: PostgresServer, tmp_path: Path, ends: ExitStack
 ) -> None:
     lab = Lab(tmp_path, postgres, lease_s=15)
+    ends.callback(lab.close)
     lab.worker("w1", mode="wait")
     controller = lab.start("controller", NODES)
     until(lambda: len(lab.begun()) == 1)
@@ -38,11 +47,13 @@ def test_a_killed_controller_stops_its_workers_and_the_next_one_waits_for_them(
     assert lab.claims()[-1] == ("w1", "done")
     assert {state for (state,) in lab.sql("SELECT state FROM work")} == {"lost", "done"} or lab.claims()[0][1] == "done"
     assert [(row[0],) for row in lab.sql("SELECT count(*) FROM claims WHERE ended IS NULL")] == [(0,)]
-    lab.close()
 
 
-def test_a_stopped_campaign_takes_its_batch_back_and_goes_on_later(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_stopped_campaign_takes_its_batch_back_and_goes_on_later(
+    postgres: PostgresServer, tmp_path: Path, ends: ExitStack
+) -> None:
     lab = Lab(tmp_path, postgres, lease_s=60)
+    ends.callback(lab.close)
     lab.worker("w1", mode="wait")
     controller = lab.start("controller", NODES)
     until(lambda: len(lab.begun()) == 1)
@@ -54,12 +65,12 @@ def test_a_stopped_campaign_takes_its_batch_back_and_goes_on_later(postgres: Pos
     assert lab.ended(lab.start("controller", NODES)) == 0
     assert "which was cut off" in lab.said("controller", NODES)
     assert sorted(lab.world()) == ["node01", "node02"]
-    lab.close()
 
 
-def test_a_restarted_database_loses_nothing(own_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_restarted_database_loses_nothing(own_server: PostgresServer, tmp_path: Path, ends: ExitStack) -> None:
     """The controller stops, as it lost its lock; the worker ends its batch, and is there again by itself."""
     lab = Lab(tmp_path, own_server, lease_s=15)
+    ends.callback(lab.close)
     worker = lab.worker("w1", mode="wait")
     controller = lab.start("controller", NODES)
     until(lambda: len(lab.begun()) == 1)
@@ -74,12 +85,14 @@ def test_a_restarted_database_loses_nothing(own_server: PostgresServer, tmp_path
     assert sorted(lab.world()) == ["node01", "node02"]
     assert "database" in [one["event"] for one in lab.told("w1")]
     assert worker.poll() is None
-    lab.close()
 
 
-def test_another_site_is_refused_until_it_is_the_same(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_another_site_is_refused_until_it_is_the_same(
+    postgres: PostgresServer, tmp_path: Path, ends: ExitStack
+) -> None:
     """The worker has a checkout of its own, in which the site file differs."""
     lab = Lab(tmp_path / "here", postgres, lease_s=60, wait_s=600)
+    ends.callback(lab.close)
     there = tmp_path / "there"
     shutil.copytree(lab.root / "inventories", there / "inventories")
     site = there / "inventories/lab/site.yml"
@@ -100,7 +113,6 @@ def test_another_site_is_refused_until_it_is_the_same(postgres: PostgresServer, 
     controller.send_signal(signal.SIGINT)
     assert lab.ended(controller) == 130
     assert lab.world() == []
-    lab.close()
 
 
 def _said(lab: Lab) -> str:
