@@ -27,9 +27,9 @@ def register(app: typer.Typer) -> None:
     for name, (phases, text) in _PHASES.items():
         own: dict[str, Callable[..., None]] = {
             "provision": provision,
-            "install": install,
+            "install": _provable("install"),
             "validate": validate,
-            "optimize": optimize,
+            "optimize": _provable("optimize"),
         }
         app.command(name, help=text)(own.get(name) or _command(name, phases))
 
@@ -76,32 +76,23 @@ def provision(  # noqa: D103, PLR0913, PLR0917 - the table has its help; each is
     run("provision", phases, env=env, limit=limit, check=check, output=output, erase=erase, verbose=verbose)
 
 
-def install(  # noqa: D103 - the table has its help
-    env: Env = "sim",
-    limit: Limit = "",
-    check: Check = False,  # noqa: FBT002 - a command line flag
-    full: Full = False,  # noqa: FBT002 - as above
-    verbose: Verbose = False,  # noqa: FBT002
-    output: Output = Format.TEXT,
-) -> None:
-    from rackready.cli.campaign_run import run  # noqa: PLC0415
+def _provable(kind: str) -> Callable[..., None]:
+    """Return the command of a phase whose nodes may prove that a play would change nothing."""
 
-    phases = _PHASES["install"][0]
-    run("install", phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
+    def command(
+        env: Env = "sim",
+        limit: Limit = "",
+        check: Check = False,  # noqa: FBT002 - a command line flag
+        full: Full = False,  # noqa: FBT002 - as above
+        verbose: Verbose = False,  # noqa: FBT002
+        output: Output = Format.TEXT,
+    ) -> None:
+        from rackready.cli.campaign_run import run  # noqa: PLC0415
 
+        phases = _PHASES[kind][0]
+        run(kind, phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
 
-def optimize(  # noqa: D103 - the table has its help
-    env: Env = "sim",
-    limit: Limit = "",
-    check: Check = False,  # noqa: FBT002 - a command line flag
-    full: Full = False,  # noqa: FBT002 - as above
-    verbose: Verbose = False,  # noqa: FBT002
-    output: Output = Format.TEXT,
-) -> None:
-    from rackready.cli.campaign_run import run  # noqa: PLC0415
-
-    phases = _PHASES["optimize"][0]
-    run("optimize", phases, env=env, limit=limit, check=check, output=output, full=full, verbose=verbose)
+    return command
 
 
 def validate(  # noqa: D103 - the table has its help
