@@ -142,9 +142,8 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
     _forget(paths.workflows)
     if wanted.can_pause:
         asked.take(paths.deploy_request)  # asked of an earlier deploy
-        for row in ledger.campaigns():
-            if row["status"] == PAUSED:
-                ledger.put_campaign(row["id"], status="superseded")
+        for row in ledger.campaigns(status={PAUSED}):
+            ledger.put_campaign(row["id"], status="superseded")
     summary = {"request": wanted.plain(), "check": wanted.check}
     ledger.put_campaign(
         wanted.campaign,
