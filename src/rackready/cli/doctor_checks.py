@@ -14,6 +14,7 @@ from contextlib import suppress
 from rackready.cli.doctor_keys import mirror_key, secrets
 from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
+from rackready.cli.doctor_outputs import raw_outputs
 from rackready.cli.doctor_profiles import site_profiles
 from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.cli.doctor_ufm import ufm
@@ -197,5 +198,6 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "UFM": ufm,
     "controller lock": controller_lock,
     "ledger": ledger,
+    "raw outputs": raw_outputs,
 }
 """All checks: name in the table -> check."""

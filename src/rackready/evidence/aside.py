@@ -8,18 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from rackready.evidence.damage import Damaged
+from rackready.evidence.output_place import OutputPlace
 from rackready.ledger.append_only import append_only
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger
-
-FOLDER = "set-aside"
-"""Folder beside that of raw outputs, for damaged files that were found in their place."""
 
 _metadata = sa.MetaData()
 
@@ -51,11 +48,11 @@ append_only(_aside)
 class DamagedOutput:
     """A raw output that is gone or damaged.
 
-    ``path``: where it should be; ``gate`` and ``target``: of the record that was judged from it, when known.
+    ``place``: where it should be; ``gate`` and ``target``: of the record that was judged from it, when known.
     """
 
     digest: str
-    path: Path
+    place: OutputPlace
     actual: str
     gate: str = ""
     target: str = ""
@@ -74,9 +71,9 @@ def put_aside(
 ) -> list[Damaged | DamagedOutput]:
     """Keep damaged evidence, and return the items that were not set aside before. Raises LedgerError.
 
-    The bytes of a record go into the database. A file is moved out of the way, so that a new measurement can store the
-    output again. Its row is written first: after a kill in between the file is in its place, and the next run sets it
-    aside.
+    The bytes of a record go into the database. A file or an object is moved out of the way, so that a new measurement
+    can store the output again. Its row is written first: after a kill in between it is still in its place, and the next
+    run sets it aside.
     """
     if not damaged:
         return []
@@ -86,15 +83,15 @@ def put_aside(
     fresh = [
         item
         for item in damaged
-        if (_name(item), item.text()) not in known or (isinstance(item, DamagedOutput) and item.path.exists())
+        if (_name(item), item.text()) not in known or (isinstance(item, DamagedOutput) and item.place.there())
     ]
     for item in fresh:
-        row = _row(item, campaign)
+        now = time.time_ns()
+        row = _row(item, campaign, now)
         with ledger.write() as connection:
             connection.execute(sa.insert(_aside).values(**row))
         if isinstance(item, DamagedOutput) and row["file"]:
-            Path(row["file"]).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            item.path.replace(row["file"])
+            item.place.move(now)
     return fresh
 
 
@@ -120,9 +117,8 @@ def _name(item: Damaged | DamagedOutput) -> str:
     return item.id if isinstance(item, Damaged) else item.digest
 
 
-def _row(item: Damaged | DamagedOutput, campaign: str) -> dict[str, Any]:
-    now = time.time_ns()
-    found, file = (item.found, "") if isinstance(item, Damaged) else (_bytes(item.path), _place(item, now))
+def _row(item: Damaged | DamagedOutput, campaign: str, now: int) -> dict[str, Any]:
+    found, file = (item.found, "") if isinstance(item, Damaged) else (item.place.content(), _aside_to(item, now))
     return {
         "id": f"{now:020d}-{secrets.token_hex(4)}",
         "kind": "record" if isinstance(item, Damaged) else "raw output",
@@ -138,14 +134,5 @@ def _row(item: Damaged | DamagedOutput, campaign: str) -> dict[str, Any]:
     }
 
 
-def _bytes(path: Path) -> bytes:
-    """Return the content of a file, or nothing when it cannot be read: it is moved all the same."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _place(item: DamagedOutput, now: int) -> str:
-    there = item.path.exists() or item.path.is_symlink()
-    return str(item.path.parent.parent.parent / FOLDER / f"{item.path.name}.{now}") if there else ""
+def _aside_to(item: DamagedOutput, now: int) -> str:
+    return item.place.aside(now) if item.place.there() else ""

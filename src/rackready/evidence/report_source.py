@@ -22,6 +22,8 @@ LONGEST_RAW = 40_000
 """Characters of one raw output on the page."""
 MOST_RAW = 16_000_000
 """Characters of all raw outputs on the page: a browser opens some tens of megabytes in a moment."""
+_AHEAD = 256
+"""Outputs that are brought from an object store at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,12 @@ class ReportSource:
         """
         out: dict[str, str] = {}
         size = 0
-        for digest in dict.fromkeys(wanted):
+        digests = list(dict.fromkeys(wanted))
+        for place, digest in enumerate(digests):
             if size >= MOST_RAW:
                 break
+            if place % _AHEAD == 0:
+                self.store.prefetch_raw(digests[place : place + _AHEAD])
             if text := self._shown(digest):
                 out[digest] = text
                 size += len(text)

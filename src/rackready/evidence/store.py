@@ -1,4 +1,4 @@
-"""The evidence store: append-only records in the ledger's database, raw outputs in files of this machine."""
+"""The evidence store: append-only records in the ledger's database, raw outputs in files or an object store."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import hashlib
 import math
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from rackready.drivers.object_store_error import ObjectStoreError
 from rackready.evidence.aside import DamagedOutput, put_aside
 from rackready.evidence.damage import OUTPUT_LOST, Damaged, judged, stand_in
 from rackready.evidence.error import EvidenceError
-from rackready.evidence.raw_outputs import EMPTY, RawOutputs
+from rackready.evidence.raw_outputs import EMPTY, RawOutputs, stopped
 from rackready.evidence.rows import rows
 from rackready.evidence.standing import counts, failed_since, standing, stands, usable
 from rackready.ledger.append_only import append_only, lifted
@@ -137,20 +138,24 @@ class EvidenceStore:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""
         return self._outputs.get(digest)
 
+    def prefetch(self, records: Iterable[EvidenceRecord]) -> None:
+        """Bring the outputs of records from an object store to this machine, several at once, before they are read."""
+        self._outputs.prefetch(digest for record in records for digest in _outputs_of(record))
+
+    def prefetch_raw(self, digests: Iterable[str]) -> None:
+        """Bring these outputs."""
+        self._outputs.prefetch(digests)
+
     def _backed(self, record: EvidenceRecord) -> EvidenceRecord:
         """Return a record if the outputs that it was judged from are as they were written, else an error in its place.
 
         Every output is read, because sizes are not on record: some 15 ms of a processor for a node with 82 outputs of
         20 kB, as reading its records takes. On a server that several machines share, outputs that are not here are on
         the machine that measured (docs/adr/0010): only a damaged one means something. Outputs of runs over several
-        nodes are in the runs' own records and are not read.
+        nodes are in the runs' own records and are not read. Raises EvidenceError when the object store is away.
         """
-        digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
-        lost = [
-            DamagedOutput(one, Path(self._outputs.path(one)), why, record.gate, record.target)
-            for one in sorted(digests)
-            if (why := self._outputs.fault(one, elsewhere=not self._outputs.whole))
-        ]
+        found = (self._outputs.damaged(one, record.gate, record.target) for one in sorted(_outputs_of(record)))
+        lost = [item for item in found if item is not None]
         self._damaged |= {item.digest: item for item in lost}
         if not lost:
             return record
@@ -207,7 +212,8 @@ class EvidenceStore:
     def put_aside(self, campaign: str) -> list[Damaged | DamagedOutput]:
         """Set aside, as proof, the damaged evidence read so far, and return the items that are new.
 
-        Call it only where something may be written. Raises LedgerError, and EvidenceError when a file cannot be moved.
+        Call it only where something may be written. Raises LedgerError, and EvidenceError when a file or an object
+        cannot be moved.
         """
         found = list(self._damaged.values())
         try:
@@ -220,6 +226,8 @@ class EvidenceStore:
                 actual=error.strerror,
                 next_step="Free disk space or correct its owner, then run again.",
             ) from error
+        except ObjectStoreError as error:
+            raise stopped("a damaged output cannot be set aside", error) from error
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order of first measurement. Older ones are not read.
@@ -294,6 +302,7 @@ class EvidenceStore:
         counting = {
             gate: usable(record) for gate, record in found.items() if counts(record, node, desired_digest, fingerprint)
         }
+        self.prefetch(record for record in counting.values() if record.verdict.outcome is Outcome.PASS)
         return {
             gate: self._backed(record) if record.verdict.outcome is Outcome.PASS else record
             for gate, record in counting.items()
@@ -305,6 +314,10 @@ class EvidenceStore:
         last = last.order_by(sa.func.max(_records.c.id).desc()).limit(most)
         query = sa.select(*_WHOLE).where(_records.c.id.in_(last))
         return {record.target: record for _, record in self._read(query) if isinstance(record, EvidenceRecord)}
+
+
+def _outputs_of(record: EvidenceRecord) -> set[str]:
+    return {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from rackready.model.database import WorkerUse
+from rackready.model.object_store import SharedOutputs
 from rackready.paths import Database
 
 
@@ -24,8 +25,8 @@ class Backend(Protocol):
         """Return whether only this machine writes to it. Then the files that its records name are here, too."""
 
     @property
-    def raw_outputs(self) -> Path | None:
-        """Return the folder of raw outputs that all machines share, None when each keeps its own."""
+    def raw_outputs(self) -> SharedOutputs | None:
+        """Return the place of raw outputs that all machines share, None when each keeps its own."""
 
     @property
     def workers(self) -> WorkerUse | None:

@@ -18,6 +18,7 @@ from rackready.ledger import postgres_lock as lock
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
 from rackready.model.database import Server, WorkerUse
+from rackready.model.object_store import SharedOutputs
 from rackready.paths import Database
 
 _metadata = sa.MetaData()
@@ -120,8 +121,8 @@ class Postgres:
         return self.database.file
 
     @property
-    def raw_outputs(self) -> Path | None:
-        """Return the folder of raw outputs that all machines share, None when each keeps its own."""
+    def raw_outputs(self) -> SharedOutputs | None:
+        """Return the place of raw outputs that all machines share, None when each keeps its own."""
         return self.server.raw_outputs
 
     @property

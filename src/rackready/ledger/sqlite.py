@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
 from rackready.model.database import WorkerUse
+from rackready.model.object_store import SharedOutputs
 from rackready.paths import private_dir
 
 _ARGS = {"timeout": 30, "check_same_thread": False}
@@ -31,7 +32,7 @@ class SqliteFile:
     alone: bool = True
     writable: str = "a writable file"
     readable: str = "a ledger of this version"
-    raw_outputs: Path | None = None
+    raw_outputs: SharedOutputs | None = None
     workers: WorkerUse | None = None
 
     def engine(self) -> sa.Engine:

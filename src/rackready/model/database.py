@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from rackready.model.base import Line, Model, SecretRef
+from rackready.model.object_store import SharedOutputs
 
 _STORES_OUTPUTS = frozenset({"validate", "revalidate"})
 
@@ -67,10 +68,10 @@ class Server(Model):
     certificate: Path | None = Field(None, description="client certificate (PEM), when the server asks for one")
     private_key: Path | None = Field(None, description="private key of that certificate; mode 0600")
 
-    raw_outputs: Path | None = Field(
+    raw_outputs: SharedOutputs | None = Field(
         None,
-        description="folder for raw outputs that all machines share (NFS or the like); default: each machine keeps "
-        "its own below .rackready",
+        description="place of raw outputs that all machines share: a folder (NFS or the like), or {s3: ...}; default: "
+        "each machine keeps its own below .rackready",
     )
     workers: WorkerUse | None = Field(None, description="what worker processes do; default: none are used")
 
@@ -84,7 +85,8 @@ class Server(Model):
             raise ValueError(message)
         kept = sorted(_STORES_OUTPUTS.intersection(self.workers.phases)) if self.workers else []
         if kept and self.raw_outputs is None:
-            message = f"workers.phases: {', '.join(kept)} needs raw_outputs, a folder that all machines share"
+            shared = "a folder or an object store that all machines share"
+            message = f"workers.phases: {', '.join(kept)} needs raw_outputs, {shared}"
             raise ValueError(message)
         return self
 

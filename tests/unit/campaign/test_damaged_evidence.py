@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rackready.evidence.aside import FOLDER, proof, set_aside
+from rackready.evidence.aside import proof, set_aside
+from rackready.evidence.output_place import ASIDE
 from rackready.evidence.store import EMPTY
 from rackready.handover import certify
 from rackready.model.evidence import RawOutput
@@ -112,7 +113,7 @@ def test_killed_while_an_output_is_set_aside_the_next_run_does_it(rack: Rack, mo
     assert file.read_bytes() == b"damaged"
     rack.run()
     assert not file.exists()
-    assert [path.read_bytes() for path in (rack.paths.state / FOLDER).iterdir()] == [b"damaged"]
+    assert [path.read_bytes() for path in (rack.paths.state / ASIDE).iterdir()] == [b"damaged"]
     assert rack.due() == {"node01": {R3}}
 
 

@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from rackready import __version__
-from rackready.evidence.aside import FOLDER, proof, set_aside
+from rackready.evidence.aside import proof, set_aside
+from rackready.evidence.output_place import ASIDE
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
@@ -263,7 +264,7 @@ def test_a_damaged_output_is_moved_out_of_the_way_and_kept(
         hashlib.sha256(damaged).hexdigest() if damaged else "",
     )
     assert Path(row["file"]).read_bytes() == damaged
-    assert Path(row["file"]).parent == tmp_path / FOLDER
+    assert Path(row["file"]).parent == tmp_path / ASIDE
     assert store.put_raw("one") == digest
     assert store.raw(digest) == "one"
 

@@ -16,6 +16,7 @@ from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger, LedgerError
 from rackready.ledger.work import Claim, Offer, Pulse, WorkQueue
 from rackready.ledger.work_tables import CLAIM
+from rackready.model.object_store import SharedOutputs
 from rackready.model.problems import SiteInvalidError
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -203,9 +204,11 @@ def test_validate_on_workers_needs_a_shared_folder(postgres: PostgresServer, tmp
     database = postgres.settings(tmp_path, workers={"phases": ["validate"]})
     with pytest.raises(SiteInvalidError) as caught:
         read_server(database.settings)
-    assert "workers.phases: validate needs raw_outputs, a folder that all machines share" in str(caught.value)
+    assert (
+        "workers.phases: validate needs raw_outputs, a folder or an object store that all machines share. Correct it."
+    ) in str(caught.value)
     database = postgres.settings(tmp_path, workers={"phases": ["validate"]}, raw_outputs="shared")
-    assert read_server(database.settings).raw_outputs == tmp_path / "shared"
+    assert read_server(database.settings).raw_outputs == SharedOutputs.model_validate(tmp_path / "shared")
 
 
 def test_raw_outputs_of_all_machines_are_in_one_folder(postgres: PostgresServer, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rackready.ledger.part_history import events_of
 from rackready.model.outcome import Outcome
 
 EVIDENCE, HISTORY, TICKET = "evidence", "history", "ticket"
+_PASSED = frozenset({Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN})
 _TICKET_MOST = 4 << 20
 """Largest ticket, bytes. Judgement: a ticket is a page."""
 
@@ -26,9 +27,10 @@ def evidence(desk: Desk, folder: Path, deadline: float) -> Took:  # noqa: ARG001
         raise NotGatheredError("nothing was measured on the node")
     lines = "".join(f"{record.model_dump_json()}\n" for record in records)
     (folder / "records.jsonl").write_text(lines, encoding="utf-8")
+    store.prefetch(record for record in records if record.verdict.outcome not in _PASSED)
     left, taken, lost = desk.most // 2, set[str](), 0
     for record in reversed(records):
-        if record.verdict.outcome in {Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN}:
+        if record.verdict.outcome in _PASSED:
             continue
         for digest in (part for raw in record.raw for part in (raw.stdout_sha256, raw.stderr_sha256)):
             if digest in taken:

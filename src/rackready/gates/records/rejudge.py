@@ -63,6 +63,7 @@ class _Worker:
     def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
         """Judge a node: see ``Rejudge.node``."""
         self._texts.clear()
+        self._store.prefetch(newest.values())
         facts = site_facts(self._site, [name])
         out: dict[str, EvidenceRecord] = {}
         figures: list[Figures] = []
