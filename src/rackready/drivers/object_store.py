@@ -163,6 +163,7 @@ def _opened(settings: ObjectStore, secrets: tuple[str, str]) -> S3Store:
             unsigned_payload=False,
             s3_express=False,
             conditional_put="etag",
+            disable_bulk_delete=True,
             client_options=_client(settings),
             retry_config=_RETRY,
             credential_provider=credentials,
