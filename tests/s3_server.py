@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -62,15 +63,20 @@ class S3Server(Protocol):
 class RecordedServer:
     """Keeps objects in memory. ``delay``: of each answer, s; ``refusal``: status and error of every request."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.delay, self.silent = 0.0, 0
         self.refusal: tuple[int, str] | None = None
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http = _Http(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._http.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            # handshakes in the threads of connections: one that fails must not hold up the next
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
+        self.endpoint = f"{'http' if certificate is None else 'https'}://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self) -> None:
@@ -118,6 +124,13 @@ class RecordedServer:
             self.objects.pop(key, None)
             return 204, b""
         return (404, _error(NO_KEY)) if there is None else (200, there)
+
+
+class _Http(ThreadingHTTPServer):
+    """Prints no traceback for a client that goes away."""
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
 
 
 def _error(inside: str) -> bytes:
