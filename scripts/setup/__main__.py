@@ -20,6 +20,7 @@ import operators
 import pulumi_engine
 import python_venv
 import sops
+import versitygw
 from console import PRIVATE, SetupError, make_private, say
 
 
@@ -59,12 +60,10 @@ def _set_up(options: argparse.Namespace) -> None:
             control_plane.ensure()
         if options.kubernetes and options.dev:
             operators.ensure()
-        if options.actionlint:
-            actionlint.ensure()
-        if options.cosign:
-            cosign.ensure()
-        if options.sops:
-            sops.ensure()
+        programs = {"actionlint": actionlint, "cosign": cosign, "sops": sops, "s3": versitygw}
+        for option, program in programs.items():
+            if getattr(options, option):
+                program.ensure()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 
@@ -91,6 +90,7 @@ def _options() -> argparse.Namespace:
         "--only-pulumi", action="store_true", help="the Pulumi engine alone, for a package that was installed otherwise"
     )
     parser.add_argument("--sops", action="store_true", help="also sops and age-keygen for tests, from Go modules")
+    parser.add_argument("--s3", action="store_true", help="also versitygw, an S3 server for tests, from its Go module")
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 
