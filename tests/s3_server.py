@@ -61,12 +61,17 @@ class S3Server(Protocol):
 
 
 class RecordedServer:
-    """Keeps objects in memory. ``delay``: of each answer, s; ``refusal``: status and error of every request."""
+    """Keeps objects in memory.
+
+    ``delay``: of each answer, s; ``refusal``: status and error of every request; ``silent``: how many answers come
+    after 5 s; ``most``: requests that were at work at once.
+    """
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.delay, self.silent = 0.0, 0
+        self.at_once, self.most = 0, 0
         self.refusal: tuple[int, str] | None = None
         self._lock = threading.Lock()
         self._http = _Http(("127.0.0.1", 0), _handler(self))
@@ -99,7 +104,11 @@ class RecordedServer:
         """Return status and body."""
         with self._lock:
             self.requests.append((verb, path))
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
         time.sleep(self.delay)
+        with self._lock:
+            self.at_once -= 1
         bucket, _, key = path.removeprefix("/").partition("/")
         if self.refusal is not None:
             return self.refusal[0], _error(self.refusal[1])

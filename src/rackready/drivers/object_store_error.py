@@ -11,7 +11,10 @@ from rackready.model.problems import RackreadyError
 LOG = "Look at the store's log, then run again."
 REACH = "Start the store, or correct raw_outputs.s3.endpoint in database.yml, then run again."
 _CA = "Correct raw_outputs.s3.ca or endpoint in database.yml, or the store's own certificate."
-_GRANT = "Grant the key s3:GetObject, s3:PutObject and s3:DeleteObject below {prefix} in that bucket."
+_GRANT = (
+    "Grant the key s3:ListBucket of that bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject below {prefix}."
+)
+"""Without the right to list, AWS answers AccessDenied for an object that does not exist."""
 _KEYS = frozenset({"InvalidAccessKeyId", "XAdminUserNotFound", "InvalidToken", "ExpiredToken", "NotSignedUp"})
 _SILENT = "no answer in time"
 _MOST = 200

@@ -150,7 +150,7 @@ REFUSALS = {
         403,
         "<Code>AccessDenied</Code><Message>Access Denied.</Message>",
         "Expected: a key that may read and write there Actual: AccessDenied (Access Denied). ",
-        f"Grant the key s3:GetObject, s3:PutObject and s3:DeleteObject below {PREFIX} in that bucket.",
+        f"Grant the key s3:ListBucket of that bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject below {PREFIX}.",
     ),
     "access key": (
         403,
