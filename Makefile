@@ -66,9 +66,9 @@ setup-pipelines: python ## setup-dev, and actionlint for tests of pipelines: bui
 setup-sops: python ## setup-dev, and sops and age-keygen for tests of secrets: built from Go modules, about 5 minutes, once
 	@$(SETUP) --dev --sops
 
-.PHONY: setup-s3
-setup-s3: python ## setup-dev, and versitygw, an S3 server for tests of raw outputs: built from its Go module, about 3 minutes, once
-	@$(SETUP) --dev --s3
+.PHONY: setup-object-store
+setup-object-store: python ## setup-dev, and versitygw, an S3 server for tests of raw outputs: built from its Go module, about 3 minutes, once
+	@$(SETUP) --dev --object-store
 
 .PHONY: wheel
 wheel: setup ## build the wheel, which needs no checkout, into dist/
@@ -153,8 +153,8 @@ test-cosign: setup-cosign ## verify certificates with a real cosign, good and fo
 test-pipelines: setup-pipelines ## lint the exported pipelines with actionlint, and run them with gitlab-ci-local and act if those are on the PATH
 	@$(BIN)/python -m pytest -v tests/pipelines $(ARGS)
 
-.PHONY: test-s3
-test-s3: setup-s3 ## store raw outputs in a real S3 server, good and damaged, away and refused: ARGS="-k kill"
+.PHONY: test-object-store
+test-object-store: setup-object-store ## store raw outputs in a real S3 server, good and damaged, away and refused: ARGS="-k kill"
 	@$(BIN)/python -m pytest -v tests/unit/drivers/test_object_store.py tests/unit/evidence/test_object_outputs.py $(ARGS)
 
 .PHONY: test-sops

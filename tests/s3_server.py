@@ -1,6 +1,6 @@
 """S3 servers for tests: a real one (versitygw), and one in this process that answers as the real one did.
 
-``RecordedServer`` checks no signature. Its answers are those of versitygw 1.8.0, which ``make test-s3`` asks for real:
+``RecordedServer`` checks no signature. Its answers are those of versitygw 1.8.0, which ``make test-object-store`` asks for real:
 both run the same tests.
 """
 
@@ -229,7 +229,7 @@ class RealServer:
 def serving(kind: str, folder: Path) -> Iterator[RecordedServer | RealServer]:
     """Serve S3 in the context: ``recorded`` or ``versitygw``, which is skipped when it was not built."""
     if kind == "versitygw" and not PROGRAM.exists():
-        pytest.skip("no versitygw: `make setup-s3` builds it")
+        pytest.skip("no versitygw: `make setup-object-store` builds it")
     server = RecordedServer() if kind == "recorded" else RealServer(folder / "versitygw")
     try:
         yield server

@@ -60,7 +60,7 @@ def _set_up(options: argparse.Namespace) -> None:
             control_plane.ensure()
         if options.kubernetes and options.dev:
             operators.ensure()
-        programs = {"actionlint": actionlint, "cosign": cosign, "sops": sops, "s3": versitygw}
+        programs = {"actionlint": actionlint, "cosign": cosign, "sops": sops, "object_store": versitygw}
         for option, program in programs.items():
             if getattr(options, option):
                 program.ensure()
@@ -90,7 +90,9 @@ def _options() -> argparse.Namespace:
         "--only-pulumi", action="store_true", help="the Pulumi engine alone, for a package that was installed otherwise"
     )
     parser.add_argument("--sops", action="store_true", help="also sops and age-keygen for tests, from Go modules")
-    parser.add_argument("--s3", action="store_true", help="also versitygw, an S3 server for tests, from its Go module")
+    parser.add_argument(
+        "--object-store", action="store_true", help="also versitygw, an S3 server for tests, from its Go module"
+    )
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 

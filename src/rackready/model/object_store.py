@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from rackready.model.base import Model, SecretRef, Word
 
@@ -64,7 +63,11 @@ class SharedOutputs(Model):
         return value
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls,
+        core_schema: Any,  # noqa: ANN401 - pydantic's own
+        handler: GetJsonSchemaHandler,
+    ) -> JsonSchemaValue:
         """Return the schema of both forms, as people write them."""
         made = handler(core_schema)
         own = handler.resolve_ref_schema(made)

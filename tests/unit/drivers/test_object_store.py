@@ -149,8 +149,8 @@ REFUSALS = {
     "rights": (
         403,
         "<Code>AccessDenied</Code><Message>Access Denied.</Message>",
-        "Expected: a key that may read and write there Actual: AccessDenied (Access Denied). ",
-        f"Grant the key s3:ListBucket of that bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject below {PREFIX}.",
+        "Expected: a key that may read and write there Actual: AccessDenied (Access Denied). Grant the key ",
+        f"s3:ListBucket of that bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject below {PREFIX}.",
     ),
     "access key": (
         403,
