@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_a_store_that_is_not_reached_is_told_apart(recorded: RecordedServer, tmp
 
 
 def test_a_store_that_never_answers_is_left_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_TIMEOUT", object_store.timedelta(seconds=0.5))
+    monkeypatch.setattr(object_store, "_TIMEOUT", timedelta(seconds=0.5))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bucket = Bucket(settings(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path))
         begun = time.monotonic()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +29,7 @@ from rackready.model.evidence import RawOutput
 from rackready.model.object_store import ObjectStore, SharedOutputs
 from rackready.model.outcome import Outcome
 from rackready.model.site import Site
+from tests.postgres import PostgresServer, name_of
 from tests.s3_server import ACCESS, BUCKET, PREFIX, SECRET, RealServer, RecordedServer, serving, settings
 from tests.unit.evidence.test_store import GATE, judged_from, record
 
@@ -244,7 +249,7 @@ def test_a_write_without_an_answer_is_tried_again_and_stores_once(
     recorded: RecordedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The object of the first try may be there: then the second finds it, and verifies it."""
-    monkeypatch.setattr(object_store, "_TIMEOUT", object_store.timedelta(seconds=1))
+    monkeypatch.setattr(object_store, "_TIMEOUT", timedelta(seconds=1))
     machine = Machine(tmp_path, "here", settings(recorded.endpoint, tmp_path))
     recorded.silent = 1
     digest = machine.outputs.put("one")
@@ -293,3 +298,33 @@ def test_the_keys_are_in_no_text_and_in_no_environment(here: Machine, server: Se
     seen = " ".join([repr(caught.value), repr(caught.value.__cause__), repr(here.ledger.backend), *os.environ.values()])
     assert SECRET not in seen
     assert ACCESS not in seen
+
+
+def test_the_command_reads_what_another_machine_stored(
+    server: Server, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """From the settings file to the object, on two machines with one PostgreSQL database."""
+    place = {"s3": json.loads(settings(server.endpoint, tmp_path).model_dump_json(exclude_none=True))}
+    database = postgres.database(tmp_path / "here", raw_outputs=place)
+    postgres.settings(tmp_path / "there", name=name_of(database), raw_outputs=place)
+    with Ledger.open(database) as ledger:
+        digest = EvidenceStore.open(ledger, tmp_path / "here/raw").put_raw("busbw 478.6\n")
+
+    def report(wanted: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "rackready", "report", "--env", "lab", "--raw", wanted]
+        environment = {**os.environ, "RACKREADY_ROOT": str(tmp_path / "there"), "COLUMNS": "500"}
+        return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+    done = report(digest)
+    assert (done.stdout, done.returncode) == ("busbw 478.6\n", 0), done.stderr
+    assert list((tmp_path / "there").rglob(f"{digest}.z")) != []
+    server.close()
+    done = report("0" * 64)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert " ".join(done.stderr.split()).endswith(
+        f"bucket {BUCKET} of {server.endpoint}: raw output {'0' * 64} cannot be read - Expected: a store that answers "
+        "Actual: connection refused. Start the store, or correct raw_outputs.s3.endpoint in database.yml, "
+        "then run again."
+    )
+    assert SECRET not in done.stderr
