@@ -1,7 +1,7 @@
 """S3 servers for tests: a real one (versitygw), and one in this process that answers as the real one did.
 
-``RecordedServer`` checks no signature. Its answers are those of versitygw 1.8.0, which ``make test-object-store`` asks for real:
-both run the same tests.
+``RecordedServer`` checks no signature. Its answers are those of versitygw 1.8.0, which ``make test-object-store`` asks
+for real: both run the same tests.
 """
 
 from __future__ import annotations
