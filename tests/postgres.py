@@ -7,9 +7,13 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rackready.design.database import read_server
+from rackready.drivers.marks import stat_fields
 from rackready.paths import Database, EnvPaths
 
 PASSWORD = "a-password-that-is-shown-nowhere"
@@ -33,7 +38,6 @@ _SETTINGS = {
     "shared_buffers": "16MB",
     "max_connections": "60",
     "ssl": "on",
-    "listen_addresses": "'127.0.0.1'",
 }
 
 
@@ -47,12 +51,13 @@ def programs() -> Path | None:
 class PostgresServer:
     """One server. As root it runs as user postgres, since it refuses root."""
 
-    def __init__(self, folder: Path, bin_: Path) -> None:
-        self.folder, self._bin = folder, bin_
+    def __init__(self, folder: Path, bin_: Path, inside: Sequence[str], address: str) -> None:
+        self.folder, self._bin, self.address = folder, bin_, address
         self.port = _free_port()
         self._numbers = itertools.count(1)
-        self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-        if self._as:
+        ours = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        self._as = [*inside, *(ours if os.geteuid() == 0 else ())]
+        if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         self._run(
             "initdb",
@@ -65,32 +70,37 @@ class PostgresServer:
             "--encoding=UTF8",
             "--locale=C.UTF-8",
         )
-        make_certificate(self.ca, self.data / "server.key")
+        make_certificate(self.ca, self.data / "server.key", address)
         shutil.copy(self.ca, self.data / "server.crt")
-        if self._as:
+        if os.geteuid() == 0:
             shutil.chown(self.data / "server.key", "postgres", "postgres")
             shutil.chown(self.data / "server.crt", "postgres", "postgres")
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as conf:
             settings = _SETTINGS | {
                 "port": str(self.port),
+                "listen_addresses": f"'{address}'",
                 "unix_socket_directories": f"'{folder}'",
                 "logging_collector": "off",
             }
             conf.writelines(f"{key} = {value}\n" for key, value in settings.items())
-        (self.data / "pg_hba.conf").write_text(_HBA, encoding="utf-8")
+        (self.data / "pg_hba.conf").write_text(f"{_HBA}host all all samenet scram-sha-256\n", encoding="utf-8")
         self.start()
         self.sql(f"CREATE ROLE rackready LOGIN PASSWORD '{PASSWORD}'")
 
     @classmethod
-    def begin(cls) -> PostgresServer:
-        """Make and start a server. Its folder must be one that user postgres can reach, which pytest's are not."""
+    def begin(cls, inside: Sequence[str] = (), address: str = "127.0.0.1") -> PostgresServer:
+        """Make and start a server. Its folder must be one that user postgres can reach, which pytest's are not.
+
+        ``inside``: begins the commands of its programs, as `ip netns exec NAME` does; ``address``: where it listens
+        there. Its Unix socket is reached from everywhere.
+        """
         folder = programs()
         assert folder is not None
-        return cls(Path(tempfile.mkdtemp(prefix="rr-pg-")), folder)
+        return cls(Path(tempfile.mkdtemp(prefix="rr-pg-")), folder, inside, address)
 
     @property
     def ca(self) -> Path:
-        """The certificate that signed the server's: itself. It is for 127.0.0.1, and for no name."""
+        """The certificate that signed the server's: itself. It is for the address, and for no name."""
         return self.folder / "ca.pem"
 
     @property
@@ -104,10 +114,28 @@ class PostgresServer:
         """Stop at once, as a crash does."""
         self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
 
+    def kill(self) -> None:
+        """SIGKILL of all its processes, as when the kernel ends them for want of memory."""
+        pid = self._postmaster()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        for one in (pid, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        while any(_lives(one) for one in (pid, *map(int, children))):
+            time.sleep(0.05)
+
     def close(self) -> None:
-        if (self.data / "postmaster.pid").exists():
+        if _lives(self._postmaster()):
             self.stop()
         shutil.rmtree(self.folder)
+
+    def over_tcp(self) -> dict[str, str]:
+        """Return the settings of machines that reach it over the network: with TLS, verified."""
+        return {"host": self.address, "ca": str(self.ca)}
+
+    def _postmaster(self) -> int:
+        path = self.data / "postmaster.pid"
+        return int(path.read_text(encoding="ascii").split()[0]) if path.exists() else 0
 
     def _run(self, program: str, *arguments: str) -> None:
         argv = [*self._as, str(self._bin / program), *arguments]
@@ -158,8 +186,8 @@ class PostgresServer:
         return paths.database
 
 
-def make_certificate(path: Path, key_path: Path) -> None:
-    """Write a self-signed certificate for 127.0.0.1 and its key."""
+def make_certificate(path: Path, key_path: Path, address: str = "127.0.0.1") -> None:
+    """Write a self-signed certificate for an address and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test's server")])
     made = x509.CertificateBuilder(
@@ -167,7 +195,7 @@ def make_certificate(path: Path, key_path: Path) -> None:
     )
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     made = made.add_extension(
-        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False
     )
     path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     key_path.touch(mode=0o600)
@@ -179,6 +207,11 @@ def make_certificate(path: Path, key_path: Path) -> None:
 def name_of(database: Database) -> str:
     """Return which database of the server the settings name."""
     return read_server(database.settings).name
+
+
+def _lives(pid: int) -> bool:
+    fields = stat_fields(pid) if pid else None
+    return fields is not None and fields[0] != "Z"
 
 
 def _free_port() -> int:

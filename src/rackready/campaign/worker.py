@@ -48,6 +48,15 @@ _AGAIN_S = 10.0
 
 
 @dataclass
+class _Held:
+    """What is known of a claim while its batch runs. ``sure``: when it was surely held."""
+
+    sure: float = field(default_factory=time.monotonic)
+    over: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
 class Worker:
     """One worker process."""
 
@@ -216,23 +225,34 @@ class Worker:
         return child
 
     def _follow(self, queue: WorkQueue, roll: Roll, claim: Claim, child: subprocess.Popen[bytes]) -> None:
-        """Wait for the end of the batch's process; return early when the claim is, or may be, over."""
+        """Wait for the end of the batch's process; return early when the claim is, or may be, over.
+
+        A thread of its own asks the database, which may not answer for longer than a lease: time decides here.
+        """
         lease_s, asked = queue.use.lease_s, False
-        sure, looked = time.monotonic(), time.monotonic()
-        while child.poll() is None:
-            now = time.monotonic()
-            if self.stop.is_set() and not asked:
-                asked = True
-                child.send_signal(signal.SIGINT)
-            if self.kill.is_set() or now - sure > lease_s * _SAFE:
-                return
-            if now - looked > lease_s / _BEATS:
-                looked = now
-                try:
-                    self._beat(queue, roll)
-                    if not queue.holds(claim.token):
-                        return
-                    sure = now
-                except LedgerError:
-                    pass  # the database is away: time decides
-            time.sleep(_POLL_S / 5)
+        held = _Held()
+        threading.Thread(target=self._ask, args=(queue, roll, claim, held), daemon=True).start()
+        try:
+            while child.poll() is None:
+                if self.stop.is_set() and not asked:
+                    asked = True
+                    child.send_signal(signal.SIGINT)
+                unsure_s = time.monotonic() - held.sure
+                if self.kill.is_set() or held.over.is_set() or unsure_s > lease_s * _SAFE:
+                    return
+                time.sleep(_POLL_S / 5)
+        finally:
+            held.left.set()
+
+    def _ask(self, queue: WorkQueue, roll: Roll, claim: Claim, held: _Held) -> None:
+        """Ask whether the claim is held, again and again, until nobody wants to know."""
+        while not held.left.wait(queue.use.lease_s / _BEATS):
+            at = time.monotonic()
+            try:
+                self._beat(queue, roll)
+                if queue.holds(claim.token):
+                    held.sure = at
+                else:
+                    held.over.set()
+            except LedgerError:
+                pass  # the database is away: time decides

@@ -45,9 +45,13 @@ _CONNECT: dict[str, Any] = {
 
 _OPTIONS = (
     "-c lock_timeout=30s -c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c "
-    "tcp_keepalives_count=3"
+    "tcp_keepalives_count=3 -c tcp_user_timeout=20s"
 )
-"""Options of our sessions: a commit is on disk, and the lock of a lost machine is free after 25 s. Judgement."""
+"""Options of our sessions: a commit is on disk, and the lock of a lost machine is free after 25 s. Judgement.
+
+Linux sends no keepalives while data wait for an acknowledgement. Without tcp_user_timeout, a machine that is cut off
+while the server answers it would keep its locks for 15 minutes, longer than lock_timeout lets the others wait.
+"""
 
 _READING = f"{_OPTIONS} -c default_transaction_read_only=on"
 

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from rackready.paths import Database
+from tests.integration.worker_nets import Nets
 from tests.postgres import PostgresServer, name_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,19 +45,28 @@ WITHIN_S = 180.0
 
 
 class Lab:
-    """One root, which all processes share, with a database of its own."""
+    """One root, which all processes share, with a database of its own. ``nets``: each worker is a machine of them."""
 
-    def __init__(self, root: Path, server: PostgresServer, **use: Any) -> None:
+    def __init__(self, root: Path, server: PostgresServer, nets: Nets | None = None, **use: Any) -> None:
         self.root, self.server = root, server
+        self._given = nets
         self._running: list[subprocess.Popen[str]] = []
-        self.database: Database = server.database(root, workers={"lease_s": 20, **use})
+        way = {} if nets is None else server.over_tcp()
+        self.database: Database = server.database(root, workers={"lease_s": 20, **use}, **way)
         write_site(root)
+
+    @property
+    def nets(self) -> Nets:
+        """Return its machines."""
+        assert self._given is not None
+        return self._given
 
     def start(self, *arguments: str, mode: str = "run", root: Path | None = None, **env: str) -> subprocess.Popen[str]:
         """Start a process; its output goes to a file named after it."""
         out = (self.root / f"{'-'.join(arguments)}.out").open("a", encoding="utf-8")
+        on = self._given.inside(arguments[1]) if self._given is not None and arguments[0] == "worker" else []
         child = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(root or self.root), *arguments],
+            [*on, sys.executable, str(PROGRAM), str(root or self.root), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,84 @@
+"""A worker beside the process of its batch: a database that does not answer must not keep it from ending that."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rackready.campaign.worker import Worker
+from rackready.ledger.error import LedgerError
+from rackready.ledger.work import Claim, WorkQueue
+from rackready.ledger.work_workers import Roll
+from rackready.paths import EnvPaths
+
+LEASE_S = 2
+CLAIM = cast("Claim", SimpleNamespace(token=1))
+
+
+@pytest.fixture
+def batch() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends nothing by itself, as one that stands still."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        yield child
+        child.kill()
+
+
+def follow(tmp_path: Path, batch: subprocess.Popen[bytes], holds: Callable[[int], bool]) -> float:
+    """Follow a batch to its end or the worker's decision. Return how long that took."""
+
+    def tell(_kind: str, _text: str, **_about: Any) -> None:
+        return
+
+    stop, kill = threading.Event(), threading.Event()
+    worker = Worker(EnvPaths(tmp_path, "lab"), "w1", {}, tell, stop, kill)
+    queue = SimpleNamespace(use=SimpleNamespace(lease_s=LEASE_S), holds=holds)
+    roll = SimpleNamespace(beat=lambda _refuses: None)
+    at = time.monotonic()
+    worker._follow(cast("WorkQueue", queue), cast("Roll", roll), CLAIM, batch)
+    return time.monotonic() - at
+
+
+def test_a_database_that_does_not_answer_is_not_waited_for_beyond_the_lease(
+    tmp_path: Path, batch: subprocess.Popen[bytes]
+) -> None:
+    silent = threading.Event()
+
+    def holds(_token: int) -> bool:
+        silent.wait(30)
+        return True
+
+    took = follow(tmp_path, batch, holds)
+    silent.set()
+    assert batch.poll() is None
+    assert LEASE_S / 2 < took < LEASE_S
+
+
+def test_a_database_that_refuses_is_asked_again_until_the_lease_may_be_over(
+    tmp_path: Path, batch: subprocess.Popen[bytes]
+) -> None:
+    asked: list[int] = []
+
+    def holds(token: int) -> bool:
+        asked.append(token)
+        raise LedgerError("the ledger", "cannot be read")
+
+    assert LEASE_S / 2 < follow(tmp_path, batch, holds) < LEASE_S
+    assert len(asked) > 2
+
+
+def test_a_claim_that_is_over_is_left_at_once(tmp_path: Path, batch: subprocess.Popen[bytes]) -> None:
+    assert follow(tmp_path, batch, lambda _token: False) < LEASE_S / 2
+    assert batch.poll() is None
+
+
+def test_a_claim_that_is_held_is_followed_to_the_end(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "4"]) as child:
+        assert follow(tmp_path, child, lambda _token: True) > LEASE_S
+        assert child.returncode == 0
