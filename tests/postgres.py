@@ -117,12 +117,15 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL of all its processes, as when the kernel ends them for want of memory."""
         pid = self._postmaster()
+        os.kill(pid, signal.SIGSTOP)  # else it could start another one meanwhile
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         for one in (pid, *map(int, children)):
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
         while any(_lives(one) for one in (pid, *map(int, children))):
             time.sleep(0.05)
+        for lock in (self.data / "postmaster.pid", self.folder / f".s.PGSQL.{self.port}.lock"):
+            lock.unlink()  # a zombie that nobody has reaped yet would count as another server
 
     def close(self) -> None:
         if _lives(self._postmaster()):
@@ -148,7 +151,8 @@ class PostgresServer:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout
+        said = (self.folder / "log").read_text(encoding="utf-8")[-2000:] if (self.folder / "log").exists() else ""
+        assert done.returncode == 0, f"{done.stdout}{said}"
 
     def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run a statement as the server's superuser."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,14 @@ AT_WORK = "ansible|AnsiballZ|apt-get|dpkg|all_reduce_perf|mpirun|orted|ib_write_
 """Programs that a deploy runs on nodes, for pgrep."""
 
 
-def problems(project: Project) -> list[str]:
+def problems(project: Project, nodes: Sequence[str] = NODES) -> list[str]:
     """Return everything that does not hold."""
     states = {row.name: row.state.value for row in project.ledger().states()}
-    out = [f"{node} is {states.get(node, 'unknown')}, not ready" for node in NODES if states.get(node) != "ready"]
-    out += power_problems(project.power_log())
+    out = [f"{node} is {states.get(node, 'unknown')}, not ready" for node in nodes if states.get(node) != "ready"]
+    out += power_problems(project.power_log(), nodes)
     out += ledger_problems(project)
     out += [f"left running on the controller: {text}" for text in orphans(project).values()]
-    for node in NODES:
+    for node in nodes:
         out += [
             f"{node}: {package} was installed {times} times"
             for package, times in installed_twice(project.ssh(node, "cat /var/log/dpkg.log")).items()
@@ -38,15 +38,15 @@ def problems(project: Project) -> list[str]:
     offered = project.sinfo()
     return out + [
         f"Slurm says {offered.get(node, 'nothing')} of {node}, not idle"
-        for node in NODES
+        for node in nodes
         if offered.get(node) != "idle"
     ]
 
 
-def power_problems(log: Iterable[Mapping[str, Any]]) -> list[str]:
+def power_problems(log: Iterable[Mapping[str, Any]], nodes: Sequence[str] = NODES) -> list[str]:
     """Return a line for every node that its BMC powered on, or restarted, other than once."""
     times = Counter(entry["node"] for entry in log if entry["action"].lower() in POWERS_ON)
-    return [f"{node} was powered on {times[node]} times" for node in sorted({*NODES, *times}) if times[node] != 1]
+    return [f"{node} was powered on {times[node]} times" for node in sorted({*nodes, *times}) if times[node] != 1]
 
 
 def installed_twice(dpkg_log: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 ``python -m tests.integration.chaos --rounds N --seed S`` (``make chaos``) plays rounds; tests/integration/test_kill.py
 plays one with a fixed seed. Each kill is printed, and the seed alone draws the same points again. With ``--workers N``
-it kills workers and the database instead (``worker_chaos``).
+it kills workers and the database instead, and pulls cables (``worker_round``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.campaign.request import DEPLOY
-from tests.integration import aftermath, worker_chaos
+from tests.integration import aftermath, worker_round
 from tests.integration.project import Project, cannot_run, held_image
-from tests.postgres import programs
 
 POLL_S = 0.02
 NODES = 4
@@ -279,7 +278,13 @@ def main() -> int:
         "--workers",
         type=int,
         default=0,
-        help="deploy with so many workers on a real PostgreSQL, and kill these and the database",
+        help="deploy with so many workers on a real PostgreSQL, each in a network namespace; kill these and the "
+        "database, and pull cables",
+    )
+    parser.add_argument("--nodes", type=int, default=NODES, help="nodes of the rack, with --workers: 2 to 32")
+    parser.add_argument("--every", type=float, default=20.0, help="a worker is killed so often, s, with --workers")
+    parser.add_argument(
+        "--partition", type=float, default=60.0, help="how long a cable is out, s, with --workers: beyond a lease"
     )
     wanted = parser.parse_args()
     if reason := cannot_run():
@@ -289,7 +294,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rackready-chaos-") as folder, held_image(Path(folder) / "image"):
         seeds = range(seed, seed + wanted.rounds)
         if wanted.workers:
-            found = [_round_of_workers(Path(folder), one, wanted.workers) for one in seeds]
+            found = [worker_round.play(Path(folder), one, wanted, say, told) for one in seeds]
         else:
             found = [_round(Path(folder), one, wanted.points) for one in seeds]
     return 1 if any(found) else 0
@@ -302,45 +307,18 @@ def _round(folder: Path, seed: int, each: int) -> list[str]:
     try:
         code, text = project.run("sim", "up")
         if code:
-            return _told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
+            return told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
         record = Round(project, say).play(draw(seed, dict.fromkeys(DEPLOY, each)))
         say(f"chaos: kills by phase: {dict(record.hits())}; missed: {'; '.join(map(str, record.missed)) or 'none'}")
         wrong = [f"the last deploy ended with {record.code}"] * bool(record.code) + [
             f"{phase} was never hit" for phase in record.spared()
         ]
-        return _told(seed, wrong + aftermath.problems(project))
+        return told(seed, wrong + aftermath.problems(project))
     finally:
         project.close()
 
 
-def _round_of_workers(folder: Path, seed: int, count: int) -> list[str]:
-    """Play one round with workers and say what came of it. Returns what did not hold."""
-    say(f"chaos: seed {seed}, {count} workers (again: make chaos WORKERS={count} SEED={seed})")
-    if programs() is None:
-        return _told(seed, ["no PostgreSQL server is installed: `make setup-test` as root installs it"])
-    project = Project(folder / f"seed-{seed}")
-    try:
-        code, text = project.run("sim", "up")
-        if code:
-            return _told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
-        project.change_site({"campaign": {"batch_size": 2}})
-        made = worker_chaos.WorkerRound(project, count, say, seed)
-        try:
-            struck = made.play(worker_chaos.draw(seed))
-            made.stop_workers()
-            say(f"chaos: struck {'; '.join(map(str, struck.landed)) or 'nothing'}")
-            say(f"chaos: missed {'; '.join(map(str, struck.missed)) or 'nothing'}")
-            wrong = [f"the last deploy ended with {struck.code}"] * bool(struck.code)
-            wrong += [] if any(blow.at != "database" for blow in struck.landed) else ["no worker was killed"]
-            wrong += [] if any(blow.at == "database" for blow in struck.landed) else ["the database was not restarted"]
-            return _told(seed, wrong + worker_chaos.problems(made) + aftermath.problems(project))
-        finally:
-            made.close()
-    finally:
-        project.close()
-
-
-def _told(seed: int, wrong: list[str]) -> list[str]:
+def told(seed: int, wrong: list[str]) -> list[str]:
     for text in wrong:
         say(f"chaos: seed {seed}: {text}")
     say(f"chaos: seed {seed}: {f'{len(wrong)} things do not hold' if wrong else 'everything holds'}")

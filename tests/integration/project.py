@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,22 @@ class Project:
             stderr=progress,
             text=True,
         )
+        self._children.append(child)
+        return child
+
+    def start_worker(self, name: str, out: Path, begin: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """Start a worker; its events go to a file. ``begin``: begins its command, as `ip netns exec NAME` does."""
+        worker = [sys.executable, "-m", "rackready", "worker", "--name", name, "--output", "json"]
+        with out.open("a", encoding="utf-8") as sink:
+            child = subprocess.Popen(
+                [*begin, *worker],
+                cwd=self.root,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         self._children.append(child)
         return child
 

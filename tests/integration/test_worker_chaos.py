@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import pytest
 
 from rackready.paths import EnvPaths
 from tests.integration.project import Project
-from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw, problems
+from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw
+from tests.integration.worker_checks import Span, overlaps, problems
 from tests.postgres import programs
 from tests.unit.campaign.worker_lab import PROGRAM, write_site
 
@@ -26,14 +28,22 @@ class Programs:
         self.root, self.paths = root, EnvPaths(root, "lab")
         write_site(root)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a worker, or a controller as the deploy."""
-        part = ["worker", arguments[2]] if arguments[0] == "worker" else ["controller"]
+    def start(self, *_deploy: str) -> subprocess.Popen[str]:
+        """Start a controller, as the deploy."""
+        return self._program(subprocess.PIPE, "controller")
+
+    def start_worker(self, name: str, out: Path, begin: Sequence[str]) -> subprocess.Popen[str]:
+        """Start a worker."""
+        assert not begin
+        with out.open("a", encoding="utf-8") as sink:
+            return self._program(sink, "worker", name)
+
+    def _program(self, out: int | IO[str], *part: str) -> subprocess.Popen[str]:
         with (self.root / "progress.log").open("a", encoding="utf-8") as log:
             return subprocess.Popen(
                 [sys.executable, str(PROGRAM), str(self.root), *part],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if part[0] == "worker" else subprocess.PIPE,
+                stdout=out,
                 stderr=log,
                 text=True,
                 env=os.environ | {"MODE": "slow"},
@@ -52,6 +62,22 @@ def test_points_follow_from_the_seed_and_hit_workers_and_the_database() -> None:
         assert all(0 <= blow.delay_s <= DELAYS_S[blow.phase] for blow in blows)
 
 
+def test_with_cuts_the_database_is_restarted_and_three_cables_are_pulled() -> None:
+    for seed in range(20):
+        blows = draw(seed, cuts=True)
+        assert [blow.at for blow in blows] == ["cut", "database", "controller", "apart"]
+        assert [blow.phase for blow in blows] == sorted([blow.phase for blow in blows], key=PHASES.index)
+
+
+def test_two_claims_of_a_node_at_once_are_found() -> None:
+    first = Span(1, "w1", frozenset({"node01", "node02"}), 100.0, 110.0)
+    after = Span(2, "w2", frozenset({"node02"}), 110.5, 120.0)
+    beside = Span(3, "w3", frozenset({"node03"}), 100.0, 120.0)
+    early = Span(4, "w2", frozenset({"node01"}), 108.0, 120.0)
+    assert overlaps([first, after, beside]) == []
+    assert overlaps([first, after, early]) == ["claim 4 had node01 2.0 s before claim 1 ended"]
+
+
 @pytest.mark.skipif(programs() is None, reason="no PostgreSQL server is installed")
 def test_a_round_ends_right_with_nothing_done_twice(tmp_path: Path) -> None:
     said: list[str] = []
@@ -65,7 +91,9 @@ def test_a_round_ends_right_with_nothing_done_twice(tmp_path: Path) -> None:
         assert struck.landed == blows
         done = (tmp_path / "world.log").read_text(encoding="utf-8").split()
         assert sorted(done) == ["node01", "node02", "node03", "node04"]
-        left: list[Any] = [text for text in problems(made) if not text.startswith("only ")]
+        left: list[Any] = [
+            text for text in problems(made.server, made.database, made.project) if not text.startswith("only ")
+        ]
         assert left == ["no evidence is on record"], "this phase measures nothing"
     finally:
         made.close()

@@ -1,4 +1,4 @@
-"""Workers and a controller on machines of their own, that lose the database for longer than a lease, and get it back."""
+"""Workers and a controller on machines of their own: they lose the database for longer than a lease."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackready_sim.plan import clone_id
-from tests.integration import worker_nets
+from tests.integration import left_behind, worker_nets
 from tests.integration.worker_nets import CONTROLLER, DATABASE, Nets
 from tests.postgres import PostgresServer, programs
 from tests.unit.campaign.worker_lab import ROOT, Lab, until
@@ -39,9 +39,13 @@ with Ledger.open(EnvPaths(Path(sys.argv[1]), "lab").database) as ledger, ledger.
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    nets = Nets(f"rr-{clone_id(tmp_path)}").begin(("w1", "w2"))
+    left_behind.sweep()
+    nets = Nets(f"rr-{clone_id(tmp_path)}")
+    note = left_behind.Note(nets.prefix)
     try:
+        nets.begin(("w1", "w2"))
         server = PostgresServer.begin(nets.inside(DATABASE), nets.addresses[DATABASE])
+        note.add(server.folder)
         made = Lab(tmp_path, server, nets, lease_s=LEASE_S)
         try:
             yield made
@@ -50,6 +54,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
             server.close()
     finally:
         nets.close()
+        note.done()
         assert not [one for one in worker_nets.spaces() if one.startswith(nets.prefix)]
 
 

@@ -114,7 +114,7 @@ class Nets:
         _ip(*within, "link", "set", end, "up")
 
     def _join_rack(self, rack: RackNet, name: str, address: str) -> None:
-        """Give a worker a cable to the rack, and the way to its BMCs: they are at loopback addresses of this machine."""
+        """Give a worker a cable to the rack, and the way to its BMCs, which are at loopback addresses here."""
         self._cable(name, f"{self.prefix}-{_RACK}{name}", "eth1", rack.bridge, f"{address}/{rack.subnet.prefixlen}")
         local = "net/ipv4/conf/{}/route_localnet"
         (Path("/proc/sys") / local.format(rack.bridge)).write_text("1", encoding="ascii")
