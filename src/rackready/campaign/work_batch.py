@@ -78,8 +78,12 @@ class Life:
                 _end_now(FENCED, f"claim {self._token} was not renewed for {silent:.0f} s of {self._lease_s:.0f} s")
 
     def _parent(self) -> None:
-        """Wait for the end of standard input, which is the end of the worker."""
-        sys.stdin.buffer.read()
+        """Wait for the end of standard input, which is the end of the worker.
+
+        Not with sys.stdin: its lock, held here while the interpreter ends, would abort the process.
+        """
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
         if self._over.is_set():
             return
         kill_all_children()

@@ -219,6 +219,8 @@ class Hold:
                 self._connection.execute(sa.text("SELECT 1"))
                 self._connection.commit()
             except sa.exc.SQLAlchemyError as error:
+                if self._over.is_set():
+                    return  # the work has ended, perhaps of the same cause: there is nothing to interrupt
                 text = (
                     f"this controller has lost its lock - Expected: a connection that stays Actual: {error_text(error)}"
                 )
