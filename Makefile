@@ -128,7 +128,7 @@ integration: setup-test ## tests on the simulated rack (root)
 	@scripts/pytest-all integration $(ARGS)
 
 .PHONY: chaos
-chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, WORKERS=n kills workers and the database, ARGS="--points n" kills per phase
+chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, WORKERS=n kills workers and the database and pulls cables, ARGS="--points n" kills per phase, ARGS="--nodes n --every s --partition s" with workers
 	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 .PHONY: fault-matrix

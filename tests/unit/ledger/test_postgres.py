@@ -147,6 +147,16 @@ def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> No
     assert "Correct tls, ca, certificate and private_key in " in text
 
 
+def test_server_gives_up_a_machine_that_is_cut_off_before_others_give_up_waiting(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Keepalives alone do not: Linux sends none while an answer waits to be acknowledged (test_worker_nets.py)."""
+    database = postgres.database(tmp_path, host="127.0.0.1", ca=str(postgres.ca))
+    with Ledger.open(database).engine.connect() as connection:
+        found = [connection.execute(sa.text(f"SHOW {key}")).scalar() for key in ("tcp_user_timeout", "lock_timeout")]
+    assert found == ["20000", "30s"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

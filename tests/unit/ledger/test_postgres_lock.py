@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+import sqlalchemy as sa
 
 from rackready.drivers.process import reap
 from rackready.evidence.store import EvidenceStore
@@ -213,6 +215,24 @@ def test_lost_connection_interrupts_the_process(
     assert time.monotonic() - begun < 10
     assert "this controller has lost its lock - Expected: a connection that stays Actual: " in said[0]
     assert said[0].endswith("What runs is ended; run the same command again once the database answers.\n")
+
+
+def test_a_connection_that_is_lost_while_the_work_ends_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work ended for the same cause, and the watch waits for the server: nobody is there to be interrupted."""
+    monkeypatch.setattr(postgres_lock, "_LOOK_EVERY_S", 0.01)
+    asked, lost = threading.Event(), list[str]()
+
+    class Silent:
+        """A connection that is cut off: it answers with an error after a while."""
+
+        def execute(self, *_statement: object) -> None:
+            asked.set()
+            time.sleep(0.5)
+            raise sa.exc.OperationalError("SELECT 1", {}, Exception("No route to host"))
+
+    with postgres_lock.Hold(cast("sa.Connection", Silent()), "the database", 1, lost.append):
+        assert asked.wait(5)
+    assert lost == []
 
 
 def test_takeover_says_what_it_cannot_end(machines: tuple[EnvPaths, EnvPaths], postgres: PostgresServer) -> None:
