@@ -95,7 +95,7 @@ def test_server_that_is_not_there(postgres: PostgresServer, tmp_path: Path) -> N
 
 def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -> None:
     database = postgres.database(tmp_path, host="127.0.0.1", tls="disable")
-    secret = tmp_path / "inventories/lab/password"
+    secret = tmp_path / "inventories/lab/secrets/database"
     secret.write_text("another-one-that-is-wrong", encoding="utf-8")
     text = refusal(database)
     assert 'FATAL: password authentication failed for user "rackready"' in text
