@@ -19,7 +19,7 @@ LAYERS = [
     {"campaign"},
     {"handover"},
     {"gates", "stacks"},
-    {"evidence", "images"},
+    {"evidence", "images", "pulled"},
     {"drivers"},
     {"render"},
     {"ledger"},

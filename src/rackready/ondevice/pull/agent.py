@@ -1,0 +1,173 @@
+"""One run of the agent: order, checks, release, play, report."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .fetch import get
+from .order import Order, checked, guess, opened
+from .places import Config, Places, read_config, read_state, write_state
+from .play import clean, play, python_of
+from .problem import PullProblem
+from .release import prepared
+from .report import agent_digest, host_key, is_final, send_all, store
+
+BUSY = 75
+"""Exit code where another run holds the lock (EX_TEMPFAIL)."""
+_ROUNDS = 5
+_LARGEST_ORDER = 1 << 20
+
+
+def run(places: Places, wait_s: float = 0.0) -> int:
+    """Do what the present order says, once, and send what is to be reported. Return the exit code."""
+    try:
+        places.make()
+        with _alone(places, wait_s):
+            return _Run(places).go()
+    except PullProblem as problem:
+        say(str(problem))
+        return BUSY if problem.code == "busy" else 1
+
+
+def say(line: str) -> None:
+    """Write one line to the journal."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _alone(places: Places, wait_s: float) -> Iterator[None]:
+    """Hold the agent's lock. Raises PullProblem when another run holds it for longer than ``wait_s``."""
+    descriptor = os.open(places.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_s
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise _busy(descriptor) from None
+                time.sleep(0.2)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _busy(descriptor: int) -> PullProblem:
+    holder = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+    step = "Wait for its end: `systemctl status rackready-pull.service`."
+    return PullProblem("busy", "agent", "no other run on this node", f"process {holder} is at work", step)
+
+
+class _Run:
+    """One run under the lock."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.config: Config = read_config(places)
+        self.key: Path = host_key(places, self.config)
+        self.agent = agent_digest()
+
+    def go(self) -> int:
+        for name in clean(self.places):
+            say(f"{self.config.node}: ended what an earlier run left: {name}")
+        self._settle()
+        self._send()
+        code, before = 0, b""
+        for _ in range(_ROUNDS):
+            envelope = self._fetched()
+            if envelope is None or envelope == before:
+                return code
+            before = envelope
+            code = max(code, self._round(envelope))
+            self._send()
+        return code
+
+    def _settle(self) -> None:
+        """Mark an order as done whose report is written: a run was killed between the two."""
+        state = read_state(self.places, self.config.site)
+        if state.get("state") == "begun" and is_final(self.places, state["sequence"]):
+            write_state(self.places, **{**state, "state": "done"})
+
+    def _send(self) -> None:
+        for problem in send_all(self.places, self.config):
+            say(problem)
+
+    def _fetched(self) -> bytes | None:
+        node = self.config.node
+        envelope = get(f"{self.config.url}/orders/{node}.json", node, _LARGEST_ORDER)
+        if envelope is None:
+            say(f"{node}: the controller has no order for this node")
+        return envelope
+
+    def _round(self, envelope: bytes) -> int:
+        """Do what one order says; a refusal is reported, too."""
+        state, began = read_state(self.places, self.config.site), time.time()
+        sequence, mode = guess(envelope)
+        mode = "check" if _is_done(state, sequence) else mode
+        report, final = self._report(sequence, mode, began), False
+        try:
+            order = checked(opened(envelope, self.places, self.config), self.config, state, began)
+            report["release"] = order.release
+            if mode == "check" and state.get("sequence") != order.sequence:
+                self._note(order, "done")  # before anything else: what an older order says is never applied now
+            document = prepared(self.places, self.config, order)
+            python = python_of(self.config.node, document["python"])
+            if mode == "apply":
+                self._tell_again(state, order)
+                self._note(order, "begun")
+            final = True
+            say(f"{self.config.node}: {order.phase}: {mode} of order {sequence}, release {order.release[:12]}")
+            report.update(play(self.places, self.config, order, document, mode, python))
+        except PullProblem as problem:
+            say(str(problem))
+            report["failure"] = problem.document()
+        return self._end(report, final=final)
+
+    def _end(self, report: dict[str, Any], *, final: bool) -> int:
+        """Keep the report, then the state: killed between the two, the next run finds the report."""
+        report["ended"] = time.time()
+        store(self.places, self.key, report, final=final)
+        if final and report["mode"] == "apply":
+            write_state(self.places, **{**read_state(self.places, self.config.site), "state": "done"})
+        words = "refused" if report["failure"] else f"ended with {report['exit_code']}"
+        say(f"{self.config.node}: {report['mode']} of order {report['sequence']} {words}")
+        return 1 if report["failure"] or report["exit_code"] else 0
+
+    def _report(self, sequence: int, mode: str, began: float) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "site": self.config.site,
+            "node": self.config.node,
+            "sequence": sequence,
+            "release": "",
+            "mode": mode,
+            "agent": self.agent,
+            "began": began,
+            "exit_code": -1,
+            "timed_out": False,
+            "sealed": "",
+            "failure": None,
+        }
+
+    def _tell_again(self, state: dict[str, Any], order: Order) -> None:
+        if state.get("sequence") == order.sequence:
+            say(f"{self.config.node}: order {order.sequence} was begun and not ended here: it goes on")
+
+    def _note(self, order: Order, state: str) -> None:
+        values = {"site": self.config.site, "sequence": order.sequence, "mode": order.mode, "release": order.release}
+        write_state(self.places, **values, state=state)
+
+
+def _is_done(state: dict[str, Any], sequence: int) -> bool:
+    return bool(state.get("sequence") == sequence and state.get("state") == "done")

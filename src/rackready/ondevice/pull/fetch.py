@@ -1,0 +1,137 @@
+"""HTTP with the controller: bounded in size and time, whole files or none."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import IO
+
+from .problem import PullProblem
+
+_STEP = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
+_CHUNK = 1 << 20
+_READ_S, _PATIENCE_S = 30.0, 60.0
+_REFUSED = frozenset({400, 403, 404, 405, 411, 413})
+"""Answers to a report that is wrong in itself: sending it again would not help."""
+_SLOWEST = 100_000
+"""Bytes a second: a transfer that is slower than this and lasts longer than a minute is ended."""
+_FAULTS = (OSError, http.client.HTTPException, ValueError)
+"""What urllib raises: urllib.error.URLError is an OSError."""
+
+
+def get(url: str, node: str, largest: int) -> bytes | None:
+    """Return what is at an address, None where the server has nothing. Raises PullProblem."""
+    try:
+        with _open(url) as answer:
+            data: bytes = answer.read(largest + 1)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.NOT_FOUND:
+            return None
+        raise _unreachable(url, node, f"HTTP {error.code}") from error
+    except _FAULTS as error:
+        raise _unreachable(url, node, _words(error)) from error
+    if len(data) > largest:
+        raise PullProblem("too-large", f"{node}: {url}", f"at most {largest} bytes", "more", _STEP)
+    return data
+
+
+def get_object(url: str, node: str, sha256: str, size: int, target: Path) -> None:
+    """Fetch one object into a file: whole, of the stated size and hash, or not at all. Raises PullProblem, OSError."""
+    where, part = f"{node}: object {sha256[:12]}", target.with_name(f".{target.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            found, count = _copied(f"{url}/objects/sha256/{sha256}", node, size, out)
+            out.flush()
+            os.fsync(out.fileno())
+        if count != size or found != sha256:
+            said = f"more than {size} bytes" if count > size else f"{count} bytes, SHA-256 {found[:12]}"
+            step = "Run the phase again on the controller: it writes the release anew."
+            raise PullProblem("object-damaged", where, f"{size} bytes, SHA-256 {sha256[:12]}", said, step)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copied(url: str, node: str, size: int, out: IO[bytes]) -> tuple[str, int]:
+    """Copy an answer, one byte more than it may have at most; return hash and count."""
+    digest, count, began = hashlib.sha256(), 0, time.monotonic()
+    try:
+        with _open(url) as answer:
+            while count <= size:
+                data = answer.read(min(_CHUNK, size + 1 - count))
+                if not data:
+                    break
+                _check_pace(url, node, count, time.monotonic() - began)
+                digest.update(data)
+                count += len(data)
+                _write(out, data)
+    except urllib.error.HTTPError as error:
+        raise _unreachable(url, node, f"HTTP {error.code}") from error
+    except _DiskError as error:
+        raise error.error from None
+    except _FAULTS as error:
+        raise _unreachable(url, node, _words(error)) from error
+    return digest.hexdigest(), count
+
+
+class _DiskError(Exception):
+    """A fault of the disk, which must not be taken for one of the network."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _write(out: IO[bytes], data: bytes) -> None:
+    try:
+        out.write(data)
+    except OSError as error:
+        raise _DiskError(error) from error
+
+
+def _check_pace(url: str, node: str, count: int, seconds: float) -> None:
+    if seconds > _PATIENCE_S and count < seconds * _SLOWEST:
+        raise _unreachable(url, node, f"{count} bytes in {seconds:.0f} s")
+
+
+def put(url: str, node: str, body: bytes) -> None:
+    """Send a report. Raises PullProblem with the server's words."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, data=body, method="PUT", headers=headers)  # noqa: S310 - _open speaks http alone
+    try:
+        with _open(request) as answer:
+            answer.read(4096)
+    except urllib.error.HTTPError as error:
+        said = error.read(2000).decode(errors="replace").strip() or f"HTTP {error.code}"
+        code = "report-refused" if error.code in _REFUSED else "unreachable"
+        raise PullProblem(
+            code, f"{node}: {url}", "the report is accepted", f"HTTP {error.code}: {said}", _STEP
+        ) from error
+    except _FAULTS as error:
+        raise _unreachable(url, node, _words(error)) from error
+
+
+def _open(request: str | urllib.request.Request) -> http.client.HTTPResponse:
+    """Open an address without a proxy, which could be none of the node's own, and without following elsewhere."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+    answer: http.client.HTTPResponse = opener.open(request, timeout=_READ_S)
+    return answer
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: object, **_kwargs: object) -> None:
+        """Follow nothing: the answer of the named server counts."""
+
+
+def _words(error: BaseException) -> str:
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+    return f"{reason}" or type(error).__name__
+
+
+def _unreachable(url: str, node: str, said: str) -> PullProblem:
+    return PullProblem("unreachable", f"{node}: {url}", "an answer of the controller", said, _STEP)
