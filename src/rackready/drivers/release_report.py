@@ -32,6 +32,10 @@ class ReportError(RackreadyError):
     """A report is not this node's, or is damaged."""
 
 
+class ReportUncheckedError(RackreadyError):
+    """A report could not be verified here: nothing is known about it."""
+
+
 class ReportFailure(Model):
     """Why a node did not do what its order says."""
 
@@ -77,7 +81,9 @@ class PullReport(Model):
 
 
 def read_report(source: Path | bytes, node: str, host_key_line: str, key: bytes | None = None) -> PullReport:
-    """Return a node's report after its signature was verified. Raises ReportError, and OSError for a path.
+    """Return a node's report after its signature was verified.
+
+    Raises ReportError; ReportUncheckedError when ssh-keygen does not run here; OSError for a path.
 
     ``source``: the file or the bytes that the node sent. ``host_key_line``: its pinned key, "ssh-ed25519 AAAA...".
     ``key``: the node's key (32 bytes), to open what the play said; without it, ``lines`` and ``steps`` are empty.
@@ -126,7 +132,9 @@ def _verify(where: str, node: str, host_key_line: str, data: bytes, signature: s
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             step = "Install openssh-client on the controller."
-            raise ReportError(where, expected="ssh-keygen verifies it", actual=error, next_step=step) from error
+            raise ReportUncheckedError(
+                where, expected="ssh-keygen verifies it", actual=error, next_step=step
+            ) from error
     if done.returncode != 0:
         said = "another signature, or changed after it was signed"
         raise ReportError(where, expected="signed with the node's pinned host key", actual=said, next_step=_STEP)

@@ -8,24 +8,43 @@ import os
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from .problem import PullProblem
 
 _STEP = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
 _CHUNK = 1 << 20
+_PAUSES_S = (1.0, 3.0)
 _READ_S, _PATIENCE_S = 30.0, 60.0
 _REFUSED = frozenset({400, 403, 404, 405, 411, 413})
 """Answers to a report that is wrong in itself: sending it again would not help."""
 _SLOWEST = 100_000
 """Bytes a second: a transfer that is slower than this and lasts longer than a minute is ended."""
+Result = TypeVar("Result")
 _FAULTS = (OSError, http.client.HTTPException, ValueError)
 """What urllib raises: urllib.error.URLError is an OSError."""
 
 
 def get(url: str, node: str, largest: int) -> bytes | None:
     """Return what is at an address, None where the server has nothing. Raises PullProblem."""
+    return _tried(lambda: _got(url, node, largest))
+
+
+def _tried(do: Callable[[], Result]) -> Result:
+    """Return what a transfer returns; try again where the server did not answer, as one that is busy."""
+    for pause_s in _PAUSES_S:
+        try:
+            return do()
+        except PullProblem as problem:
+            if problem.code != "unreachable":
+                raise
+        time.sleep(pause_s)
+    return do()
+
+
+def _got(url: str, node: str, largest: int) -> bytes | None:
     try:
         with _open(url) as answer:
             data: bytes = answer.read(largest + 1)
@@ -45,7 +64,7 @@ def get_object(url: str, node: str, sha256: str, size: int, target: Path) -> Non
     where, part = f"{node}: object {sha256[:12]}", target.with_name(f".{target.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            found, count = _copied(f"{url}/objects/sha256/{sha256}", node, size, out)
+            found, count = _tried(lambda: _copied(f"{url}/objects/sha256/{sha256}", node, size, out))
             out.flush()
             os.fsync(out.fileno())
         if count != size or found != sha256:
@@ -60,6 +79,8 @@ def get_object(url: str, node: str, sha256: str, size: int, target: Path) -> Non
 def _copied(url: str, node: str, size: int, out: IO[bytes]) -> tuple[str, int]:
     """Copy an answer, one byte more than it may have at most; return hash and count."""
     digest, count, began = hashlib.sha256(), 0, time.monotonic()
+    out.seek(0)
+    out.truncate()
     try:
         with _open(url) as answer:
             while count <= size:

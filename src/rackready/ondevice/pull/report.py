@@ -18,7 +18,7 @@ from .problem import PullProblem
 NAMESPACE = "rackready-report"
 LARGEST = 8 << 20
 """Bytes of what is sent."""
-_MOST = 64
+_MOST, _MOST_REFUSED = 64, 8
 """Reports in the outbox; the oldest go first, so that a controller that is away for long fills no disk."""
 
 
@@ -113,11 +113,18 @@ def send_all(places: Places, config: Config) -> list[str]:
             problems.append(str(problem))
             if problem.code != "report-refused":
                 break
-            with suppress(OSError):
-                file.replace(file.with_suffix(".refused"))
+            _set_aside(places, file)
             continue
         file.unlink()
     return problems
+
+
+def _set_aside(places: Places, file: Path) -> None:
+    """Keep a refused report for people, and the newest few of them."""
+    with suppress(OSError):
+        file.replace(file.with_suffix(".refused"))
+        for old in sorted(places.outbox.glob("*.refused"), key=lambda file: file.stat().st_mtime)[:-_MOST_REFUSED]:
+            old.unlink()
 
 
 def _body(file: Path) -> bytes | None:
