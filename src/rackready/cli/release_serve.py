@@ -86,8 +86,7 @@ class HostKeys:
         return pinned(self._paths.known_hosts, known_name(str(site.node(node).address), site.access.port))
 
     def _now(self) -> tuple[int, ...]:
-        overlay = self._paths.root / ".rackready/overlays" / f"{self._paths.env}.yml"
-        files = (self._paths.inventory / "site.yml", overlay)
+        files = (self._paths.site_file, self._paths.overlay)
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
 
     def _current(self) -> Site:

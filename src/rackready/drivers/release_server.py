@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -149,13 +150,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not key:
             self._answer(HTTPStatus.FORBIDDEN, f"{node}: no node of this site with a pinned host key")
             return
-        length = self._length()
-        if length is None:
-            return
-        body = self._body(length)
-        if len(body) < length:
-            self._answer(HTTPStatus.REQUEST_TIMEOUT, f"{len(body)} of {length} bytes came")
-            return
+        body = self._body()
+        if body is not None:
+            self._take(node, name, key, body)
+
+    def _take(self, node: str, name: str, key: str, body: bytes) -> None:
+        """Verify a report, store it and answer."""
         try:
             report = read_report(body, node, key)
         except ReportError as error:
@@ -194,17 +194,21 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return int(given)
 
-    def _body(self, length: int) -> bytes:
-        """Return what comes of the body in its time."""
+    def _body(self) -> bytes | None:
+        """Return the whole body; None after an answer to a request without one, or whose body does not come."""
+        length = self._length()
+        if length is None:
+            return None
         data, deadline = bytearray(), time.monotonic() + _BODY_S
-        try:
+        with suppress(TimeoutError):  # of one read
             while len(data) < length and time.monotonic() < deadline:
                 part = self.rfile.read1(min(_CHUNK, length - len(data)))
                 if not part:
                     break
                 data += part
-        except TimeoutError:
-            return bytes(data)
+        if len(data) < length:
+            self._answer(HTTPStatus.REQUEST_TIMEOUT, f"{len(data)} of {length} bytes came")
+            return None
         return bytes(data)
 
     def _answer(self, status: HTTPStatus, words: str) -> None:
