@@ -117,10 +117,11 @@ def _inside(target: Path, name: str, where: str) -> Path:
 
 
 def _write(source: IO[bytes] | None, place: Path, *, executable: bool) -> None:
+    """Write a file. One that two wheels have is the later one's, as with pip; there are no links to follow."""
     if source is None:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if executable else 0o644), "wb") as out:
+    with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755 if executable else 0o644), "wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
 
 
