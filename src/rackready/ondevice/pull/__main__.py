@@ -1,4 +1,4 @@
-"""The program: ``python3 -m rackready_pull [run|show]``, run by rackready-pull.service."""
+"""The program: ``python3 -m rackready_pull [run|show|check]``, run by rackready-pull.service."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .agent import run
+from .agent import run, say
 from .places import Places
+from .problem import PullProblem
+from .ready import check
 from .report import agent_digest
 
 
@@ -19,8 +21,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code: 0 done or nothing to do, 1 refused or failed, 75 another run."""
     known = Places()
     parser = argparse.ArgumentParser(prog="rackready_pull", description=__doc__)
-    parser.add_argument("command", nargs="?", choices=("run", "show"), default="run")
+    parser.add_argument("command", nargs="?", choices=("run", "show", "check"), default="run")
     parser.add_argument("--wait", type=float, default=0.0, help="seconds to wait for another run's end")
+    parser.add_argument("--python", default="", help="check: version of Python that releases need")
     for name in ("etc", "state", "run", "host_keys"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=Path, default=getattr(known, name))
     given = parser.parse_args(argv)
@@ -28,8 +31,19 @@ def main(argv: list[str] | None = None) -> int:
     if given.command == "show":
         sys.stdout.write(json.dumps(shown(places), sort_keys=True) + "\n")
         return 0
+    if given.command == "check":
+        return _checked(places, given.python)
     signal.signal(signal.SIGTERM, _stopped)
     return run(places, given.wait)
+
+
+def _checked(places: Places, python: str) -> int:
+    try:
+        say(check(places, python))
+    except PullProblem as problem:
+        say(json.dumps(problem.document()))
+        return 1
+    return 0
 
 
 def shown(places: Places) -> dict[str, Any]:

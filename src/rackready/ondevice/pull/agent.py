@@ -130,7 +130,6 @@ class _Run:
             say(f"{self.config.node}: {order.phase}: {mode} of order {sequence}, release {order.release[:12]}")
             report.update(play(self.places, self.config, order, document, mode, python))
         except PullProblem as problem:
-            say(str(problem))
             report["failure"] = problem.document()
         return self._end(report, final=final)
 
@@ -140,6 +139,8 @@ class _Run:
         store(self.places, self.key, report, final=final)
         if final and report["mode"] == "apply":
             write_state(self.places, **{**read_state(self.places, self.config.site), "state": "done"})
+        if report["failure"]:
+            say(str(PullProblem(**report["failure"])))
         words = "refused" if report["failure"] else f"ended with {report['exit_code']}"
         say(f"{self.config.node}: {report['mode']} of order {report['sequence']} {words}")
         return 1 if report["failure"] or report["exit_code"] else 0

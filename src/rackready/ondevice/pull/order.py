@@ -82,7 +82,7 @@ def _signed(encoded: bytes, signature: bytes, places: Places, where: str) -> boo
         folder = Path(name)
         (folder / "signed").write_bytes(encoded)
         (folder / "sig").write_bytes(signature)
-        return any(_verified(folder, key, where) for key in _keys(places, folder))
+        return any(verified(folder, key, where) for key in _keys(places, folder))
 
 
 def _keys(places: Places, folder: Path) -> Iterator[Path]:
@@ -96,7 +96,8 @@ def _keys(places: Places, folder: Path) -> Iterator[Path]:
         yield folder / f"key{number}.pem"
 
 
-def _verified(folder: Path, key: Path, where: str) -> bool:
+def verified(folder: Path, key: Path, where: str) -> bool:
+    """Whether openssl verifies ``sig`` of ``signed`` in a folder. Raises PullProblem where it cannot."""
     argv = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(key), "-rawin", "-in", str(folder / "signed")]
     try:
         done = subprocess.run(

@@ -58,7 +58,7 @@ def store(places: Places, key: Path, document: dict[str, Any], *, final: bool) -
     packed = gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0)
     if len(packed) * 4 // 3 + 4096 > LARGEST:
         packed = gzip.compress(json.dumps(_shortened(document), sort_keys=True).encode(), mtime=0)
-    signed = {"report": base64.b64encode(packed).decode(), "signature": _signature(document["node"], key, packed)}
+    signed = {"report": base64.b64encode(packed).decode(), "signature": signature(document["node"], key, packed)}
     name = f"{document['sequence']}-{document['mode']}.json"
     replace_file(places.outbox / name, json.dumps({"final": final, "body": signed}).encode())
     for old in sorted(places.outbox.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-_MOST]:
@@ -76,7 +76,8 @@ def _shortened(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "sealed": "", "failure": failure}
 
 
-def _signature(node: str, key: Path, data: bytes) -> str:
+def signature(node: str, key: Path, data: bytes) -> str:
+    """Return the armored signature of a report. Raises PullProblem."""
     argv = ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", NAMESPACE]
     try:
         done = subprocess.run(argv, input=data, capture_output=True, timeout=60, check=False)
