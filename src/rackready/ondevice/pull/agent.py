@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .fetch import get
-from .order import Order, checked, guess, opened
+from .order import PullOrder, checked, guess, opened
 from .places import Config, Places, read_config, read_state, write_state
 from .play import clean, play, python_of
 from .problem import PullProblem
@@ -161,11 +161,11 @@ class _Run:
             "failure": None,
         }
 
-    def _tell_again(self, state: dict[str, Any], order: Order) -> None:
+    def _tell_again(self, state: dict[str, Any], order: PullOrder) -> None:
         if state.get("sequence") == order.sequence:
             say(f"{self.config.node}: order {order.sequence} was begun and not ended here: it goes on")
 
-    def _note(self, order: Order, state: str) -> None:
+    def _note(self, order: PullOrder, state: str) -> None:
         values = {"site": self.config.site, "sequence": order.sequence, "mode": order.mode, "release": order.release}
         write_state(self.places, **values, state=state)
 

@@ -28,7 +28,7 @@ _ANEW = "Run the phase again on the controller: it writes a new order."
 
 
 @dataclass(frozen=True)
-class Order:
+class PullOrder:
     """A verified order for this node."""
 
     sequence: int
@@ -118,7 +118,7 @@ def verified(folder: Path, key: Path, where: str) -> bool:
     return done.returncode == 0
 
 
-def checked(content: dict[str, Any], config: Config, state: dict[str, Any], now: float) -> Order:
+def checked(content: dict[str, Any], config: Config, state: dict[str, Any], now: float) -> PullOrder:
     """Return the order that a verified payload is, if it is for this node and the present. Raises PullProblem."""
     where = f"{config.node}: order"
     if content.get("version") != VERSION:
@@ -134,7 +134,7 @@ def checked(content: dict[str, Any], config: Config, state: dict[str, Any], now:
     _check_sequence(where, int(content["sequence"]), state)
     if state.get("sequence") != content["sequence"] or state.get("state") != "done":
         _check_time(where, content, now)  # one that was done here only says what to compare with
-    return Order(
+    return PullOrder(
         sequence=content["sequence"],
         mode=content["mode"],
         release=content["release"],

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .order import Order
+from .order import PullOrder
 from .places import Config, Places
 from .problem import PullProblem
 
@@ -59,7 +59,7 @@ def _version(path: str) -> str:
 
 
 def play(
-    places: Places, config: Config, order: Order, document: dict[str, Any], mode: str, python: str
+    places: Places, config: Config, order: PullOrder, document: dict[str, Any], mode: str, python: str
 ) -> dict[str, Any]:
     """Run stage 2 and return its result: exit_code, timed_out, sealed, failure. Raises PullProblem."""
     release = places.releases / order.release

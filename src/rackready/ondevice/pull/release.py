@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .fetch import get_object
-from .order import Order, is_object
+from .order import PullOrder, is_object
 from .places import Config, Places, replace_file
 from .problem import PullProblem, disk_full
 from .unpack import unpack
@@ -31,7 +31,7 @@ Objects = dict[str, int]
 """SHA-256 -> size."""
 
 
-def prepared(places: Places, config: Config, order: Order) -> dict[str, Any]:
+def prepared(places: Places, config: Config, order: PullOrder) -> dict[str, Any]:
     """Return the release's document after its objects were fetched and unpacked. Raises PullProblem."""
     try:
         fetch_all(places, config, {order.release: order.release_size})
@@ -62,7 +62,7 @@ def fetch_all(places: Places, config: Config, wanted: Objects, *, unpacked: int 
         get_object(config.url, config.node, sha256, size, places.objects / sha256)
 
 
-def _is_new(places: Places, order: Order) -> bool:
+def _is_new(places: Places, order: PullOrder) -> bool:
     return not (places.releases / order.release).is_dir()
 
 
@@ -86,7 +86,7 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def _document(places: Places, config: Config, order: Order) -> dict[str, Any]:
+def _document(places: Places, config: Config, order: PullOrder) -> dict[str, Any]:
     where = f"{config.node}: release {order.release[:12]}"
     try:
         found = json.loads((places.objects / order.release).read_bytes())
@@ -122,7 +122,7 @@ def _is_wheel(item: Any) -> bool:  # noqa: ANN401 - JSON
     return is_object(item, _LARGEST) and isinstance(item.get("file"), str) and _WHEEL.match(item["file"]) is not None
 
 
-def _objects(document: dict[str, Any], order: Order) -> Objects:
+def _objects(document: dict[str, Any], order: PullOrder) -> Objects:
     items = [document["code"], *document["wheels"], *document["files"], document["variables"], order.extra]
     return {item["sha256"]: item["size"] for item in items}
 

@@ -30,7 +30,7 @@ sys.exit(main())' "$RACKREADY_PULL_RELEASE/wheels" "$RACKREADY_PULL_RELEASE/code
 """
 
 
-class Room:
+class _Room:
     """What may still be unpacked."""
 
     def __init__(self, where: str) -> None:
@@ -50,7 +50,7 @@ def unpack(node: str, code: Path, wheels: list[Path], target: Path) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     try:
         fresh.mkdir(mode=0o700)
-        room = Room(where)
+        room = _Room(where)
         _tar(code, fresh / "code", room)
         for wheel in wheels:
             _wheel(wheel, fresh / "wheels", room)
@@ -64,7 +64,7 @@ def unpack(node: str, code: Path, wheels: list[Path], target: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _tar(path: Path, target: Path, room: Room) -> None:
+def _tar(path: Path, target: Path, room: _Room) -> None:
     target.mkdir()
     try:
         with tarfile.open(path, "r:*") as archive:
@@ -81,7 +81,7 @@ def _tar(path: Path, target: Path, room: Room) -> None:
         raise _strange(room.where, f"a damaged archive of code ({error})") from error
 
 
-def _wheel(path: Path, target: Path, room: Room) -> None:
+def _wheel(path: Path, target: Path, room: _Room) -> None:
     target.mkdir(exist_ok=True)
     try:
         with zipfile.ZipFile(path) as archive:
