@@ -19,6 +19,7 @@ from rackready.design.check_outlets import check_outlets
 from rackready.design.check_parts import check_parts
 from rackready.design.check_power import check_power
 from rackready.design.check_provisioning import check_provisioning
+from rackready.design.check_pull import check_pull
 from rackready.design.check_racks import check_places, check_units
 from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
@@ -238,4 +239,5 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_groups,
     check_virtual,
     check_watch,
+    check_pull,
 )

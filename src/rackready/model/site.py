@@ -34,6 +34,7 @@ from rackready.model.operations import (
 from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.profile import ManagementPort
 from rackready.model.provisioning import BootKind, NodeDisks, Provisioning
+from rackready.model.pull import Pull
 from rackready.model.rma import Rma
 from rackready.model.serials import SerialKind
 from rackready.model.several import SeveralHandover, WithPart
@@ -315,6 +316,7 @@ class Site(WithPart):
     provisioning: Provisioning | None = Field(
         None, description="how nodes get their operating system; absent: they boot what is on their disks"
     )
+    pull: Pull | None = Field(None, description="how nodes apply signed releases themselves; absent: push only")
     certificates: Certificates = Field(default_factory=Certificates)
     bmc_authority: BmcAuthority | None = Field(
         None, description="CA of the BMCs' TLS certificates; absent: `bmc certify` is refused"
