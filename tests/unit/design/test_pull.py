@@ -45,8 +45,10 @@ def test_a_slash_at_the_end_of_the_url_is_left_out() -> None:
     [
         (
             {"url": "192.0.2.1:8480"},
-            "pull.url: String should match pattern '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$' - "
-            "Actual: '192.0.2.1:8480'. Correct it.",
+            (
+                "pull.url: String should match pattern '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$' - "
+                "Actual: '192.0.2.1:8480'. Correct it."
+            ),
         ),
         (
             {"phases": ["install", "validate"]},
@@ -81,8 +83,10 @@ def test_what_no_node_could_follow_is_refused(pull: dict[str, Any], text: str) -
 @pytest.mark.parametrize("system", ["ubuntu2204", "el9"])
 def test_a_system_whose_python_is_too_old_needs_another_named(system: str) -> None:
     assert refusals(with_pull(LAB, of_system(system))) == [
-        f'pull.python: {system} has no Python for ansible-core 2.19 - Expected: e.g. "3.11" Actual: none. '
-        "Install python3.11 or newer beside it (docs/howto/pull.md), and name it here."
+        (
+            f'pull.python: {system} has no Python for ansible-core 2.19 - Expected: e.g. "3.11" Actual: none. '
+            "Install python3.11 or newer beside it (docs/howto/pull.md), and name it here."
+        )
     ]
     site = parse(with_pull(LAB, of_system(system), python="3.12"))
     assert node_python(site, site.nodes()[0].name) == "3.12"
