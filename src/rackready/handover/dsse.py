@@ -19,6 +19,25 @@ from rackready.model.problems import RackreadyError
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kind of signed document: the type of its payload, and the words of messages about it."""
+
+    kind: str
+    what: str
+    next_step: str
+    renewed: str = ""
+    """What helps after the signing key was replaced; default: ``next_step``."""
+
+
+CERTIFICATE = Form(
+    PAYLOAD_TYPE,
+    "certificate",
+    "Certify the node again.",
+    "Certify the node again; a key that you replaced belongs in certificates.retired_keys.",
+)
+
+
 class SignatureError(RackreadyError):
     """An envelope was not signed by our key, or is damaged."""
 
@@ -141,11 +160,11 @@ def _encoded(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
 
 
-def sign(payload: bytes, key: Signer) -> dict[str, Any]:
+def sign(payload: bytes, key: Signer, form: Form = CERTIFICATE) -> dict[str, Any]:
     """Return the envelope of a payload. Raises SignatureError when the key does not sign."""
-    signature = key.sign(_encoded(PAYLOAD_TYPE, payload))
+    signature = key.sign(_encoded(form.kind, payload))
     return {
-        "payloadType": PAYLOAD_TYPE,
+        "payloadType": form.kind,
         "payload": base64.b64encode(payload).decode(),
         "signatures": [{"keyid": key_id(key.public), "sig": base64.b64encode(signature).decode()}],
     }
@@ -179,7 +198,7 @@ class Verified:
     signature: bytes
 
 
-def opened(envelope: Any, where: str) -> Opened:  # noqa: ANN401 - JSON of unknown shape
+def opened(envelope: Any, where: str, form: Form = CERTIFICATE) -> Opened:  # noqa: ANN401 - JSON of unknown shape
     """Return an envelope's content, unverified. Raises SignatureError when it is damaged or of another type."""
     try:
         kind, payload = str(envelope["payloadType"]), base64.b64decode(envelope["payload"], validate=True)
@@ -190,35 +209,40 @@ def opened(envelope: Any, where: str) -> Opened:  # noqa: ANN401 - JSON of unkno
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SignatureError(
             where,
-            "certificate",
+            form.what,
             expected="a DSSE envelope",
             actual=f"damaged ({type(error).__name__} {error})",
-            next_step="Certify the node again.",
+            next_step=form.next_step,
         ) from error
-    if kind != PAYLOAD_TYPE:
+    if kind != form.kind:
         raise SignatureError(
             where,
-            "certificate",
-            expected=f"payload of type {PAYLOAD_TYPE}",
+            form.what,
+            expected=f"payload of type {form.kind}",
             actual=kind,
-            next_step="Certify the node again.",
+            next_step=form.next_step,
         )
     return Opened(kind, payload, signatures)
 
 
-def verify(envelope: Any, keys: Sequence[Ed25519PublicKey], where: str) -> Verified:  # noqa: ANN401 - as above
+def verify(
+    envelope: Any,  # noqa: ANN401 - as above
+    keys: Sequence[Ed25519PublicKey],
+    where: str,
+    form: Form = CERTIFICATE,
+) -> Verified:
     """Return the payload that one of the keys signed. Raises SignatureError with the fault of the envelope."""
-    found = opened(envelope, where)
+    found = opened(envelope, where, form)
     signed = found.signed(keys)
     if signed is not None:
         return signed
     names = ", ".join(name for name, _ in found.signatures) or "none"
     raise SignatureError(
         where,
-        "certificate",
+        form.what,
         expected=f"signed by key {' or '.join(map(key_id, keys)) or '(none is known)'}",
         actual=f"no valid signature of it (key ids: {names})",
-        next_step="Certify the node again; a key that you replaced belongs in certificates.retired_keys.",
+        next_step=form.renewed or form.next_step,
     )
 
 
