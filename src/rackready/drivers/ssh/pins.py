@@ -31,6 +31,15 @@ def pinned(known_hosts: Path, host: str) -> str:
     return ""
 
 
+def all_pinned(known_hosts: Path) -> dict[str, str]:
+    """Return host -> pinned key of every host of known_hosts, as ``pinned`` does for one."""
+    out: dict[str, str] = {}
+    for line in _lines(known_hosts):
+        name, _, key = line.partition(" ")
+        out.setdefault(name, " ".join(key.split()[:2]))
+    return out
+
+
 def pin(known_hosts: Path, host: str, key: str) -> None:
     """Pin a key for a host in place of any other.
 
