@@ -94,7 +94,7 @@ class Builder:
         self._pins = self._pins or all_pinned(self.paths.known_hosts)
         key = self._pins.get(target.host, "")
         _, _, found = fingerprint(key).partition(" ")
-        if not found.startswith("SHA256:"):
+        if not key or not found.startswith("SHA256:"):
             raise not_pinned(target.where, target.known_hosts, target.accept_name, "damaged" if key else "none")
         return found
 
