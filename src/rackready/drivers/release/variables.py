@@ -31,7 +31,6 @@ _ELSEWHERE = re.compile(rb"\b(inventory_dir|inventory_file)\b|\{[{%][^}]*?\b(ans
 _PUBLIC_KEY = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _READ = frozenset({"", ".yml", ".yaml", ".json"})
 """Endings of the files in group_vars and host_vars that Ansible reads (DEFAULT_YAML_FILENAME_EXTENSIONS)."""
-_Text = tuple[str, str]
 
 
 @dataclass
@@ -81,11 +80,11 @@ class Variables:
             ]
         return out
 
-    def _files(self, folder: str, names: Sequence[str], used: set[str]) -> list[_Text]:
+    def _files(self, folder: str, names: Sequence[str], used: set[str]) -> list[list[str]]:
         """Return path and text of the files below group_vars or host_vars that are about one of these names."""
         top = self.paths.inventory / folder
         found = [(path.relative_to(top).as_posix(), path) for name in names for path in _about(top, name)]
-        return [(name, self._text(path, used)) for name, path in sorted(found)]
+        return [[name, self._text(path, used)] for name, path in sorted(found)]
 
     def _text(self, path: Path, used: set[str]) -> str:
         if path not in self._texts:
