@@ -158,7 +158,11 @@ def test_package_itself_imports_no_third_party() -> None:
     )
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "ondevice").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted([*(PACKAGE / "ondevice").glob("*.py"), *(PACKAGE / "ondevice/pull").glob("*.py")]),
+    ids=lambda path: path.relative_to(PACKAGE / "ondevice").as_posix(),
+)
 def test_code_for_nodes_needs_only_the_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     absolute = {

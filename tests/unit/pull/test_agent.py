@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,7 +65,7 @@ def test_a_check_order_never_changes_the_node_and_outdates_older_orders(world: W
     ],
 )
 def test_an_order_that_is_not_for_this_node_is_refused(
-    world: World, changed: dict[str, object], code: str, words: str
+    world: World, changed: dict[str, Any], code: str, words: str
 ) -> None:
     order = world.order(5, **changed)
     assert world.said() == f"node01: order - {words}"
@@ -184,7 +185,7 @@ def test_a_damaged_object_on_the_node_is_fetched_again(world: World) -> None:
         ({"files": "all"}, "Expected: a release as version 1 has it Actual: wrong: files."),
     ],
 )
-def test_a_release_that_is_not_this_nodes_is_refused(world: World, changed: dict[str, object], words: str) -> None:
+def test_a_release_that_is_not_this_nodes_is_refused(world: World, changed: dict[str, Any], words: str) -> None:
     world.order(5, **world.make(**changed))
     assert words in world.said()
     assert world.played() == []

@@ -230,7 +230,7 @@ def test_slow_clients_hold_nobody_back_and_are_cut_off(world: World, monkeypatch
     assert b"408" in slow[0].recv(4096) or slow[0].recv(1) == b""
     for one in slow:
         one.close()
-    until(lambda: not world.server._open)  # type: ignore[union-attr]
+    until(lambda: not world.server._open)
 
 
 def test_too_many_connections_of_one_address_are_cut_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,13 +238,13 @@ def test_too_many_connections_of_one_address_are_cut_at_once(world: World, monke
     monkeypatch.setattr(release_server, "_MOST_OF_ONE", 2)
     address = ("127.0.0.1", int(world.server.server_address[1]))
     idle = [socket.create_connection(address) for _ in range(2)]
-    until(lambda: world.server._open["127.0.0.1"] == 2)  # type: ignore[union-attr]
+    until(lambda: world.server._open["127.0.0.1"] == 2)
     third = socket.create_connection(address)
     third.settimeout(10)
     assert third.recv(1) == b""
     for one in (*idle, third):
         one.close()
-    until(lambda: not world.server._open)  # type: ignore[union-attr]
+    until(lambda: not world.server._open)
     assert asked(world, "GET", "/health")[0] == 200
 
 
