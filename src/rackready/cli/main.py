@@ -33,6 +33,7 @@ COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "validate", "optimize", "handover"), "single_phase"),
     "fabric": "fabric",
+    "release": "release",
     "drift": "drift",
     "upgrade": "upgrade",
     "mirror": "mirror",
