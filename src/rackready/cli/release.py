@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackready.cli import release_serve
 from rackready.cli.chosen_hosts import retired
 from rackready.cli.deploy import Limit
 from rackready.cli.output import Env, Format, Output, console, print_json, print_table, progress, working_paths
@@ -32,6 +33,7 @@ _SHORT = 12
 
 def register(parent: typer.Typer) -> None:
     """Add the command group to the application."""
+    release_serve.register(app)
     parent.add_typer(app, name="release")
 
 

@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,25 +45,31 @@ def document(**changed: Any) -> dict[str, Any]:
 FAILURE = {"code": "expired", "where": "node01: order", "expected": "x", "actual": "y", "next_step": "Z."}
 
 
-def sent(
-    world: World, found: dict[str, Any], key: str = "ssh_host_ed25519_key", name: str = "rackready-report"
-) -> bytes:
+def sent_with(key: Path, found: dict[str, Any], name: str = "rackready-report") -> bytes:
     packed = gzip.compress(json.dumps(found).encode())
-    argv = ["ssh-keygen", "-Y", "sign", "-f", str(world.ssh / key), "-n", name]
+    argv = ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", name]
     signature = subprocess.run(argv, input=packed, capture_output=True, check=True).stdout.decode()
     return json.dumps({"report": base64.b64encode(packed).decode(), "signature": signature}).encode()
 
 
-def asked(
-    world: World, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+def sent(world: World, found: dict[str, Any], key: str = "ssh_host_ed25519_key", **names: str) -> bytes:
+    return sent_with(world.ssh / key, found, **names)
+
+
+def asked_at(
+    port: int, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, str, dict[str, str]]:
-    assert world.server is not None
-    connection = http.client.HTTPConnection("127.0.0.1", int(world.server.server_address[1]), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request(method, path, body, headers or {})
     answer = connection.getresponse()
     out = (answer.status, answer.read().decode(errors="replace").strip(), dict(answer.getheaders()))
     connection.close()
     return out
+
+
+def asked(world: World, *words: Any) -> tuple[int, str, dict[str, str]]:
+    assert world.server is not None
+    return asked_at(int(world.server.server_address[1]), *words)
 
 
 def test_health_objects_and_orders_are_given_out(world: World) -> None:

@@ -34,9 +34,7 @@ def run(places: Places, wait_s: float = 0.0) -> int:
     except PullProblem as problem:
         say(str(problem))
         return BUSY if problem.code == "busy" else 1
-    except (
-        OSError
-    ) as error:  # of the agent's own files; a play that has ended may have no report yet, and is done again
+    except OSError as error:  # of the agent's own files; a play without a report is done again
         said, step = f"{error.strerror} ({error.filename})", f"Look at the node's disk below {places.state}."
         say(str(PullProblem("disk", "agent", "a disk that can be written", said, step)))
         return 1
