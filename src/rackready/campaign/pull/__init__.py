@@ -1,0 +1,1 @@
+"""Phases that nodes apply themselves: orders, their reports, and the first contact with a node."""

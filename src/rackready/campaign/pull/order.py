@@ -1,0 +1,63 @@
+"""Orders: what a node is to apply or to check, signed with the key of the site's certificates."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rackready import files
+from rackready.handover import dsse
+from rackready.handover.dsse import Signer
+from rackready.paths import EnvPaths, private_dir
+
+FORM = dsse.Form("application/vnd.rackready.order+json", "order", "Run the phase again: it writes another one.")
+VERSION = 1
+APPLY, CHECK = "apply", "check"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order for one node. Nodes refuse a sequence below one that they have seen."""
+
+    site: str
+    env: str
+    node: str
+    machine: str
+    sequence: int
+    issued: int
+    expires: int
+    release: str
+    release_size: int
+    mode: str
+    phase: str
+    playbook: str
+    extra: Mapping[str, Any]
+    limit_s: int
+
+    def payload(self) -> bytes:
+        """Return what is signed."""
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
+
+
+def write(paths: EnvPaths, order: Order, signer: Signer) -> None:
+    """Put an order in the place of the node's present one, whole or not at all. Raises SignatureError, and OSError."""
+    envelope = dsse.sign(order.payload(), signer, FORM)
+    folder = private_dir(paths.state / "release" / "orders")
+    files.replace(folder / f"{order.node}.json", json.dumps(envelope).encode(), mode=0o644)
+
+
+def present(paths: EnvPaths, node: str) -> Order | None:
+    """Return the node's present order, None where there is none that can be read.
+
+    The signature is not looked at: the file is the controller's own, and only tells where it stopped.
+    """
+    try:
+        envelope = json.loads((paths.state / "release" / "orders" / f"{node}.json").read_text(encoding="utf-8"))
+        content = json.loads(base64.b64decode(envelope["payload"], validate=True))
+        content.pop("version")
+        return Order(**content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
