@@ -1,7 +1,8 @@
 """A phase on workers: its batches are offered in the work queue, and the results waited for.
 
-The campaign stays with the controller. Which phases go to workers is said in ``database.yml``; a dry run, and a site
-that is not the one of the files (which workers could not have), stay on the controller.
+The campaign stays with the controller. Which phases go to workers is said in ``database.yml``; a dry run, a phase that
+nodes carry out themselves, and a site that is not the one of the files (which workers could not have), stay on the
+controller.
 """
 
 from __future__ import annotations
@@ -55,7 +56,15 @@ def use_of(ledger: Ledger, request: CampaignRequest, phase: str) -> WorkerUse | 
     use = ledger.backend.workers
     if use is None or request.check or phase not in use.phases:
         return None
-    return use if _written_site(request.root, request.env, request.site_digest) else None
+    if not _written_site(request.root, request.env, request.site_digest) or _is_pulled(request, phase):
+        return None
+    return use
+
+
+def _is_pulled(request: CampaignRequest, phase: str) -> bool:
+    """Whether nodes carry out the phase themselves: the release folder and its server are the controller's."""
+    pull = read_pinned(pinned_file(EnvPaths(Path(request.root), request.env), request.site_digest)).pull
+    return pull is not None and phase in pull.phases
 
 
 @lru_cache(maxsize=4)

@@ -40,12 +40,13 @@ def _take_out(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.campaign.drift.applied import tuned  # noqa: PLC0415
-    from rackready.campaign.proof import Played, proven  # noqa: PLC0415
+    from rackready.campaign.proof import Played  # noqa: PLC0415
+    from rackready.campaign.pull.run import runner  # noqa: PLC0415
     from rackready.campaign.reboot import run_with_reboot  # noqa: PLC0415
 
     before = tuned(ctx, nodes)
     play = Played("install.yml", lambda own: {"rackready_tuned": [node for node in before if node in own]})
-    run = proven(ctx, "install", play)
+    run = runner(ctx, "install", play)
     return run_with_reboot(ctx, lambda ctx, nodes: run_drained(ctx, "install", run, nodes), nodes)
 
 
@@ -62,9 +63,10 @@ def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
-    from rackready.campaign.proof import Played, proven  # noqa: PLC0415
+    from rackready.campaign.proof import Played  # noqa: PLC0415
+    from rackready.campaign.pull.run import runner  # noqa: PLC0415
 
-    return run_drained(ctx, "optimize", proven(ctx, "optimize", Played("optimize.yml")), nodes)
+    return run_drained(ctx, "optimize", runner(ctx, "optimize", Played("optimize.yml")), nodes)
 
 
 def _certify(ctx: PhaseContext, nodes: list[str]) -> Results:

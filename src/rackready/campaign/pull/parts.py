@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rackready.campaign.drained_phase import Results
+from rackready.drivers.release_report import PullReport
 from rackready.handover.dsse import Signer
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
@@ -62,8 +63,8 @@ class Triggered:
 
 Trigger = Callable[[str], Triggered]
 """Starts a node's agent, and does not wait for it. Raises Interrupted."""
-Open = Callable[[str, int, str, bytes], Mapping[str, Any]]
-"""Returns the content of a report of a node, a sequence and a mode that is signed. Raises RackreadyError."""
+Open = Callable[[str, bytes], PullReport]
+"""Returns what a node sent as its report, verified. Raises RackreadyError."""
 
 
 @dataclass(frozen=True, slots=True)

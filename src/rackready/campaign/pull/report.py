@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rackready import files
 from rackready.campaign.pull.order import APPLY, CHECK
 from rackready.campaign.pull.parts import Parts
 from rackready.drivers.ansible_events import Events, Tell
+from rackready.drivers.release_report import PullReport
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -19,9 +18,10 @@ from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError
 from rackready.paths import EnvPaths, private_dir
 
-VERSION = 1
 REPORT = "report"
 """In a result's data: sequence, release and hash of the report that it was judged by."""
+_NOT_KEPT = {"steps", "sealed"}
+"""Of a report, what is not stored as evidence: steps have the arguments of tasks, which may be secrets."""
 _AGAIN = "Nothing of it counts. Run again: another order is written."
 
 
@@ -48,24 +48,15 @@ def forget(paths: EnvPaths, node: str, sequence: int) -> None:
         place(paths, node, sequence, mode).unlink(missing_ok=True)
 
 
-def unlike(found: Mapping[str, Any], wanted: Expected) -> tuple[str, str] | None:
+def unlike(found: PullReport, wanted: Expected) -> tuple[str, str] | None:
     """Return expected and actual value where a verified report is not the one that was asked for, None if it is.
 
     A refusal names no release: the agent may not have come that far.
     """
-    pairs: list[tuple[str, object]] = [
-        ("version", VERSION),
-        ("site", wanted.site),
-        ("node", wanted.node),
-        ("sequence", wanted.sequence),
-        ("mode", wanted.mode),
-        ("agent", wanted.agent),
-    ]
-    if not found.get("failure"):
-        pairs.append(("release", wanted.release))
-    for name, value in pairs:
-        if found.get(name) != value:
-            return f"{name} {value}", f"{name} {found.get(name)}"
+    names = ("site", "node", "sequence", "mode", "agent", *(() if found.failure else ("release",)))
+    for name in names:
+        if getattr(found, name) != getattr(wanted, name):
+            return f"{name} {getattr(wanted, name)}", f"{name} {getattr(found, name)}"
     return None
 
 
@@ -85,29 +76,32 @@ class Judge:
         """Return what the report of a node shows, and store it. Anything but the report asked for is an error."""
         where = f"{node}: {self.phase}"
         try:
-            found = self.parts.open_report(node, sequence, mode, place(self.paths, node, sequence, mode).read_bytes())
-            raw = RawOutputs(self.ledger, self.paths.raw).put(json.dumps(found, sort_keys=True))
+            found = self.parts.open_report(node, place(self.paths, node, sequence, mode).read_bytes())
+            raw = RawOutputs(self.ledger, self.paths.raw).put(found.model_dump_json(exclude=_NOT_KEPT))
         except (RackreadyError, OSError) as error:
             return NodeResult(Outcome.ERROR, f"{where}: {error}")
         wanted = Expected(self.ledger.identity(), node, sequence, mode, release, self.parts.agents.digest)
-        self.other_agent = found.get("agent") != wanted.agent
+        self.other_agent = found.agent != wanted.agent
         result = self._judged(found, wanted, where)
         kept = {"sequence": sequence, "release": release, "raw": raw}
         return replace(result, data={**result.data, REPORT: kept})
 
-    def _judged(self, found: Mapping[str, Any], wanted: Expected, where: str) -> NodeResult:
+    def _judged(self, found: PullReport, wanted: Expected, where: str) -> NodeResult:
         wrong = unlike(found, wanted)
         if wrong is not None:
             return _error(Message(where, "its report", *wrong, _AGAIN))
-        if failure := found.get("failure"):
-            return _error(_refused(where, failure))
-        lines = [str(line) for line in found.get("lines") or []]
+        if found.failure is not None:
+            said = found.failure
+            return _error(
+                Message(where, f"its agent refuses: {said.where}", said.expected, said.actual, said.next_step)
+            )
+        lines = list(found.lines)
         events = Events(self.phase, [wanted.node], str(self._log(wanted, lines)), self.tell, wanted.mode == CHECK)
         for line in lines:
             events.line(line)
         for stranger in events.strangers():
             self.tell(wanted.node, f"its report has lines of {stranger}: they are not used", "error")
-        return events.result(wanted.node, timed_out=bool(found.get("timed_out")))
+        return events.result(wanted.node, timed_out=found.timed_out)
 
     def _log(self, wanted: Expected, lines: Sequence[str]) -> Path:
         """Write the lines where those of a push are, and return the file."""
@@ -115,14 +109,6 @@ class Judge:
         path = folder / f"{self.phase}-{wanted.node}-{wanted.sequence}-{wanted.mode}.log"
         files.replace(path, "".join(f"{line}\n" for line in lines).encode())
         return path
-
-
-def _refused(where: str, failure: object) -> Message:
-    """Return what the agent says of an order that it did not carry out."""
-    said = failure if isinstance(failure, Mapping) else {}
-    what = f"its agent refuses: {said.get('where', 'no place')}"
-    words = [str(said.get(key, "nothing")) for key in ("expected", "actual", "next_step")]
-    return Message(where, what, *words)
 
 
 def _error(message: Message) -> NodeResult:

@@ -17,10 +17,11 @@ from functools import partial
 from typing import Any
 
 from rackready.campaign.drained_phase import Results, Runner
-from rackready.campaign.proof import Played
+from rackready.campaign.proof import Played, proven
 from rackready.campaign.pull import contact
 from rackready.campaign.pull.order import APPLY, CHECK, Order, present, write
 from rackready.campaign.pull.parts import Built, Parts, Triggered
+from rackready.campaign.pull.real import parts_of
 from rackready.campaign.pull.report import Judge, forget
 from rackready.campaign.pull.wait import GRACE_S, Wait, wait_for
 from rackready.design.facts import desired_digest
@@ -41,18 +42,22 @@ PULLED = "pulled"
 _WORKERS = 16
 
 
-def pulled(ctx: PhaseContext, phase: str, play: Played, parts: Parts | None = None) -> Runner:
+def runner(ctx: PhaseContext, phase: str, play: Played, parts: Parts | None = None) -> Runner:
+    """Return what runs a phase on nodes: orders where the site says so, else a proof and the play."""
+    pull = site_of(ctx).pull
+    return proven(ctx, phase, play) if pull is None or phase not in pull.phases else pulled(ctx, pull, phase, play, parts)
+
+
+def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: Parts | None = None) -> Runner:
     """Return what runs a phase on nodes by orders. A dry run is an order that only checks."""
 
     def run(own: PhaseContext, nodes: list[str]) -> Results:
         if not nodes:
             return {}
-        from rackready.campaign.pull.real import parts_of  # noqa: PLC0415 - tests give theirs
-
         site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
         with Ledger.open(paths.database) as ledger:
-            used = parts or parts_of(site, paths, ledger)
-            return _Pulling(own, site, paths, ledger, phase, play, used, asked_dry=ctx.check).results(nodes)
+            used = parts or parts_of(site, pull, paths, ledger.identity())
+            return _Pulling(own, site, paths, ledger, phase, play, used, pull, asked_dry=ctx.check).results(nodes)
 
     return run
 
@@ -82,12 +87,8 @@ class _Pulling:
     phase: str
     play: Played
     parts: Parts
+    pull: Pull
     asked_dry: bool
-
-    @property
-    def pull(self) -> Pull:
-        assert self.site.pull is not None
-        return self.site.pull
 
     @property
     def limit_s(self) -> float:
@@ -255,7 +256,8 @@ class _Pulling:
             return dict(zip(nodes, pool.map(self.parts.trigger, nodes), strict=True))
 
     def _wait(self, waits: Sequence[Wait]) -> None:
-        wait_for(self.paths, waits, partial(self._tell, level="info"), self._trigger_all)
+        if waits:
+            wait_for(self.paths, waits, partial(self._tell, level="info"), self._trigger_all)
 
     def _revoke(self, nodes: Any) -> None:  # noqa: ANN401 - any iterable of names
         """Replace orders to apply by such that only check, under a higher number."""
