@@ -55,7 +55,9 @@ def played(node: str, *, changed: int = 0, failed: int = 0) -> list[dict[str, An
     counts = {"ok": {node: 5}, "changed": {node: changed}, "failures": {node: failed}, "processed": {node: 1}}
     events: list[dict[str, Any]] = [{"event": "runner_on_start", "host": node, "role": "base", "task": "limits"}]
     if changed:
-        events.append({"event": "runner_on_ok", "host": node, "role": "base", "task": "limits", "res": {"changed": True}})
+        events.append(
+            {"event": "runner_on_ok", "host": node, "role": "base", "task": "limits", "res": {"changed": True}}
+        )
     if failed:
         res = {"msg": "no room for the driver"}
         events.append({"event": "runner_on_failed", "host": node, "role": "driver", "task": "install", "res": res})
@@ -79,7 +81,16 @@ class Node:
     def __post_init__(self) -> None:
         self.places.make()
         self.places.host_keys.mkdir()
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.places.host_keys / "ssh_host_ed25519_key")]
+        argv = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-f",
+            str(self.places.host_keys / "ssh_host_ed25519_key"),
+        ]
         subprocess.run(argv, check=True)
         text = (self.places.host_keys / "ssh_host_ed25519_key.pub").read_text()
         self.host_key = " ".join(text.split()[:2])
@@ -215,8 +226,7 @@ class Rack:
         return read_report(data, node, self.nodes[node].host_key, self.nodes[node].key)
 
     def parts(self) -> Parts:
-        machines = {name: node.machine for name, node in self.nodes.items()}
-        return Parts(self, self, self.trigger, self.open_report, self.signer, machines)
+        return Parts(self, self, self.trigger, self.open_report, self.signer, lambda node: self.nodes[node].machine)
 
     # a run -------------------------------------------------------------------------------------------------------
 

@@ -69,11 +69,11 @@ Open = Callable[[str, bytes], PullReport]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """All of them. ``machines``: node -> fingerprint of its pinned host key."""
+    """All of them. ``machine`` returns the fingerprint of a node's pinned host key."""
 
     releases: Releases
     agents: Agents
     trigger: Trigger
     open_report: Open
     signer: Signer
-    machines: Mapping[str, str]
+    machine: Callable[[str], str]

@@ -45,7 +45,9 @@ _WORKERS = 16
 def runner(ctx: PhaseContext, phase: str, play: Played, parts: Parts | None = None) -> Runner:
     """Return what runs a phase on nodes: orders where the site says so, else a proof and the play."""
     pull = site_of(ctx).pull
-    return proven(ctx, phase, play) if pull is None or phase not in pull.phases else pulled(ctx, pull, phase, play, parts)
+    return (
+        proven(ctx, phase, play) if pull is None or phase not in pull.phases else pulled(ctx, pull, phase, play, parts)
+    )
 
 
 def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: Parts | None = None) -> Runner:
@@ -56,7 +58,10 @@ def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: Parts
             return {}
         site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
         with Ledger.open(paths.database) as ledger:
-            used = parts or parts_of(site, pull, paths, ledger.identity())
+            try:
+                used = parts or parts_of(site, pull, paths, ledger.identity())
+            except RackreadyError as error:  # the key that signs cannot be used
+                return {node: _untouched(f"{node}: {phase}: {error}") for node in nodes}
             return _Pulling(own, site, paths, ledger, phase, play, used, pull, asked_dry=ctx.check).results(nodes)
 
     return run
@@ -219,7 +224,7 @@ class _Pulling:
             site=self.ledger.identity(),
             env=self.ctx.env,
             node=node,
-            machine=self.parts.machines[node],
+            machine=self.parts.machine(node),
             sequence=sequence,
             issued=now,
             expires=now + int(self.limit_s),
