@@ -43,8 +43,9 @@ class Releases(Protocol):
 class Agents(Protocol):
     """Knows the agent that nodes must have."""
 
-    digest: str
-    """SHA-256 of the agent's program, as the agent reports it."""
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the agent's program, as the agent reports it."""
 
     def wanted(self, node: str) -> str:
         """Return a digest of all that the first contact puts on a node."""

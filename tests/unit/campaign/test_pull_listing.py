@@ -1,0 +1,94 @@
+"""The listing of reports says what nodes differ in, and calls no silence good."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from rackready.campaign.pull import wait as wait_module
+from rackready.campaign.pull.listing import DIFFERS, FAILED, LATE, NONE, SAME, NodeReports, listed
+from rackready.design.pinned import site_of
+from rackready.drivers.release import sealing
+from rackready.drivers.ssh.pins import pin
+from rackready.drivers.ssh.target import node_target
+from rackready.model.phase import PhaseContext
+from tests.unit.campaign.pull_node import NODES, PULL, ROOT, Rack, played
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
+    """Return two nodes whose keys are as the controller makes them, the first of them installed."""
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    monkeypatch.setattr(wait_module, "_POLL_S", 0.02)
+    made = Rack(PhaseContext("sim", tmp_path, "c1"), tmp_path / "nodes")
+    for name, node in made.nodes.items():
+        host = node_target(site_of(made.ctx), name, made.paths.known_hosts).host
+        pin(made.paths.known_hosts, host, node.host_key)
+        node.key = sealing.node_key(sealing.master_key(made.paths), name, node.machine)
+    made.run()
+    return made
+
+
+def look(rack: Rack, node: str = "node01") -> NodeReports:
+    found = {one.node: one for one in listed(site_of(rack.ctx), PULL, rack.paths, NODES)}
+    return found[node]
+
+
+def by_timer(rack: Rack, *, changed: int = 0, failed: int = 0) -> None:
+    rack.lines = lambda node, _mode: played(node, changed=changed, failed=failed)
+    rack.nodes["node01"].wake()
+    for thread in rack.threads:
+        thread.join()
+
+
+def test_a_node_after_its_play_is_as_released(rack: Rack) -> None:
+    found = look(rack)
+    assert (found.status, found.check) == (SAME, None)
+    assert found.apply is not None
+    assert (found.apply.playbook, found.apply.release) == ("install.yml", rack.release)
+
+
+def test_a_check_by_the_timer_says_what_differs(rack: Rack) -> None:
+    by_timer(rack, changed=1)
+    found = look(rack)
+    assert (found.status, found.check and found.check.changes) == (DIFFERS, ("base : limits",))
+    by_timer(rack)
+    assert look(rack).status == SAME
+
+
+def test_a_check_that_failed_is_not_as_released(rack: Rack) -> None:
+    by_timer(rack, failed=1)
+    found = look(rack)
+    assert (found.status, found.check and "no room for the driver" in found.check.message) == (FAILED, True)
+
+
+def test_a_node_that_never_reported_is_said_so(rack: Rack) -> None:
+    assert look(rack, "node02").status == NONE
+
+
+def test_a_node_that_is_silent_is_late(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 30 * 60 + 600 - 5)
+    assert look(rack).status == SAME
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 30 * 60 + 600 + 5)
+    assert look(rack).status == LATE
+
+
+def test_a_report_that_was_changed_does_not_count(rack: Rack) -> None:
+    (file,) = (rack.paths.state / "reports/node01").glob("*.json")
+    sent = json.loads(file.read_text())
+    file.write_text(json.dumps(sent | {"report": sent["report"][:-8] + "AAAAAAA="}))
+    found = look(rack)
+    assert (found.status, found.apply, len(found.unread)) == (FAILED, None, 1)
+
+
+def test_a_report_for_another_ledger_does_not_count(rack: Rack) -> None:
+    rack.nodes["node01"].spoil = lambda report: report.update(site="another")
+    (file,) = (rack.paths.state / "reports/node01").glob("*.json")
+    file.unlink()
+    by_timer(rack)
+    assert look(rack).status == NONE
