@@ -181,7 +181,10 @@ def main() -> int:
     folder.mkdir()
     try:
         stock.write_text(STOCK.format(root=ROOT))
-        return 0 if all([one_size(nodes, folder, stock) for nodes in sizes]) else 1
+        passed = True
+        for nodes in sizes:
+            passed &= one_size(nodes, folder, stock)
+        return 0 if passed else 1
     finally:
         end_rack()
         stock.unlink(missing_ok=True)
