@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli import release_serve
+from rackready.cli import release_reports, release_serve
 from rackready.cli.chosen_hosts import retired
 from rackready.cli.deploy import Limit
 from rackready.cli.output import Env, Format, Output, console, print_json, print_table, progress, working_paths
@@ -225,3 +225,7 @@ def _read(site: Site, paths: EnvPaths, name: str) -> Index:
     from rackready.handover.keys import keys_of  # noqa: PLC0415
 
     return release_index.read(release_index.chosen(paths, name), keys_of(site, paths).trusted())
+
+
+release_serve.register(app)
+release_reports.register(app)
