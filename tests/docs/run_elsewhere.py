@@ -72,6 +72,7 @@ ELSEWHERE = {
     "import netbox --into --token-file --url": _NETBOX + "test_import_writes_a_new_file_and_lists_what_is_missing",
     "install": _PHASES,
     "optimize --full": _CLI + "test_full.py::test_full_is_part_of_the_request_and_of_the_command_to_repeat",
+    "release serve --listen": _CLI + "test_release_serve.py::test_it_serves_until_it_is_stopped",
     "install --full": _RACK + "test_proof.py::test_full_plays_a_node_that_is_as_released",
     "install --check": _RACK + "test_trouble.py::test_a_new_host_key_is_refused_and_accepted_by_one_command",
     "mirror --check --kernel": _CLI + "test_mirror.py::test_a_site_gets_its_mirror",

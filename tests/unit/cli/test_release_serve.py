@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,61 +20,61 @@ from rackready.paths import EnvPaths
 from tests.unit.pull.test_server import asked_at, document, sent_with
 from tests.unit.release.world import host_key, pin_keys, write_site
 
+COMMAND = ("release", "serve", "--listen", "127.0.0.1:0")
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
-    write_site(tmp_path)
-    pin_keys(tmp_path)
-    argv = [sys.executable, "-m", "rackready", "release", "serve", "--env", "sim", "--listen", "127.0.0.1:0"]
+
+@contextmanager
+def serving(root: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Run the command in a site repository; yield it and the document that it printed when it listened."""
+    write_site(root)
+    pin_keys(root)
     child = subprocess.Popen(
-        [*argv, "--output", "json"],
+        [sys.executable, "-m", "rackready", *words, "--env", "sim", "--output", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"RACKREADY_ROOT": str(tmp_path)},
+        env=os.environ | {"RACKREADY_ROOT": str(root)},
     )
     assert child.stdout is not None
     text = ""
-    while not text.rstrip().endswith("}"):
-        line = child.stdout.readline()
-        assert line, child.stderr.read() if child.stderr else ""
-        text += line
-    yield child, json.loads(text)
-    child.kill()
-    child.communicate()
+    try:
+        while not text.rstrip().endswith("}"):
+            line = child.stdout.readline()
+            assert line, child.stderr.read() if child.stderr else ""
+            text += line
+        yield child, json.loads(text)
+    finally:
+        child.kill()
+        child.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_stopped(
-    server: tuple[subprocess.Popen[str], dict[str, object]], tmp_path: Path, number: signal.Signals
-) -> None:
-    child, shown = server
-    port = int(str(shown["port"]))
-    assert asked_at(port, "GET", "/health")[:2] == (200, "ok")
-    assert shown["reports"] == str(tmp_path / ".rackready/sim/reports")
-    (tmp_path / ".rackready/sim/release/orders").mkdir()
-    (tmp_path / ".rackready/sim/release/orders/node01.json").write_text("{}")
-    assert asked_at(port, "GET", "/orders/node01.json")[:2] == (200, "{}")
-    child.send_signal(number)
-    _, log = child.communicate(timeout=20)
-    assert child.returncode == 0
-    assert '127.0.0.1 "GET /health HTTP/1.1" 200 -' in log.splitlines()
+def test_it_serves_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path, *COMMAND) as (child, shown):
+        port = int(shown["port"])
+        assert asked_at(port, "GET", "/health")[:2] == (200, "ok")
+        assert shown["reports"] == str(tmp_path / ".rackready/sim/reports")
+        (tmp_path / ".rackready/sim/release/orders").mkdir()
+        (tmp_path / ".rackready/sim/release/orders/node01.json").write_text("{}")
+        assert asked_at(port, "GET", "/orders/node01.json")[:2] == (200, "{}")
+        child.send_signal(number)
+        _, log = child.communicate(timeout=20)
+        assert child.returncode == 0
+        assert '127.0.0.1 "GET /health HTTP/1.1" 200 -' in log.splitlines()
 
 
-def test_reports_count_by_the_keys_that_are_pinned_now(
-    server: tuple[subprocess.Popen[str], dict[str, object]], tmp_path: Path
-) -> None:
-    _, shown = server
+def test_reports_count_by_the_keys_that_are_pinned_now(tmp_path: Path) -> None:
     key = tmp_path / "host"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], check=True)
-    body, port = sent_with(key, document()), int(str(shown["port"]))
-    assert asked_at(port, "PUT", "/reports/node01/5-apply", body)[0] == 403
-    known = EnvPaths(tmp_path, "sim").known_hosts
-    (line,) = [line for line in known.read_text().splitlines() if host_key(1) in line]
-    public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
-    known.write_text(known.read_text().replace(line, f"{line.split()[0]} {public}"))
-    assert asked_at(port, "PUT", "/reports/node01/5-apply", body)[:2] == (201, "stored")
-    assert asked_at(port, "PUT", "/reports/node77/5-apply", body)[0] == 403
+    with serving(tmp_path, *COMMAND) as (_, shown):
+        body, port = sent_with(key, document()), int(shown["port"])
+        assert asked_at(port, "PUT", "/reports/node01/5-apply", body)[0] == 403
+        known = EnvPaths(tmp_path, "sim").known_hosts
+        (line,) = [line for line in known.read_text().splitlines() if host_key(1) in line]
+        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        known.write_text(known.read_text().replace(line, f"{line.split()[0]} {public}"))
+        assert asked_at(port, "PUT", "/reports/node01/5-apply", body)[:2] == (201, "stored")
+        assert asked_at(port, "PUT", "/reports/node77/5-apply", body)[0] == 403
 
 
 def test_a_node_that_is_added_is_known_and_a_broken_site_file_changes_nothing(tmp_path: Path) -> None:
