@@ -85,7 +85,7 @@ class World:
         self.known = {NODE: self.host_key_line}
         self.log = tmp / "played.log"
         self.server: ReleaseServer | None = None
-        self.url = ""
+        self.url, self.path = "", "/usr/bin:/bin"
         self.serve()
         self.install()
 
@@ -193,7 +193,7 @@ class World:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={"PATH": "/usr/bin:/bin"},
+            env={"PATH": self.path},
         )
 
     def agent(self, *words: str) -> tuple[int, list[str]]:

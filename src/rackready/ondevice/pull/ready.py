@@ -58,7 +58,7 @@ def _do(where: str, argv: list[str]) -> None:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False
         )
-        said = done.stdout.decode(errors="replace").strip() if done.returncode else ""
+        said = done.stdout.decode(errors="replace").strip() or f"exit code {done.returncode}" if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)
     if said:
