@@ -55,9 +55,9 @@ def test_a_host_key_that_does_not_sign_is_refused(world: World) -> None:
 @pytest.mark.parametrize(
     ("program", "code", "actual"),
     [
-        ("exit 1", "openssl", "exit"),
+        ("exit 3", "openssl", "exit code 3"),
         ("echo 'pkeyutl: Unknown option: -rawin'; exit 1", "openssl", "pkeyutl: Unknown option: -rawin"),
-        ('exec /usr/bin/openssl "${@/-verify/-nonsense}"', "openssl", "pkeyutl: "),
+        ('exec /usr/bin/openssl "${@/-verify/-nonsense}"', "openssl", "it does not"),
     ],
 )
 def test_an_openssl_that_verifies_nothing_is_refused(world: World, program: str, code: str, actual: str) -> None:
@@ -68,7 +68,7 @@ def test_an_openssl_that_verifies_nothing_is_refused(world: World, program: str,
     world.path = f"{folder}:/usr/bin:/bin"
     found = refusal(world)
     assert found["code"] == code
-    assert actual in found["actual"] or found["actual"] == "it does not"
+    assert found["actual"] == actual
 
 
 def test_without_openssl_no_order_counts(world: World) -> None:
