@@ -97,6 +97,7 @@ ELSEWHERE = {
     "sim inject --nic": _RACK + "test_sim_rack.py::test_a_cable_that_is_pulled_is_missed_at_both_ends_until_it_is_back",
     "sim status": _RACK + "test_sim_rack.py::test_what_died_is_repaired_and_what_lives_is_left_alone",
     "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
+    "release reports": _CLI + "test_release_reports.py::test_nodes_as_released_are_0",
     "upgrade --abort": _UPGRADE + "test_pause_and_abort_from_a_second_terminal",
     "upgrade --check --to": _UPGRADE + "test_the_plan_shows_changes_reboot_duration_and_waves",
     "upgrade --done --switch": _UPGRADE + "test_a_switch_is_begun_and_its_rails_are_proven",

@@ -169,6 +169,9 @@ def test_an_agent_that_refuses_says_why(rack: Rack) -> None:
     assert result.outcome is Outcome.ERROR
     assert result.message.startswith("node01: install: its agent refuses: node01: order - Expected: a signature of the")
     assert "Actual: no valid signature of it." in result.message
+    rack.pushed.clear()
+    rack.run()
+    assert rack.pushed == ["node01"], "the next run gives it the key again"
 
 
 def test_a_node_with_another_agent_gets_ours_with_the_next_run(rack: Rack) -> None:

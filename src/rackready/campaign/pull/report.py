@@ -22,6 +22,8 @@ REPORT = "report"
 """In a result's data: sequence, release and hash of the report that it was judged by."""
 _NOT_KEPT = {"steps", "sealed"}
 """Of a report, what is not stored as evidence: steps have the arguments of tasks, which may be secrets."""
+_NEW_AGENT = frozenset({"signature", "version", "other-node", "other-machine", "other-site", "pulled"})
+"""Refusals that another key, configuration or agent on the node ends: the next run puts them there."""
 _AGAIN = "Nothing of it counts. Run again: another order is written."
 
 
@@ -62,7 +64,7 @@ def unlike(found: PullReport, wanted: Expected) -> tuple[str, str] | None:
 
 @dataclass
 class Judge:
-    """Judges one report. ``other_agent``: the node has another agent than the one that it was given."""
+    """Judges one report. ``other_agent``: the node has another agent, configuration or key than it was given."""
 
     ctx: PhaseContext
     phase: str
@@ -82,6 +84,7 @@ class Judge:
             return NodeResult(Outcome.ERROR, f"{where}: {error}")
         wanted = Expected(self.ledger.identity(), node, sequence, mode, release, self.parts.agents.digest)
         self.other_agent = found.agent != wanted.agent
+        self.other_agent |= found.failure is not None and found.failure.code in _NEW_AGENT
         result = self._judged(found, wanted, where)
         kept = {"sequence": sequence, "release": release, "raw": raw}
         return replace(result, data={**result.data, REPORT: kept})

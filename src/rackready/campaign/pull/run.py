@@ -290,7 +290,8 @@ class _Pulling:
         judge = Judge(self.ctx, self.phase, self.paths, self.ledger, self.parts, self._tell)
         result = judge.result(node, release, sequence, mode)
         if judge.other_agent:
-            contact.forgotten(self.ledger, self.parts.agents, node, "its report is of another agent")
+            why = "its report shows another agent, configuration or key"
+            contact.forgotten(self.ledger, self.parts.agents, node, why)
         return result
 
     def _end(self, token: int, result: NodeResult, *, closing: bool) -> None:
