@@ -26,6 +26,7 @@ _ROTATION = _CLI + "test_rotation.py::test_a_dry_run_asks_no_device_and_names_wh
 _CALENDAR = _CLI + "test_calendar.py::"
 _NIGHTLY = _CLI + "test_nightly.py::"
 _TREND = _CLI + "test_trend.py::"
+_RELEASE = _CLI + "test_release.py::"
 _UPGRADE = _CLI + "test_upgrade.py::"
 _MAKE = "tests/repo/test_make.py::"
 
@@ -98,6 +99,10 @@ ELSEWHERE = {
     "sim status": _RACK + "test_sim_rack.py::test_what_died_is_repaired_and_what_lives_is_left_alone",
     "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
     "release reports": _CLI + "test_release_reports.py::test_nodes_as_released_are_0",
+    "release build": _RELEASE + "test_a_build_says_what_it_made_and_a_second_one_makes_nothing",
+    "release list": _RELEASE + "test_indexes_are_listed_the_newest_first",
+    "release show": _RELEASE + "test_show_has_the_document_and_no_variables",
+    "release verify": _RELEASE + "test_every_kind_of_tampering_is_found_and_the_next_build_mends_it",
     "upgrade --abort": _UPGRADE + "test_pause_and_abort_from_a_second_terminal",
     "upgrade --check --to": _UPGRADE + "test_the_plan_shows_changes_reboot_duration_and_waves",
     "upgrade --done --switch": _UPGRADE + "test_a_switch_is_begun_and_its_rails_are_proven",

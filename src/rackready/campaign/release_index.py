@@ -120,7 +120,7 @@ def _damaged(path: Path, expected: str, actual: str) -> ReleaseError:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """What a verification found: the index, and every fault, with the nodes that it concerns."""
 
     index: Index | None
@@ -128,7 +128,9 @@ class Verdict:
     objects: int
 
 
-def verified(paths: EnvPaths, path: Path, keys: Sequence[Ed25519PublicKey], nodes: Sequence[str] | None) -> Verdict:
+def verified(
+    paths: EnvPaths, path: Path, keys: Sequence[Ed25519PublicKey], nodes: Sequence[str] | None
+) -> Verification:
     """Verify an index, and every object of the releases of nodes (None: all): there, whole, and sealed for the node.
 
     Raises OSError and SealError when the controller's own key cannot be read.
@@ -136,14 +138,14 @@ def verified(paths: EnvPaths, path: Path, keys: Sequence[Ed25519PublicKey], node
     try:
         index = read(path, keys)
     except (ReleaseError, SignatureError) as error:
-        return Verdict(None, (error,), 0)
+        return Verification(None, (error,), 0)
     store, master = objects_of(paths), sealing.master_key(paths)
     seen: dict[Blob, RackreadyError | None] = {}
     faults: list[RackreadyError] = []
     for entry in index.entries:
         if nodes is None or entry.node in nodes:
             faults += _of_node(store, entry, sealing.node_key(master, entry.node, entry.machine), seen)
-    return Verdict(index, tuple(faults), len(seen))
+    return Verification(index, tuple(faults), len(seen))
 
 
 def _of_node(

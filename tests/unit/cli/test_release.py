@@ -35,21 +35,21 @@ def root(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def document(call: Call, *words: str, wanted: int = 0) -> dict[str, Any]:
-    exit_code, out, _ = call("release", *words, "--output", "json")
+    exit_code, out, _ = call(*words, "--output", "json")
     assert exit_code == wanted, out
     found: dict[str, Any] = json.loads(out)
     return found
 
 
 def test_a_build_says_what_it_made_and_a_second_one_makes_nothing(root: Path, call: Call) -> None:
-    first = document(call, "build")
+    first = document(call, "release", "build")
     assert [row["name"] for row in first["nodes"]] == NODES
     assert len({row["release"] for row in first["nodes"]}) == 4
     assert {row["python"] for row in first["nodes"]} == {"3.11"}
     assert first["nodes"][0]["machine"].startswith("SHA256:")
     assert (first["objects"]["kept"], first["refused"]) == (0, [])
     assert first["objects"]["new_bytes"] > first["nodes"][0]["bytes"] > 1000
-    second = document(call, "build")
+    second = document(call, "release", "build")
     assert second["objects"] == {"new": 0, "kept": first["objects"]["new"], "new_bytes": 0}
     assert (second["index"], second["nodes"]) == (first["index"], first["nodes"])
     assert [path.stem for path in (root / ".rackready/sim/release/releases").iterdir()] == [first["index"]]
@@ -73,22 +73,22 @@ def test_as_text(root: Path, call: Call) -> None:
 
 
 def test_only_some_nodes(root: Path, call: Call) -> None:
-    found = document(call, "build", "--limit", "node02,node03")
+    found = document(call, "release", "build", "--limit", "node02,node03")
     assert [row["name"] for row in found["nodes"]] == ["node02", "node03"]
-    assert [row["name"] for row in document(call, "show")["nodes"]] == ["node02", "node03"]
-    assert [row["name"] for row in document(call, "show", "--limit", "node03")["nodes"]] == ["node03"]
+    assert [row["name"] for row in document(call, "release", "show")["nodes"]] == ["node02", "node03"]
+    assert [row["name"] for row in document(call, "release", "show", "--limit", "node03")["nodes"]] == ["node03"]
     assert root.is_dir()
 
 
 def test_a_node_without_pinned_key_ends_with_one(root: Path, call: Call) -> None:
     known = root / ".rackready/sim/known_hosts"
     known.write_text("".join(known.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
-    found = document(call, "build", wanted=1)
+    found = document(call, "release", "build", wanted=1)
     assert [row["name"] for row in found["nodes"]] == NODES[1:]
     assert found["refused"][0]["name"] == "node01"
     assert "node01 192.0.2.11:22: SSH host key not pinned" in found["refused"][0]["message"]
     known.unlink()
-    found = document(call, "build", wanted=1)
+    found = document(call, "release", "build", wanted=1)
     assert (found["index"], len(found["refused"])) == (None, 4)
 
 
@@ -101,8 +101,8 @@ def test_a_site_that_pushes_is_refused(root: Path, call: Call) -> None:
 
 def test_show_has_the_document_and_no_variables(root: Path, call: Call) -> None:
     write_vars(root, "group_vars/nodes.yml", f"my_token: {SECRET}\n")
-    built = document(call, "build")
-    found = document(call, "show", built["index"][:8])
+    built = document(call, "release", "build")
+    found = document(call, "release", "show", built["index"][:8])
     assert SECRET not in json.dumps(found)
     row = found["nodes"][0]
     assert (row["name"], row["release"]) == ("node01", built["nodes"][0]["release"])
@@ -110,21 +110,23 @@ def test_show_has_the_document_and_no_variables(root: Path, call: Call) -> None:
 
 
 def test_indexes_are_listed_the_newest_first(root: Path, call: Call) -> None:
-    first = document(call, "build")["index"]
+    first = document(call, "release", "build")["index"]
     write_vars(root, "group_vars/nodes.yml", "x: 1\n")
-    second = document(call, "build")["index"]
-    assert [row["index"] for row in document(call, "list")["indexes"]] == [second, first]
+    second = document(call, "release", "build")["index"]
+    assert [row["index"] for row in document(call, "release", "list")["indexes"]] == [second, first]
     (root / "inventories/sim/group_vars/nodes.yml").unlink()
-    assert document(call, "build")["index"] == first
-    assert [row["index"] for row in document(call, "list")["indexes"]] == [first, second], "what was built again"
+    assert document(call, "release", "build")["index"] == first
+    assert [row["index"] for row in document(call, "release", "list")["indexes"]] == [first, second], (
+        "what was built again"
+    )
 
 
 def test_without_a_build_there_is_nothing_to_verify(root: Path, call: Call) -> None:
-    assert document(call, "list") == {"indexes": []}
+    assert document(call, "release", "list") == {"indexes": []}
     exit_code, _, told = call("release", "verify")
     assert exit_code == 2
     assert "release - Expected: an index of releases Actual: none. Run `rackready release build`." in told
-    name = document(call, "build")["index"]
+    name = document(call, "release", "build")["index"]
     exit_code, _, told = call("release", "verify", "zzz")
     assert exit_code == 2
     assert (
@@ -222,20 +224,20 @@ def other_type(root: Path, _built: dict[str, Any]) -> None:
 def test_every_kind_of_tampering_is_found_and_the_next_build_mends_it(
     root: Path, call: Call, change: Change, text: str
 ) -> None:
-    built = document(call, "build")
-    assert document(call, "verify")["good"] is True
+    built = document(call, "release", "build")
+    assert document(call, "release", "verify")["good"] is True
     change(root, built)
-    found = document(call, "verify", wanted=1)
+    found = document(call, "release", "verify", wanted=1)
     assert found["good"] is False
     assert [fault for fault in found["faults"] if text in fault], found["faults"]
-    document(call, "build")
-    assert document(call, "verify", built["index"])["good"] is True
+    document(call, "release", "build")
+    assert document(call, "release", "verify", built["index"])["good"] is True
 
 
 def test_variables_sealed_for_another_machine_do_not_open(root: Path, call: Call) -> None:
-    document(call, "build")
+    document(call, "release", "build")
     (root / ".rackready/sim/pull.key").write_bytes(b"k" * 32)
-    found = document(call, "verify", wanted=1)
+    found = document(call, "release", "verify", wanted=1)
     assert len(found["faults"]) == 4
     assert found["faults"][0] == (
         "node01: sealed variables - Expected: sealed with the key of this node Actual: they do not open. "
@@ -244,7 +246,7 @@ def test_variables_sealed_for_another_machine_do_not_open(root: Path, call: Call
 
 
 def test_a_key_that_others_may_read_is_refused(root: Path, call: Call) -> None:
-    document(call, "build")
+    document(call, "release", "build")
     (root / ".rackready/sim/pull.key").chmod(0o644)
     exit_code, _, told = call("release", "build")
     assert exit_code == 2
@@ -252,15 +254,15 @@ def test_a_key_that_others_may_read_is_refused(root: Path, call: Call) -> None:
 
 
 def test_an_index_of_an_old_key_is_told_in_the_list(root: Path, call: Call) -> None:
-    document(call, "build")
+    document(call, "release", "build")
     (root / ".rackready/sim/secrets/signing").unlink()
     keys_of(*loaded(root)).signer()
-    (row,) = document(call, "list", wanted=1)["indexes"]
+    (row,) = document(call, "release", "list", wanted=1)["indexes"]
     assert "a key that you replaced belongs in certificates.retired_keys." in row["fault"]
 
 
 def test_a_new_host_key_is_a_new_release(root: Path, call: Call) -> None:
-    before = document(call, "build")
+    before = document(call, "release", "build")
     pin(root / ".rackready/sim/known_hosts", "192.0.2.11", host_key(9))
-    after = document(call, "build")
+    after = document(call, "release", "build")
     assert [a["name"] for a, b in zip(after["nodes"], before["nodes"], strict=True) if a != b] == ["node01"]
