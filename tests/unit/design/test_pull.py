@@ -46,7 +46,8 @@ def test_a_slash_at_the_end_of_the_url_is_left_out() -> None:
         (
             {"url": "192.0.2.1:8480"},
             (
-                "pull.url: String should match pattern '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$' - "
+                "pull.url: String should match pattern "
+                "'^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$' - "
                 "Actual: '192.0.2.1:8480'. Correct it."
             ),
         ),

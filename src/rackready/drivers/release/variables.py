@@ -41,6 +41,7 @@ class Variables:
     paths: EnvPaths
     objects: Objects
     _texts: dict[Path, str] = field(default_factory=dict)
+    _names: dict[str, set[str]] = field(default_factory=dict)
     _blobs: dict[str, Blob] = field(default_factory=dict)
 
     def of(self, node: str) -> tuple[dict[str, Any], list[Blob]]:
@@ -83,7 +84,10 @@ class Variables:
     def _files(self, folder: str, names: Sequence[str], used: set[str]) -> list[list[str]]:
         """Return path and text of the files below group_vars or host_vars that are about one of these names."""
         top = self.paths.inventory / folder
-        found = [(path.relative_to(top).as_posix(), path) for name in names for path in _about(top, name)]
+        if folder not in self._names:
+            self._names[folder] = {path.name for path in top.iterdir()} if top.is_dir() else set()
+        there = self._names[folder]
+        found = [(path.relative_to(top).as_posix(), path) for name in names for path in _about(top, name, there)]
         return [[name, self._text(path, used)] for name, path in sorted(found)]
 
     def _text(self, path: Path, used: set[str]) -> str:
@@ -103,11 +107,11 @@ class Variables:
         return f"{ON_NODE}/{self._blobs[path].sha256}"
 
 
-def _about(top: Path, name: str) -> list[Path]:
+def _about(top: Path, name: str, there: set[str]) -> list[Path]:
     """Return the files that Ansible reads for one group or host: NAME, NAME.yml, or those of a folder NAME."""
-    found = [top / f"{name}{ending}" for ending in sorted(_READ)]
+    found = [top / item for item in sorted(f"{name}{ending}" for ending in _READ) if item in there]
     out = [path for path in found if path.is_file()]
-    for folder, below, files in os.walk(top / name, followlinks=True):
+    for folder, below, files in os.walk(top / name, followlinks=True) if name in there else ():
         below[:] = [item for item in below if not _left_out(item)]
         out += [Path(folder, file) for file in files if not _left_out(file) and Path(file).suffix in _READ]
     return out
