@@ -11,7 +11,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def replace(path: Path, data: bytes, *, mode: int = PRIVATE, sync: bool = True) -> None:
-    """Replace a file atomically, after fsync of the new content (``sync``). Its rights are ``mode``, whatever the umask.
+    """Replace a file atomically, after fsync of its content (``sync``). Its rights are ``mode``, whatever the umask.
 
     The command line sets a private umask, and servers without our rights read some files. Raises OSError; no partial
     file remains.

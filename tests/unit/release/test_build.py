@@ -199,3 +199,27 @@ def test_a_damaged_object_is_refused_and_the_next_build_mends_it(root: Path) -> 
     )
     assert built(root).objects.new == {blob.sha256}
     assert Objects(found.objects.folder).whole(blob)
+
+
+def test_an_installed_package_is_packed_as_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages/rackready"
+    for name in (
+        *("__init__.py", "drivers/ansible_worker.py", "shipped/ansible.cfg", "shipped/playbooks/install.yml"),
+        *("shipped/roles/base/tasks/main.yml", "shipped/roles/base/molecule/default/molecule.yml"),
+        *("shipped/plugins/filter/x.py", "shipped/plugins/filter/x.py~", "shipped/src/rackready/ondevice/a.py"),
+        *("shipped/docs/concepts.md", "shipped/pyproject.toml", "__pycache__/__init__.cpython-311.pyc"),
+    ):
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    monkeypatch.setattr(code, "_PACKAGE", package)
+    monkeypatch.setattr(code, "shipped", lambda: package / "shipped")
+    with tarfile.open(fileobj=io.BytesIO(code.archive())) as tar:
+        assert tar.getnames() == [
+            "ansible.cfg",
+            "playbooks/install.yml",
+            "plugins/filter/x.py",
+            "roles/base/tasks/main.yml",
+            "src/rackready/__init__.py",
+            "src/rackready/drivers/ansible_worker.py",
+        ]
