@@ -12,7 +12,7 @@ from rackready.cli.output import Env, Format, Output, console, print_json, print
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.campaign.pull.listing import NodeReports, Shown
+    from rackready.campaign.pull.listing import NodeReports, ShownReport
 
 _MINUTE_S, _HOUR_S = 60, 3600
 
@@ -68,7 +68,7 @@ def _when(one: NodeReports) -> str:
     return f"{one.age_s / _MINUTE_S:.0f} min ago"
 
 
-def _words(shown: Shown | None) -> str:
+def _words(shown: ShownReport | None) -> str:
     if shown is None:
         return "none"
     counted = f", {len(shown.changes)} changes" if shown.changes else ""

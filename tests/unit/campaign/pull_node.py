@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from rackready import files
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.proof import Played
-from rackready.campaign.pull.parts import Built, OrderingError, Parts, Triggered
+from rackready.campaign.pull.parts import BuiltRelease, OrderingError, PullParts, Triggered
 from rackready.campaign.pull.run import pulled
 from rackready.design.pinned import site_of
 from rackready.drivers.release_report import PullReport, read_report
@@ -191,9 +191,9 @@ class Rack:
 
     # the parts ---------------------------------------------------------------------------------------------------
 
-    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, Built | str]:
+    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, BuiltRelease | str]:
         assert playbook == "install.yml"
-        return {node: self.unbuilt.get(node) or Built(self.release, 100) for node in nodes}
+        return {node: self.unbuilt.get(node) or BuiltRelease(self.release, 100) for node in nodes}
 
     def served(self, release: str) -> None:
         assert release == self.release
@@ -225,8 +225,8 @@ class Rack:
     def open_report(self, node: str, data: bytes) -> PullReport:
         return read_report(data, node, self.nodes[node].host_key, self.nodes[node].key)
 
-    def parts(self) -> Parts:
-        return Parts(self, self, self.trigger, self.open_report, self.signer, lambda node: self.nodes[node].machine)
+    def parts(self) -> PullParts:
+        return PullParts(self, self, self.trigger, self.open_report, self.signer, lambda node: self.nodes[node].machine)
 
     # a run -------------------------------------------------------------------------------------------------------
 

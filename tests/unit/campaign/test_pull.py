@@ -11,7 +11,7 @@ import pytest
 
 from rackready.campaign.pull import run as run_module
 from rackready.campaign.pull import wait as wait_module
-from rackready.campaign.pull.order import Order, present
+from rackready.campaign.pull.order import PullOrder, present
 from rackready.campaign.pull.report import REPORT
 from rackready.drivers.process import STOP, Interrupted
 from rackready.evidence.raw_outputs import RawOutputs
@@ -29,7 +29,7 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     return Rack(PhaseContext("sim", tmp_path, "c1"), tmp_path / "nodes")
 
 
-def order(rack: Rack, node: str = "node01") -> Order:
+def order(rack: Rack, node: str = "node01") -> PullOrder:
     found = present(rack.paths, node)
     assert found is not None
     return found

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign.pull import listing
-from rackready.campaign.pull.listing import DIFFERS, NONE, SAME, NodeReports, Shown
+from rackready.campaign.pull.listing import DIFFERS, NONE, SAME, NodeReports, ShownReport
 
 Call = Callable[..., tuple[int, str, str]]
-APPLIED = Shown(7, "apply", "install.yml", "a" * 64, 0.0, "pass")
-CHECKED = Shown(7, "check", "install.yml", "a" * 64, 0.0, "pass", changes=("base : limits | Write limits",))
+APPLIED = ShownReport(7, "apply", "install.yml", "a" * 64, 0.0, "pass")
+CHECKED = ShownReport(7, "check", "install.yml", "a" * 64, 0.0, "pass", changes=("base : limits | Write limits",))
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, *found: NodeReports) -> None:

@@ -28,7 +28,7 @@ _SPARE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownReport:
     """One report, opened and judged."""
 
     sequence: int
@@ -48,8 +48,8 @@ class NodeReports:
     node: str
     status: str
     age_s: float | None = None
-    apply: Shown | None = None
-    check: Shown | None = None
+    apply: ShownReport | None = None
+    check: ShownReport | None = None
     unread: tuple[str, ...] = field(default=())
 
 
@@ -94,7 +94,7 @@ def _node(site: Site, pull: Pull, paths: EnvPaths, node: str, playbooks: dict[in
     return NodeReports(node, _status(last, age, pull), age, apply, check, tuple(unread))
 
 
-def _status(last: Shown, age: float, pull: Pull) -> str:
+def _status(last: ShownReport, age: float, pull: Pull) -> str:
     if age > _ROUNDS * pull.every_min * 60.0 + _SPARE_S:
         return LATE
     if last.outcome != Outcome.PASS:
@@ -128,17 +128,17 @@ def _read(file: Path, node: str, host_key: str, key: bytes | None) -> PullReport
         return str(error)
 
 
-def _shown(report: PullReport | None, playbooks: dict[int, str]) -> Shown | None:
+def _shown(report: PullReport | None, playbooks: dict[int, str]) -> ShownReport | None:
     if report is None:
         return None
     head = (report.sequence, report.mode, playbooks.get(report.sequence, ""), report.release, report.ended)
     if report.failure is not None:
-        return Shown(*head, Outcome.ERROR, str(report.failure.message()))
+        return ShownReport(*head, Outcome.ERROR, str(report.failure.message()))
     where = f"report {report.name}"
     events = Events(where, [report.node], "the node's journal", _silent, report.mode == CHECK)
     result = collect(report.lines, events).result(report.node, timed_out=report.timed_out)
     words = [*result.data.get("differs", []), *result.data.get("changes", [])]
-    return Shown(*head, result.outcome, result.message, tuple(dict.fromkeys(words)))
+    return ShownReport(*head, result.outcome, result.message, tuple(dict.fromkeys(words)))
 
 
 def _silent(_node: str, _text: str, _level: str) -> None:

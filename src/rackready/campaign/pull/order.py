@@ -19,7 +19,7 @@ APPLY, CHECK = "apply", "check"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PullOrder:
     """One order for one node. Nodes refuse a sequence below one that they have seen."""
 
     site: str
@@ -42,14 +42,14 @@ class Order:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
 
 
-def write(paths: EnvPaths, order: Order, signer: Signer) -> None:
+def write(paths: EnvPaths, order: PullOrder, signer: Signer) -> None:
     """Put an order in the place of the node's present one, whole or not at all. Raises SignatureError, and OSError."""
     envelope = dsse.sign(order.payload(), signer, FORM)
     folder = private_dir(paths.state / "release" / "orders")
     files.replace(folder / f"{order.node}.json", json.dumps(envelope).encode(), mode=0o644)
 
 
-def present(paths: EnvPaths, node: str) -> Order | None:
+def present(paths: EnvPaths, node: str) -> PullOrder | None:
     """Return the node's present order, None where there is none that can be read.
 
     The signature is not looked at: the file is the controller's own, and only tells where it stopped.
@@ -58,6 +58,6 @@ def present(paths: EnvPaths, node: str) -> Order | None:
         envelope = json.loads((paths.state / "release" / "orders" / f"{node}.json").read_text(encoding="utf-8"))
         content = json.loads(base64.b64decode(envelope["payload"], validate=True))
         content.pop("version")
-        return Order(**content)
+        return PullOrder(**content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -16,7 +16,7 @@ UNIT = "rackready-pull.service"
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltRelease:
     """A node's release: the SHA-256 of its document, and the document's size."""
 
     release: str
@@ -30,7 +30,7 @@ class OrderingError(RackreadyError):
 class Releases(Protocol):
     """Builds releases."""
 
-    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, Built | str]:
+    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, BuiltRelease | str]:
         """Return node -> its release for a playbook, or why it has none."""
 
     def served(self, release: str) -> None:
@@ -69,7 +69,7 @@ Open = Callable[[str, bytes], PullReport]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PullParts:
     """All of them. ``machine`` returns the fingerprint of a node's pinned host key."""
 
     releases: Releases

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.pull.parts import UNIT, Built, OrderingError, Parts, Triggered
+from rackready.campaign.pull.parts import UNIT, BuiltRelease, OrderingError, PullParts, Triggered
 from rackready.design.pull import node_python
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.release.build import Builder
@@ -35,12 +35,12 @@ _NO_UNIT = 5
 """Exit code of systemctl for a unit that is not there (systemctl(1), LSB)."""
 
 
-def parts_of(site: Site, pull: Pull, paths: EnvPaths, identity: str) -> Parts:
+def parts_of(site: Site, pull: Pull, paths: EnvPaths, identity: str) -> PullParts:
     """Return the parts for a site. Raises SignatureError where its key cannot sign."""
     builder, signer = Builder(site, paths), keys_of(site, paths).signer()
     agents = _Agents(site, pull, builder, signer, identity)
     reach = _Reach(site, paths, builder)
-    return Parts(_Releases(pull, paths, builder), agents, reach.trigger, reach.open_report, signer, builder.machine)
+    return PullParts(_Releases(pull, paths, builder), agents, reach.trigger, reach.open_report, signer, builder.machine)
 
 
 class _Releases:
@@ -49,14 +49,14 @@ class _Releases:
     def __init__(self, pull: Pull, paths: EnvPaths, builder: Builder) -> None:
         self._pull, self._paths, self._builder = pull, paths, builder
 
-    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, Built | str]:
+    def built(self, nodes: Sequence[str], playbook: str) -> Mapping[str, BuiltRelease | str]:
         """Return node -> its release, which serves every playbook, or why it has none."""
         del playbook
         try:
             made = self._builder.build(nodes)
         except ReleaseError as error:
             return dict.fromkeys(nodes, str(error))
-        found = {node: Built(one.blob.sha256, one.blob.size) for node, one in made.releases.items()}
+        found = {node: BuiltRelease(one.blob.sha256, one.blob.size) for node, one in made.releases.items()}
         return {node: found.get(node) or str(made.refused[node]) for node in nodes}
 
     def served(self, release: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rackready import files
 from rackready.campaign.pull.order import APPLY, CHECK
-from rackready.campaign.pull.parts import Parts
+from rackready.campaign.pull.parts import PullParts
 from rackready.drivers.ansible_events import Events, Tell
 from rackready.drivers.release_report import PullReport
 from rackready.evidence.raw_outputs import RawOutputs
@@ -70,7 +70,7 @@ class Judge:
     phase: str
     paths: EnvPaths
     ledger: Ledger
-    parts: Parts
+    parts: PullParts
     tell: Tell
     other_agent: bool = False
 

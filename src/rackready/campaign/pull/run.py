@@ -19,8 +19,8 @@ from typing import Any
 from rackready.campaign.drained_phase import Results, Runner
 from rackready.campaign.proof import Played, proven
 from rackready.campaign.pull import contact
-from rackready.campaign.pull.order import APPLY, CHECK, Order, present, write
-from rackready.campaign.pull.parts import Built, Parts, Triggered
+from rackready.campaign.pull.order import APPLY, CHECK, PullOrder, present, write
+from rackready.campaign.pull.parts import BuiltRelease, PullParts, Triggered
 from rackready.campaign.pull.real import parts_of
 from rackready.campaign.pull.report import Judge, forget
 from rackready.campaign.pull.wait import GRACE_S, Wait, wait_for
@@ -42,7 +42,7 @@ PULLED = "pulled"
 _WORKERS = 16
 
 
-def runner(ctx: PhaseContext, phase: str, play: Played, parts: Parts | None = None) -> Runner:
+def runner(ctx: PhaseContext, phase: str, play: Played, parts: PullParts | None = None) -> Runner:
     """Return what runs a phase on nodes: orders where the site says so, else a proof and the play."""
     pull = site_of(ctx).pull
     return (
@@ -50,7 +50,7 @@ def runner(ctx: PhaseContext, phase: str, play: Played, parts: Parts | None = No
     )
 
 
-def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: Parts | None = None) -> Runner:
+def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: PullParts | None = None) -> Runner:
     """Return what runs a phase on nodes by orders. A dry run is an order that only checks."""
 
     def run(own: PhaseContext, nodes: list[str]) -> Results:
@@ -71,7 +71,7 @@ def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: Parts
 class _Ready:
     """A node for which an order can be written."""
 
-    built: Built
+    built: BuiltRelease
     variables: Mapping[str, Any]
 
     @property
@@ -91,7 +91,7 @@ class _Pulling:
     ledger: Ledger
     phase: str
     play: Played
-    parts: Parts
+    parts: PullParts
     pull: Pull
     asked_dry: bool
 
@@ -117,7 +117,7 @@ class _Pulling:
         ready: dict[str, _Ready] = {}
         out: Results = {}
         for node, built in self.parts.releases.built(nodes, self.play.playbook).items():
-            if isinstance(built, Built):
+            if isinstance(built, BuiltRelease):
                 ready[node] = _Ready(built, dict(self.play.variables([node])))
             else:
                 out[node] = _untouched(f"{node}: {self.phase}: {built}")
@@ -220,7 +220,7 @@ class _Pulling:
         extra = {**one.variables, "rackready_tokens": tokens, "rackready_ledger": self.ledger.identity()}
         now, limit_s = int(time.time()), self.pull.limit_min * 60
         forget(self.paths, node, sequence)
-        order = Order(
+        order = PullOrder(
             site=self.ledger.identity(),
             env=self.ctx.env,
             node=node,
@@ -318,7 +318,7 @@ class _Pulling:
         self.ledger.event(self.ctx.campaign, node, self.phase, text, level)
 
 
-def _signs(token: int, order: Order) -> tuple[tuple[int, str], ...]:
+def _signs(token: int, order: PullOrder) -> tuple[tuple[int, str], ...]:
     """Return the reports by which a node shows that it did something else after an order."""
     later = ((order.sequence, order.mode),) if order.sequence > token else ()
     return (*later, (token, CHECK))
