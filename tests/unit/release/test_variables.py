@@ -16,7 +16,7 @@ import yaml
 from rackready.drivers.release.error import ReleaseError
 from rackready.drivers.release.objects import Blob, objects_of
 from rackready.drivers.release.variables import KEY_VARIABLES, ON_NODE, Variables
-from tests.unit.release.world import KEY, SECRET, loaded, write_vars
+from tests.unit.release.world import KEY, SECRET, loaded, write_site, write_vars
 
 ROOT = Path(__file__).resolve().parents[3]
 CONNECTION = ("host", "user", "port", "ssh_private_key_file", "ssh_common_args")
@@ -66,7 +66,18 @@ def written(document: dict[str, Any], folder: Path) -> Path:
     return folder
 
 
+def two_racks() -> list[dict[str, Any]]:
+    nodes = {"template": "h100", "unit": {"first": 1, "step": 8}}
+
+    def rack(number: int, names: str, first: int) -> dict[str, Any]:
+        place = {"address": {"first": f"192.0.2.1{first}"}, "bmc": {"address": {"first": f"192.0.2.11{first}"}}}
+        return {"name": f"rack{number:02}", "nodes": [{"name": names, "index": {"first": first}, **nodes, **place}]}
+
+    return [rack(1, "node[01-02]", 1), rack(2, "node[03-04]", 3)]
+
+
 def test_a_node_gets_what_ansible_gives_it_on_push(root: Path, tmp_path: Path) -> None:
+    write_site(root, racks=two_racks())
     write_vars(root, "group_vars/all.yml", "mig_layout: all-disabled\nbase_shared: 1\n")
     write_vars(root, "group_vars/nodes/10-own.yml", "base_shared: 2\nbase_os: {{ 'x' }}\n".replace("{{ 'x' }}", "mine"))
     write_vars(root, "group_vars/platform_dgx_h100", "base_shared: 3\n")
@@ -74,7 +85,12 @@ def test_a_node_gets_what_ansible_gives_it_on_push(root: Path, tmp_path: Path) -
     write_vars(root, "group_vars/nodes.yml.bak", "left: over\n")
     write_vars(root, "host_vars/node01.json", '{"base_own": [1, "two"]}')
     write_vars(root, "host_vars/node010.yml", "not: mine\n")
+    write_vars(root, "group_vars/nodes/readme.md", "notes")
+    write_vars(root, "group_vars/nodes/old.yml~", "base_shared: 9")
     document, files = of(root)
+    assert SECRET in json.dumps(of(root, "node03")[0])
+    read = ["all.yml", "nodes/10-own.yml", "platform_dgx_h100"]
+    assert [name for name, _ in document["group_vars"]] == read
     pushed = asked(root / "inventories/sim", root)
     pulled = asked(written(document, tmp_path / "node"), root, ANSIBLE_INVENTORY_ENABLED="ansible.builtin.yaml")
     connection = {key for key in pushed if key.startswith("ansible_")} - set(pulled)
