@@ -139,7 +139,7 @@ def verified(
         index = read(path, keys)
     except (ReleaseError, SignatureError) as error:
         return Verification(None, (error,), 0)
-    store, master = objects_of(paths), sealing.master_key(paths)
+    store, master = objects_of(paths), sealing.master_key(paths, make=False)
     seen: dict[Blob, RackreadyError | None] = {}
     faults: list[RackreadyError] = []
     for entry in index.entries:

@@ -253,6 +253,16 @@ def test_a_key_that_others_may_read_is_refused(root: Path, call: Call) -> None:
     assert "pull.key: key of the nodes' variables - Expected: 32 bytes, mode 0600 Actual: 32 bytes, mode 0644." in told
 
 
+def test_verify_makes_no_key(root: Path, call: Call) -> None:
+    document(call, "release", "build")
+    key = root / ".rackready/sim/pull.key"
+    key.unlink()
+    exit_code, _, told = call("release", "verify")
+    assert exit_code == 2
+    assert "pull.key: key of the nodes' variables - Expected: 32 bytes, mode 0600 Actual: no file. Restore it;" in told
+    assert not key.exists()
+
+
 def test_an_index_of_an_old_key_is_told_in_the_list(root: Path, call: Call) -> None:
     document(call, "release", "build")
     (root / ".rackready/sim/secrets/signing").unlink()

@@ -26,22 +26,22 @@ class SealError(ReleaseError):
     """Sealed variables do not open: another key, another node, or somebody changed them."""
 
 
-def master_key(paths: EnvPaths) -> bytes:
-    """Return the key of an environment from which the keys of nodes follow; the first call makes it.
+def master_key(paths: EnvPaths, *, make: bool = True) -> bytes:
+    """Return the key of an environment from which the keys of nodes follow; the first call makes it (``make``).
 
-    Raises OSError, and SealError for a damaged file.
+    Raises OSError, and SealError for a damaged file, or a missing one that is not to be made.
     """
     path = paths.state / "pull.key"
-    private_dir(path.parent)
-    files.create(path, os.urandom(_BYTES))
-    key = path.read_bytes()
-    mode = path.stat().st_mode & 0o777
+    if make:
+        private_dir(path.parent)
+        files.create(path, os.urandom(_BYTES))
+    key, mode = (path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else (b"", 0)
     if len(key) != _BYTES or mode & 0o077:
         raise SealError(
             path,
             "key of the nodes' variables",
             expected=f"{_BYTES} bytes, mode 0600",
-            actual=f"{len(key)} bytes, mode {mode:04o}",
+            actual=f"{len(key)} bytes, mode {mode:04o}" if mode else "no file",
             next_step="Restore it; or remove it, then build again: the next run gives every node a new key.",
         )
     return key
