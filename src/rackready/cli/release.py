@@ -33,7 +33,6 @@ _SHORT = 12
 
 def register(parent: typer.Typer) -> None:
     """Add the command group to the application."""
-    release_serve.register(app)
     parent.add_typer(app, name="release")
 
 
