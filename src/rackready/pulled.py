@@ -43,6 +43,7 @@ _LAUNCH = (
     "runpy.run_module('rackready.drivers.ansible_worker', run_name='__main__', alter_sys=True)"
 )
 _GRACE_S = 10.0
+_PLAIN = ("node", "sequence", "mode", "playbook", "limit_s", "clock_offset_s", "python")
 
 
 class PulledError(RackreadyError):
@@ -58,6 +59,8 @@ class Request:
     mode: str
     playbook: str
     limit_s: float
+    clock_offset_s: int
+    """Seconds by which the clock of the controller's server is ahead."""
     variables: Path
     extra: Path
     key: Path
@@ -69,7 +72,7 @@ class Request:
     def read(cls, given: Mapping[str, Any]) -> Request:
         """Return the request of a JSON document."""
         paths: dict[str, Any] = {name: Path(given[name]) for name in ("variables", "extra", "key", "release", "run")}
-        plain = {name: given[name] for name in ("node", "sequence", "mode", "playbook", "limit_s", "python")}
+        plain = {name: given[name] for name in _PLAIN}
         return cls(**plain, **paths)
 
     @property
@@ -149,6 +152,7 @@ def prepare(request: Request, key: bytes) -> None:
     for name in ("group_vars", "host_vars"):
         for relative, text in variables[name]:
             _write(request, folder / name, relative, text)
+    extra["rackready_clock_offset_s"] = request.clock_offset_s
     (request.run / "extra.json").write_text(json.dumps(extra), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -57,6 +58,30 @@ def _got(url: str, node: str, largest: int) -> bytes | None:
     if len(data) > largest:
         raise PullProblem("too-large", f"{node}: {url}", f"at most {largest} bytes", "more", _STEP)
     return data
+
+
+def clock_offset_s(url: str, node: str) -> int:
+    """Return by how many seconds the server's clock is ahead of this node's (header Date, whole seconds).
+
+    Roles compare the two clocks, and here both would be the node's. Raises PullProblem where the server tells no time.
+    """
+    return _tried(lambda: _offset(url, node))
+
+
+def _offset(url: str, node: str) -> int:
+    try:
+        with _open(f"{url}/health") as answer:
+            said = answer.headers.get("Date", "")
+    except urllib.error.HTTPError as error:  # a plain web server has no such page, and tells its time all the same
+        said = error.headers.get("Date", "")
+    except _FAULTS as error:
+        raise _unreachable(url, node, _words(error)) from error
+    now = time.time()
+    try:
+        return round(parsedate_to_datetime(said).timestamp() - now)
+    except (TypeError, ValueError) as error:
+        step = "Serve the releases with `rackready release serve`, or a web server that sends its time."
+        raise PullProblem("clock", f"{node}: {url}", "the time of the server (Date)", said or "none", step) from error
 
 
 def get_object(url: str, node: str, sha256: str, size: int, target: Path) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from .fetch import clock_offset_s
 from .order import PullOrder
 from .places import Config, Places
 from .problem import PullProblem
@@ -63,6 +64,7 @@ def play(
 ) -> dict[str, Any]:
     """Run stage 2 and return its result: exit_code, timed_out, sealed, failure. Raises PullProblem."""
     release = places.releases / order.release
+    offset_s = clock_offset_s(config.url, config.node)
     with _run_folder(places) as folder:
         request = {
             "node": config.node,
@@ -70,6 +72,7 @@ def play(
             "mode": mode,
             "playbook": order.playbook,
             "limit_s": order.limit_s,
+            "clock_offset_s": offset_s,
             "variables": str(places.objects / document["variables"]["sha256"]),
             "extra": str(places.objects / order.extra["sha256"]),
             "key": str(places.key),
