@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
+from rackready.campaign import drained_phase
+from rackready.campaign.proof import Played
 from rackready.campaign.pull import run as run_module
 from rackready.campaign.pull import wait as wait_module
 from rackready.campaign.pull.order import PullOrder, present
 from rackready.campaign.pull.report import REPORT
+from rackready.campaign.pull.run import pulled
 from rackready.drivers.process import STOP, Interrupted
 from rackready.evidence.raw_outputs import RawOutputs
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import UNTOUCHED, PhaseContext
-from tests.unit.campaign.pull_node import NODES, ROOT, Killed, Rack, played
+from tests.unit.campaign.pull_node import NODES, PULL, ROOT, Killed, Rack, played
 
 
 @pytest.fixture
@@ -107,6 +110,22 @@ def test_a_dry_run_puts_no_agent_on_a_node(rack: Rack, monkeypatch: pytest.Monke
 def test_the_dry_run_before_a_drain_is_an_order(rack: Rack) -> None:
     assert rack.run(drained_dry=True)["node01"].outcome is Outcome.PASS
     assert (rack.pushed, rack.nodes["node01"].carried_out[-1][1]) == (["node01"], "check")
+
+
+def test_a_node_in_production_is_drained_between_its_two_orders(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    rack.lines = lambda node, mode: played(node, changed=mode == "check")
+    seen: list[str] = []
+    rack.at_trigger = lambda node: seen.append(order(rack, node).mode)
+    monkeypatch.setattr(drained_phase, "in_production", lambda _ctx, nodes: (list(nodes), {}))
+    monkeypatch.setattr(drained_phase, "take_out", lambda _ctx, why: seen.extend(why.values()) or {})
+    work = pulled(rack.ctx, PULL, "install", Played("install.yml"), rack.parts())
+    result = drained_phase.run_drained(rack.ctx, "install", work, ["node01"])["node01"]
+    assert seen == ["check", "install is about to change: base : limits", "apply"]
+    assert result.outcome is Outcome.PASS
+    rack.lines = lambda node, _mode: played(node)
+    seen.clear()
+    assert drained_phase.run_drained(rack.ctx, "install", work, ["node01"])["node01"].outcome is Outcome.PASS
+    assert seen == ["check"], "a node that would not change is not drained, and plays once"
 
 
 # refusals --------------------------------------------------------------------------------------------------------
