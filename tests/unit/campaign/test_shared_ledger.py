@@ -38,7 +38,7 @@ def test_killed_it_goes_on_and_no_password_is_left_anywhere(tmp_path: Path, shar
     assert {row.state.value for row in Ledger.read_only(shared).states()} == {"ready"}
     assert not shared.file.exists()
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
-    assert kept == [tmp_path / "inventories/x/password"]
+    assert kept == [tmp_path / "inventories/x/secrets/database"]
 
 
 def test_another_machine_is_refused_and_takes_over_once_it_is_free(
