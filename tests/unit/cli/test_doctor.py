@@ -247,7 +247,9 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     assert " (`rackready deploy`, for 0 min). Wait for it" in text
     assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
     (project / "inventories/lab/secrets/database").chmod(0o644)
-    assert "inventories/lab/secrets/database - Expected: mode 0600 Actual: 0644." in doctor_keys.secrets(scene(project))[1]
+    assert (
+        "inventories/lab/secrets/database - Expected: mode 0600 Actual: 0644." in doctor_keys.secrets(scene(project))[1]
+    )
     postgres.settings(project, password={"env": "NOT_SET"})
     outcomes = {
         report.check: (report.outcome, report.text) for report in doctor_checks.examine(EnvPaths(project, "lab"))
