@@ -261,6 +261,11 @@ class EnvPaths:
         return self.state / "reports"
 
     @property
+    def node_reports(self) -> Path:
+        """What nodes that pull reported, a folder per node: sealed, for the controller alone."""
+        return self.state / "node-reports"
+
+    @property
     def rma(self) -> Path:
         """Cases of nodes that go back to their vendors: a folder and an archive each."""
         return self.state / "rma"

@@ -88,7 +88,7 @@ def rack(pushed: Project) -> Iterator[Project]:
 
 def report(project: Project, mode: str = "apply") -> PullReport:
     """Return the newest report of the pulled node."""
-    folder = project.paths.state / "reports" / PULLED
+    folder = project.paths.node_reports / PULLED
     file = max(folder.glob(f"*-{mode}.json"), key=lambda path: int(path.name.partition("-")[0]))
     key = pinned(project.paths.known_hosts, node_target(site(project), PULLED, project.paths.known_hosts).host)
     machine = fingerprint(key).partition(" ")[2]

@@ -47,7 +47,7 @@ def serve(
     address, paths = parsed(listen), env_paths(env)
     keys = HostKeys(paths, lambda: load_site(env, root=paths.root))
     state = private_dir(paths.state)
-    folders = ReleaseFolders(private_dir(state / "release"), private_dir(state / "reports"), keys)
+    folders = ReleaseFolders(private_dir(state / "release"), private_dir(paths.node_reports), keys)
     with ReleaseServer(address, folders) as server, _until_stopped(server.shutdown):
         host, port = str(server.server_address[0]), int(server.server_address[1])
         if output is Format.JSON:

@@ -147,7 +147,7 @@ class Node:
         (written,) = self.places.outbox.glob("*.json")
         body = json.dumps(json.loads(written.read_bytes())["body"]).encode()
         written.unlink()
-        folder = self.rack.paths.state / "reports" / self.name
+        folder = self.rack.paths.node_reports / self.name
         folder.mkdir(parents=True, exist_ok=True)
         files.replace(folder / name, self.sent(body))
 

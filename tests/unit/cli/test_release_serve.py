@@ -53,7 +53,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -
     with serving(tmp_path, *COMMAND) as (child, shown):
         port = int(shown["port"])
         assert asked_at(port, "GET", "/health")[:2] == (200, "ok")
-        assert shown["reports"] == str(tmp_path / ".rackready/sim/reports")
+        assert shown["reports"] == str(tmp_path / ".rackready/sim/node-reports")
         (tmp_path / ".rackready/sim/release/orders").mkdir()
         (tmp_path / ".rackready/sim/release/orders/node01.json").write_text("{}")
         assert asked_at(port, "GET", "/orders/node01.json")[:2] == (200, "{}")

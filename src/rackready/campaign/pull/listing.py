@@ -104,7 +104,7 @@ def _status(last: ShownReport, age: float, pull: Pull) -> str:
 
 def _reports(site: Site, paths: EnvPaths, node: str) -> Iterator[PullReport | str]:
     """Yield the reports of a node, or why one cannot be used."""
-    folder = paths.state / "reports" / node
+    folder = paths.node_reports / node
     files = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
     if not files:
         return

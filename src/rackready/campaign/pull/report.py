@@ -41,7 +41,7 @@ class Expected:
 
 def place(paths: EnvPaths, node: str, sequence: int, mode: str) -> Path:
     """Return the file of a report."""
-    return paths.state / "reports" / node / f"{sequence}-{mode}.json"
+    return paths.node_reports / node / f"{sequence}-{mode}.json"
 
 
 def forget(paths: EnvPaths, node: str, sequence: int) -> None:
