@@ -12,9 +12,12 @@ from typing import IO, Any, cast
 import pytest
 
 from rackready.paths import EnvPaths
+from rackready_sim.plan import clone_id
+from tests.integration.left_behind import Note
 from tests.integration.project import Project
-from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw
+from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw, names_of
 from tests.integration.worker_checks import Span, overlaps, problems
+from tests.integration.worker_nets import Nets
 from tests.postgres import programs
 from tests.unit.campaign.worker_lab import PROGRAM, write_site
 
@@ -34,14 +37,13 @@ class Programs:
 
     def start_worker(self, name: str, out: Path, begin: Sequence[str]) -> subprocess.Popen[str]:
         """Start a worker."""
-        assert not begin
         with out.open("a", encoding="utf-8") as sink:
-            return self._program(sink, "worker", name)
+            return self._program(sink, "worker", name, begin=begin)
 
-    def _program(self, out: int | IO[str], *part: str) -> subprocess.Popen[str]:
+    def _program(self, out: int | IO[str], *part: str, begin: Sequence[str] = ()) -> subprocess.Popen[str]:
         with (self.root / "progress.log").open("a", encoding="utf-8") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.root), *part],
+                [*begin, sys.executable, str(PROGRAM), str(self.root), *part],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=log,
@@ -97,3 +99,32 @@ def test_a_round_ends_right_with_nothing_done_twice(tmp_path: Path) -> None:
         assert left == ["no evidence is on record"], "this phase measures nothing"
     finally:
         made.close()
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.skipif(programs() is None, reason="no PostgreSQL server is installed")
+def test_a_round_on_machines_of_their_own_with_cables_that_are_pulled(tmp_path: Path) -> None:
+    """As `make chaos WORKERS=3`, but for the rack: kills by the clock, a worker cut off, then the controller."""
+    said: list[str] = []
+    nets = Nets(f"rr-{clone_id(tmp_path)}")
+    note = Note(nets.prefix)
+    project = Programs(tmp_path)
+    try:
+        nets.begin(names_of(3))
+        made = WorkerRound(cast("Project", project), 3, said.append, 1, nets=nets, every_s=15, partition_s=30)
+        note.add(made.server.folder)
+        try:
+            struck = made.play([Blow("install", 0.5, at) for at in ("cut", "controller")])
+            made.stop_workers()
+            assert (struck.code, struck.missed, struck.wrong) == (0, [], []), (said, project.progress()[-3000:])
+            assert struck.kills
+            done = (tmp_path / "world.log").read_text(encoding="utf-8").split()
+            assert sorted(done) == ["node01", "node02", "node03", "node04"]
+            left = [text for text in problems(made.server, made.database, made.project) if "only " not in text]
+            assert left == ["no evidence is on record"], "this phase measures nothing"
+        finally:
+            made.close()
+    finally:
+        nets.close()
+        note.done()
