@@ -83,7 +83,8 @@ class PostgresServer:
                 "logging_collector": "off",
             }
             conf.writelines(f"{key} = {value}\n" for key, value in settings.items())
-        (self.data / "pg_hba.conf").write_text(f"{_HBA}host all all samenet scram-sha-256\n", encoding="utf-8")
+        others = "" if address == "127.0.0.1" else "host all all samenet scram-sha-256\n"
+        (self.data / "pg_hba.conf").write_text(f"{_HBA}{others}", encoding="utf-8")
         self.start()
         self.sql(f"CREATE ROLE rackready LOGIN PASSWORD '{PASSWORD}'")
 
