@@ -38,8 +38,10 @@ def problems(server: PostgresServer, database: Database, project: Project) -> li
     out += [f"batch {row[0]} is {row[1]}" for row in sql(states, name)]
     intents = "SELECT node, operation FROM operations WHERE status = 'intent'"
     out += [f"open intent: {row[0]} {row[1]}" for row in sql(intents, name)]
+    # A batch that is taken up again observes by playing again: what a play did is in the nodes' own logs.
     twice = (
         "SELECT node, operation, count(*) FROM operations WHERE status = 'done' "
+        "AND operation <> 'changed' AND operation NOT LIKE 'install:%' "
         "GROUP BY node, operation, desired, epoch HAVING count(*) > 1"
     )
     out += [f"{row[0]}: {row[1]} was done {row[2]} times" for row in sql(twice, name)]
@@ -78,5 +80,5 @@ def lost_evidence(project: Project) -> list[str]:
         raws = [raw for record in records for raw in record.raw]
         digests = {raw.stdout_sha256 for raw in raws} | {raw.stderr_sha256 for raw in raws}
         out = [] if records else ["no evidence is on record"]
-        faults = ((digest, outputs.fault(digest)) for digest in sorted(digests - {EMPTY}))
-        return out + [f"output {digest} is lost: {why}" for digest, why in faults if why]
+        faults = ((digest, outputs.damaged(digest)) for digest in sorted(digests - {EMPTY}))
+        return out + [f"output {digest} is lost: {lost.actual}" for digest, lost in faults if lost]

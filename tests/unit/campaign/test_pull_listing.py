@@ -79,7 +79,7 @@ def test_a_node_that_is_silent_is_late(rack: Rack, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_report_that_was_changed_does_not_count(rack: Rack) -> None:
-    (file,) = (rack.paths.state / "reports/node01").glob("*.json")
+    (file,) = (rack.paths.node_reports / "node01").glob("*.json")
     sent = json.loads(file.read_text())
     file.write_text(json.dumps(sent | {"report": sent["report"][:-8] + "AAAAAAA="}))
     found = look(rack)
@@ -88,7 +88,7 @@ def test_a_report_that_was_changed_does_not_count(rack: Rack) -> None:
 
 def test_a_report_for_another_ledger_does_not_count(rack: Rack) -> None:
     rack.nodes["node01"].spoil = lambda report: report.update(site="another")
-    (file,) = (rack.paths.state / "reports/node01").glob("*.json")
+    (file,) = (rack.paths.node_reports / "node01").glob("*.json")
     file.unlink()
     by_timer(rack)
     assert look(rack).status == NONE
