@@ -64,7 +64,7 @@ def lists(project: Project, node: str) -> dict[str, list[str]]:
         "holds": "apt-mark showhold",
         "unit files": "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'",
         "units": "systemctl list-units --all --no-legend --plain --type=service,timer,mount,socket"
-        " | awk '{print $1, $2, $3}'",
+        " | awk '!/^run-hw/ {print $1, $2, $3}'",  # mounts of the simulated hardware, made when a program looks
         "kernel settings": "sysctl -a 2>/dev/null",
         "modules": "lsmod | awk 'NR > 1 {print $1}' | sort",
         "GPUs": "nvidia-smi --format=csv,noheader"
