@@ -41,13 +41,14 @@ def serve(
     Exit codes: 0 stopped, 2 refused.
     """
     from rackready.design.site import load_site  # noqa: PLC0415 - `--help` loads no site
+    from rackready.drivers.release.objects import release_folder  # noqa: PLC0415
     from rackready.drivers.release_server import ReleaseFolders, ReleaseServer  # noqa: PLC0415
     from rackready.paths import private_dir  # noqa: PLC0415
 
     address, paths = parsed(listen), env_paths(env)
     keys = HostKeys(paths, lambda: load_site(env, root=paths.root))
-    state = private_dir(paths.state)
-    folders = ReleaseFolders(private_dir(state / "release"), private_dir(paths.node_reports), keys)
+    private_dir(paths.state)
+    folders = ReleaseFolders(private_dir(release_folder(paths)), private_dir(paths.node_reports), keys)
     with ReleaseServer(address, folders) as server, _until_stopped(server.shutdown):
         host, port = str(server.server_address[0]), int(server.server_address[1])
         if output is Format.JSON:

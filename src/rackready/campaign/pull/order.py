@@ -6,9 +6,11 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rackready import files
+from rackready.drivers.release.objects import release_folder
 from rackready.handover import dsse
 from rackready.handover.dsse import Signer
 from rackready.paths import EnvPaths, private_dir
@@ -42,10 +44,14 @@ class PullOrder:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
 
 
+def _orders(paths: EnvPaths) -> Path:
+    return release_folder(paths) / "orders"
+
+
 def write(paths: EnvPaths, order: PullOrder, signer: Signer) -> None:
     """Put an order in the place of the node's present one, whole or not at all. Raises SignatureError, and OSError."""
     envelope = dsse.sign(order.payload(), signer, FORM)
-    folder = private_dir(paths.state / "release" / "orders")
+    folder = private_dir(_orders(paths))
     files.replace(folder / f"{order.node}.json", json.dumps(envelope).encode(), mode=0o644)
 
 
@@ -55,7 +61,7 @@ def present(paths: EnvPaths, node: str) -> PullOrder | None:
     The signature is not looked at: the file is the controller's own, and only tells where it stopped.
     """
     try:
-        envelope = json.loads((paths.state / "release" / "orders" / f"{node}.json").read_text(encoding="utf-8"))
+        envelope = json.loads((_orders(paths) / f"{node}.json").read_text(encoding="utf-8"))
         content = json.loads(base64.b64decode(envelope["payload"], validate=True))
         content.pop("version")
         return PullOrder(**content)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rackready.campaign.pull.report import place
 from rackready.drivers.process import STOP, check_stop
@@ -70,8 +69,3 @@ def wait_for(
             again(left)
             next_s *= 2
         STOP.wait(_POLL_S)
-
-
-def read(paths: EnvPaths, node: str, found: tuple[int, str]) -> bytes:
-    """Return a report as the node sent it. Raises OSError."""
-    return Path(place(paths, node, *found)).read_bytes()
