@@ -61,6 +61,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(EveryOutcome())
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long bytes by their argument: archives hold the time at which they were written, and workers must agree."""
+    return argname if isinstance(val, bytes) and len(val) > 20 else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests without a rack first, then files that take long; skip what needs root where there is none."""
     items.sort(key=lambda item: (item.get_closest_marker("integration") is not None, _turn(item)))

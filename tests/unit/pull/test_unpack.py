@@ -73,7 +73,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
         unpacked(tmp_path / "w", tar({}), wheel({"a/link": b"/etc/passwd"}, mode=0o120777))
 
 
-@pytest.mark.parametrize("code", [b"", b"junk", tar({"a": b"x" * 9000})[:60]])
+@pytest.mark.parametrize("code", [b"", b"junk", tar({"a": b"x" * 9000})[:60]], ids=["empty", "junk", "cut"])
 def test_a_damaged_archive_is_refused(tmp_path: Path, code: bytes) -> None:
     with pytest.raises(PullProblem, match="a damaged archive of code"):
         unpacked(tmp_path, code)
