@@ -84,9 +84,9 @@ def run_offered(
     request: CampaignRequest,
     phase: str,
     nodes: list[str],
-    record: Callable[[str, NodeResult], dict[str, Any]],
+    record: Callable[[Mapping[str, NodeResult]], Results],
 ) -> Results:
-    """Return the results of workers. ``record``: records the result of a node without one, and returns it as JSON.
+    """Return the results of workers. ``record``: records the results of nodes without one, and returns them as JSON.
 
     Raises Interrupted when the campaign stops, and LedgerError.
     """
@@ -112,7 +112,7 @@ def run_offered(
             raise Interrupted from None
         raise
     for wait in waits:
-        out |= wait.result or {node: record(node, wait.error(node)) for node in wait.offer.nodes}
+        out |= wait.result or record({node: wait.error(node) for node in wait.offer.nodes})
     return out
 
 
@@ -153,6 +153,8 @@ class _Wait:
             self._unclaimed()
         elif row.state not in OPEN:
             self.over, self.why = True, self._lost(row.state)
+        else:
+            self.told = ""  # a worker has it: who waits for the next one waits anew
 
     def _unclaimed(self) -> None:
         """Say why nobody takes it, once for each reason, and take it back after the limit."""
@@ -182,12 +184,14 @@ class _Wait:
         return f"Expected: {needed} Actual: {listed(f'{name}: {why}' for name, why in reasons)}"
 
     def _nobody(self, lacking: str) -> NodeResult:
+        """Return the error of a batch that nobody took; where a worker had it before, its nodes may be half changed."""
         options = "".join(f" --label {key}={value}" for key, value in self.offer.labels.items())
-        env = self.offer.request["env"]
-        text = (
-            f"{self.offer.phase}: no worker took it within {self.queue.use.wait_s} s - {lacking}. "
-            f"Start `rackready worker --env {env}{options}`, then run again."
-        )
+        start = f"Start `rackready worker --env {self.offer.request['env']}{options}`, then run again"
+        begun, limit = self.queue.was_claimed(self.offer), self.queue.use.wait_s
+        if begun:
+            text = f"{self.offer.phase}: its worker let go of it, and no other took it within {limit} s - {lacking}. "
+            return NodeResult(Outcome.ERROR, f"{text}{start}: what was begun is observed first.")
+        text = f"{self.offer.phase}: no worker took it within {limit} s - {lacking}. {start}."
         return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
 
     def _outlived(self, attempt: int) -> NodeResult:

@@ -43,10 +43,12 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
         use = use_of(ledger, request, phase)
         if use is not None:
 
-            def record(node: str, result: NodeResult) -> dict[str, Any]:
-                with batch(ledger, [node]) as records:
-                    _record(records, request, phase, node, result)
-                return _plain(result)
+            def record(results: Mapping[str, NodeResult]) -> dict[str, dict[str, Any]]:
+                with batch(ledger, list(results)) as records:
+                    for node, result in results.items():
+                        _record(records, request, phase, node, result)
+                _drain(ledger, request, phase, [node for node in results if _must_drain(results[node])])
+                return {node: _plain(result) for node, result in results.items()}
 
             return run_offered(ledger, use, request, phase, nodes, record)
     with _turn(request.batches_at_once):

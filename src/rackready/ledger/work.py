@@ -110,6 +110,13 @@ class WorkQueue:
         with self._ledger.read() as connection:
             return connection.execute(sa.select(work).where(work.c.id == number)).one()
 
+    def was_claimed(self, offer: Offer) -> bool:
+        """Return whether a worker ever had this batch, also as an earlier controller of the campaign offered it."""
+        query = sa.select(work.c.nodes).join(claims, claims.c.work == work.c.id)
+        query = query.where(work.c.campaign == offer.campaign, work.c.phase == offer.phase)
+        with self._ledger.read() as connection:
+            return any(set(nodes) & set(offer.nodes) for nodes in connection.execute(query).scalars())
+
     def withdraw(self, numbers: Sequence[int], *, stop: bool = False) -> None:
         """Take back batches that nobody has; ``stop``: ask the workers of the others to let go of them."""
         with self._writing("a batch cannot be taken back") as connection:
