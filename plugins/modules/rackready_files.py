@@ -38,10 +38,11 @@ def main() -> None:
     for wish in module.params["files"]:
         if (place := Path(wish["path"])).is_dir():
             module.fail_json(**in_the_way(place).result())
-        before, actual, wanted = text(place), state(place), digest(wish["content"].encode())
+        before = None if place.is_symlink() else text(place)  # a link is replaced: its target is not ours
+        actual, wanted = state(place), digest(wish["content"].encode())
         if file(module, wish, before):
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
-            headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
+            headers = {"before_header": wish["path"], "after_header": wish["path"]}
             diff.append(headers | {"before": before or "", "after": wish["content"]})
     drift += swept(module.params["sweep"], module.params["files"], dry=module.check_mode)
     names = [one["name"] for one in drift]
@@ -50,11 +51,10 @@ def main() -> None:
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:
-    """Make the folder; return whether something had to change."""
-    absent = not path.is_dir()
-    if absent and not module.check_mode:
+    """Make the folder; return whether something had to change. A link to a folder is one."""
+    if (absent := not path.is_dir()) and not module.check_mode:
         path.mkdir(parents=True)
-    return bool(attributes(module, path, "0755", changed=absent))
+    return bool(attributes(module, path.resolve(), "0755", changed=absent))
 
 
 def file(module: AnsibleModule, wish: dict[str, str], before: str | None) -> bool:

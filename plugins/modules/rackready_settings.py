@@ -57,7 +57,9 @@ def folder(module: AnsibleModule, path: Path) -> bool:
         path.mkdir(parents=True)
     if not path.exists():
         return absent
-    wanted = module.load_file_common_arguments({"mode": "1777", "owner": "root", "group": "root"}, path=str(path))
+    wanted = module.load_file_common_arguments(
+        {"mode": "1777", "owner": "root", "group": "root"}, path=str(path.resolve())
+    )
     return bool(module.set_fs_attributes_if_different(wanted, absent))
 
 

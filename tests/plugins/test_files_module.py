@@ -38,10 +38,11 @@ class Stub:
     def set_fs_attributes_if_different(self, wanted: dict[str, str], changed: bool) -> bool:  # noqa: FBT001 - Ansible's signature
         assert (wanted["owner"], wanted["group"]) == ("root", "root")
         path, mode = Path(wanted["path"]), int(wanted["mode"], 8)
-        differs = path.stat().st_mode & 0o777 != mode
-        if not self.check_mode:
+        differs = path.lstat().st_mode & 0o777 != mode
+        if not self.check_mode and not path.is_symlink():
             path.chmod(mode)
-        return changed or differs
+        # as Ansible 2.19: a link keeps its mode, so a play reports nothing, and a dry run always a difference
+        return changed or (differs and (self.check_mode or not path.is_symlink()))
 
     def exit_json(self, **said: Any) -> None:
         raise Ended(said)
@@ -142,3 +143,27 @@ def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str,
             "next_step": "Remove it on the node, then run again.",
         },
     }
+
+
+def test_a_link_in_the_place_of_a_file_is_a_difference_and_is_replaced(
+    run: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Also one to the same content: who owns its target could change the file."""
+    run(one="1\n", theirs="1\n")
+    (tmp_path / "one").unlink()
+    (tmp_path / "one").symlink_to(tmp_path / "theirs")
+    said = run(check=True, one="1\n")
+    assert [item["actual"] for item in said["drift"]] == [f"link to {tmp_path}/theirs"]
+    assert run(one="1\n")["changed"] is True
+    assert not (tmp_path / "one").is_symlink()
+    assert run(check=True, one="1\n")["changed"] is False
+
+
+def test_a_folder_may_be_a_link_to_one(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(folders=("disk",))
+    (tmp_path / "a").symlink_to(tmp_path / "disk")
+    assert run(check=True, folders=("a",))["changed"] is False
+    (tmp_path / "disk").chmod(0o700)
+    assert run(check=True, folders=("a",))["changed"] is True
+    assert run(folders=("a",))["changed"] is True
+    assert ((tmp_path / "a").is_symlink(), (tmp_path / "disk").stat().st_mode & 0o777) == (True, 0o755)

@@ -17,7 +17,7 @@ class Sticky(Stub):
 
     def set_fs_attributes_if_different(self, wanted: dict[str, str], changed: bool) -> bool:  # noqa: FBT001 - Ansible's signature
         path, mode = Path(wanted["path"]), int(wanted["mode"], 8)
-        differs = path.stat().st_mode & 0o7777 != mode
+        differs = path.lstat().st_mode & 0o7777 != mode
         if not self.check_mode:
             path.chmod(mode)
         return changed or differs
@@ -82,3 +82,9 @@ def test_a_folder_that_is_gone_is_made(run: Callable[..., dict[str, Any]], tmp_p
     assert not (tmp_path / "t").exists()
     assert run(shared=("t",))["written"] == [str(tmp_path / "t")]
     assert (tmp_path / "t").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_folder_of_all_users_may_be_a_link(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(shared=("disk",))
+    (tmp_path / "t").symlink_to(tmp_path / "disk")
+    assert run(check=True, shared=("t",))["changed"] is False

@@ -16,6 +16,8 @@ def digest(content: bytes) -> str:
 
 def state(path: Path) -> str:
     """Return what is at a path, and "absent" for nothing."""
+    if path.is_symlink() and not path.is_dir():
+        return f"link to {path.readlink()}"
     if not path.exists():
         return "absent"
     found = path.stat()
