@@ -50,7 +50,7 @@ class ObjectStoreError(RackreadyError):
 
 
 class StoreAwayError(ObjectStoreError):
-    """The object store does not answer."""
+    """The object store does not answer, or answers that it cannot work now (5xx)."""
 
 
 class StoreSilentError(StoreAwayError):
@@ -65,15 +65,18 @@ def code_of(text: str) -> str:
 
 def in_words(store: ObjectStore, text: str, secrets: tuple[str, ...]) -> ObjectStoreError:
     """Return the error of a store, from the text of the client's error; no secret is in it."""
-    code = code_of(text)
+    code, status = code_of(text), re.search(r"non-2xx status code: (\d{3}[^:\n]*)", text)
     if code:
-        return _answered(store, code, text, secrets)
-    status = re.search(r"non-2xx status code: (\d{3}[^:\n]*)", text)
-    if status:
-        return ObjectStoreError(
+        error = _answered(store, code, text, secrets)
+    elif status:
+        error = ObjectStoreError(
             store, expected="an answer of the S3 API", actual=f"HTTP {status[1].strip()}, without a code", next_step=LOG
         )
-    return _not_reached(store, text, secrets)
+    else:
+        return _not_reached(store, text, secrets)
+    if status and status[1].startswith("5") and code != "NotImplemented":
+        return StoreAwayError.of(error.messages)  # the client has tried for seconds: others need not try at once
+    return error
 
 
 def _answered(store: ObjectStore, code: str, text: str, secrets: tuple[str, ...]) -> ObjectStoreError:

@@ -213,6 +213,20 @@ def test_a_report_does_not_ask_a_store_that_is_away_for_each_output(recorded: Re
     assert time.monotonic() - begun < 5
 
 
+@pytest.mark.parametrize("refusal", [(503, "<Code>SlowDown</Code><Message>Slower.</Message>"), (502, "")])
+def test_a_report_does_not_ask_a_store_in_trouble_for_each_output(
+    recorded: RecordedServer, tmp_path: Path, refusal: tuple[int, str]
+) -> None:
+    """Each read alone is tried five times within some seconds. A store that wants fewer requests gets fewer."""
+    machine = Machine(tmp_path, "here", settings(recorded.endpoint, tmp_path))
+    recorded.refusal = refusal
+    digests = [hashlib.sha256(f"{number}".encode()).hexdigest() for number in range(50)]
+    for digest in digests:
+        with pytest.raises(EvidenceError, match=r"SlowDown \(Slower\)|HTTP 502 Bad Gateway"):
+            machine.outputs.get(digest)
+    assert len(recorded.requests) == 5
+
+
 def test_many_outputs_are_brought_in_parallel(recorded: RecordedServer, tmp_path: Path) -> None:
     here, there = (Machine(tmp_path, name, settings(recorded.endpoint, tmp_path)) for name in ("here", "there"))
     digests = [here.outputs.put(f"output {number}\n") for number in range(200)]
