@@ -32,7 +32,7 @@ def cell(text: str) -> str:
 
 
 def row(condition: Condition) -> str:
-    waits = f"{condition.for_s} s" if condition.for_s else "at once"
+    waits = f"{condition.for_s or condition.hold_s} s" if condition.for_s or condition.hold_s else "at once"
     cells = [
         condition.id,
         condition.severity.value,

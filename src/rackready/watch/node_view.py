@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rackready.design.facts import NodeFacts
@@ -15,6 +15,7 @@ from rackready.watch.sighting import Sighting, act_of
 from rackready.watch.store import Seen
 
 Document = dict[str, Any]
+_LOOKS = 2
 _AGAIN_S = 300.0
 """A state that asks for a drain and stays is told again after so long, s: its node is not drained, or not by us."""
 
@@ -79,7 +80,7 @@ class NodeView:
     def _reading(self, name: str, reading: Document, now: float, tick: float) -> list[Seen]:
         before = self._latest.get(name)
         self._latest[name] = reading
-        found = {(one.condition, one.part): one for one in self._sightings(name, reading, before)}
+        found = {(one.condition, one.part): self._lasting(name, one) for one in self._sightings(name, reading, before)}
         old = self._shown.get(name, {})
         self._shown[name] = {key: (old[key][0] if key in old else tick, one) for key, one in found.items()}
         for key in old.keys() - found.keys():
@@ -92,6 +93,14 @@ class NodeView:
         if name == "links":
             return readings.of_links(self.facts, reading, self._latest.get("gpus"))
         return readings.of_ports(self.facts, reading, before)
+
+    def _lasting(self, name: str, found: Sighting) -> Sighting:
+        """Return a sighting that must last with a time in which a second look at it has come, however seldom we look.
+
+        A reading that is as before is not told again.
+        """
+        every_s = self.settings.port_poll_s if name == "ports" else self.settings.gpu_poll_s
+        return replace(found, after_s=max(found.after_s, _LOOKS * every_s)) if found.after_s else found
 
     def due(self, now: float, tick: float) -> list[Seen]:
         """Return the faults of readings that held as long as their condition asks for.

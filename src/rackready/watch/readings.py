@@ -27,8 +27,9 @@ _ACTIVE = "4: ACTIVE"
 
 
 def _held(condition: str, part: str, actual: str, slot: str = "") -> Sighting:
-    """Return a sighting that counts when it holds as long as the alert of the same condition asks for."""
-    return Sighting(condition, part, actual, slot, by_id()[condition].for_s)
+    """Return a sighting that counts when it holds as long as its condition asks for."""
+    about = by_id()[condition]
+    return Sighting(condition, part, actual, slot, about.hold_s or about.for_s)
 
 
 def of_gpus(facts: NodeFacts, reading: Reading, certified: Fingerprint | None) -> Iterator[Sighting]:
@@ -114,7 +115,7 @@ def of_links(facts: NodeFacts, reading: Reading, gpus: Reading | None) -> Iterat
             off = ", ".join(str(link) for link, speed in gpu.speeds.items() if speed is None)
             why = f" (inactive: {off})" if off else f" ({gpu.refused})" if gpu.refused else ""
             slot = parts.short(pci) if pci else ""
-            yield Sighting("NvlinkInactive", part, f"{active} of {wanted} links active{why}", slot)
+            yield _held("NvlinkInactive", part, f"{active} of {wanted} links active{why}", slot)
 
 
 def of_ports(facts: NodeFacts, reading: Reading, before: Reading | None) -> Iterator[Sighting]:

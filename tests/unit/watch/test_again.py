@@ -217,6 +217,22 @@ def test_a_state_that_asks_for_a_drain_and_stays_is_told_again() -> None:
     assert [at for at in range(110, 800, 10) if view.line(beat, float(at))] == [160], "a ticket is written once"
 
 
+def off() -> dict[str, Any]:
+    return {"links": {"code": 0, "text": HEALTHY_LINKS.replace("26.562 GB/s", "<inactive>", 1)}}
+
+
+@pytest.mark.parametrize(("every_s", "at_s"), [(30, 160), (300, 700)])
+def test_nvlinks_that_are_trained_again_drain_nothing_and_a_second_look_is_waited_for(every_s: int, at_s: int) -> None:
+    view = viewed(gpu_poll_s=every_s)
+    beat: dict[str, Any] = {"beat": {"cursor": ""}}
+    assert view.line(off(), 100.0) == []
+    assert view.line({"links": {"code": 0, "text": HEALTHY_LINKS}}, 100.0 + every_s) == []
+    assert not [at for at in range(100 + every_s, 1100, 10) if view.line(beat, float(at))]
+    view.line(off(), 100.0)
+    (at, *_) = [at for at in range(110, 1100, 10) if view.line(beat, float(at))]
+    assert at == at_s
+
+
 # BMCs ------------------------------------------------------------------------------------------------------------
 
 
@@ -314,3 +330,8 @@ def test_a_node_takes_the_version_set_that_an_upgrade_gave_it(world: World) -> N
     engine.refresh()
     engine.refresh()
     assert asked == ["loaded"], "only when a node is taken up"
+
+
+HEALTHY_LINKS = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n" + "".join(
+    f"\t Link {number}: 26.562 GB/s\n" for number in range(18)
+)

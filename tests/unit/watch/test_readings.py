@@ -119,6 +119,7 @@ def test_inactive_nvlinks_are_a_fault_of_the_gpu_at_that_place() -> None:
     (found,) = readings.of_links(FACTS, links(17), gpus)
     assert (found.condition, found.part, found.slot) == ("NvlinkInactive", "gpu0", "0000:1b:00")
     assert found.actual == "17 of 18 links active (inactive: 17)"
+    assert found.after_s == 60, "links that are trained again are no fault"
     assert list(readings.of_links(FACTS, {"code": 1, "text": "x"}, gpus)) == []
 
 

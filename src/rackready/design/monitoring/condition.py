@@ -81,6 +81,7 @@ class Condition:
     ``for_s``: how long it must hold before it is an alert. ``keep_s``: how long the alert stays after the series ended,
     for events that a metric shows for a short time only. ``action``: NVIDIA's word for what to do, empty where the
     catalogue has none. ``source``: where metric and threshold come from. ``actual`` may use ``$value`` and ``$labels``.
+    ``hold_s``: how long watch must see it, where the alert waits for nothing more: its series is what watch found.
     ``watch``: what `rackready watch` does. ``job_lost``: the jobs of the node computed wrong results or cannot go on.
     """
 
@@ -95,6 +96,7 @@ class Condition:
     next_step: str
     source: str
     for_s: int = 0
+    hold_s: int = 0
     keep_s: int = 0
     action: str = ""
     watch: Act = Act.NONE

@@ -13,6 +13,9 @@ FAULT = "rackready_node_watch_fault"
 """One series for each fault that watch found and nobody closed, with labels ``condition`` and ``part``."""
 _GUIDE = "NVIDIA Fabric Manager user guide, appendix D"
 _OWN = "rackready watch"
+_TRAINED_S = 60
+"""How long NVLinks may be inactive: a reset of a GPU or a start of the fabric manager trains them again. Judgement:
+none of the vendor's guides gives a time, and a node whose links are back needs no drain."""
 _BMC = "Read the BMC's event log, then do what the entry asks for. See docs/howto/watch.md."
 
 
@@ -28,6 +31,7 @@ class _Seen:
     source: str
     watch: Act
     job_lost: bool = False
+    hold_s: int = 0
 
     def condition(self) -> Condition:
         """Return it with the query of its alert."""
@@ -44,6 +48,7 @@ class _Seen:
             source=self.source,
             watch=self.watch,
             job_lost=self.job_lost,
+            hold_s=self.hold_s,
         )
 
 
@@ -73,8 +78,9 @@ _SEEN = (
         "NVLinks of a GPU are inactive: it slows every collective.",
         "all links of the GPU's model",
         "Drain the node. See docs/runbooks/nvlink-down.md.",
-        "nvidia-smi nvlink -s; the GPU's profile",
+        "nvidia-smi nvlink -s; the GPU's profile; the time is our judgement",
         Act.DRAIN,
+        hold_s=_TRAINED_S,
     ),
     _Seen(
         "BmcLeak",
