@@ -223,7 +223,13 @@ CASES: dict[str, Case] = {
         {named("rackready_metrics_timestamp_seconds", OWN | {"site": "dc1"}): "-2900x20"},
         "1h 10m 0s",
     ),
-    "RackreadyMetricsMissing": Case({}, {}, {named("rackready_metrics_timestamp_seconds", OWN): "0x20"}, at=20),
+    "RackreadyMetricsMissing": Case(  # those of another site on the same Prometheus do not count
+        {named("rackready_metrics_timestamp_seconds", OWN | {"site": "dc2"}): "0x20"},
+        {"site": "dc1"},
+        {named("rackready_metrics_timestamp_seconds", OWN | {"site": name}): "0x20" for name in ("dc1", "dc2")},
+        at=20,
+        both={named("up", HOST): "0x20", named("up", DCGM | {"site": "dc2"}): "1x20"},
+    ),
     **{
         name: _watch(name)
         for name in (

@@ -48,7 +48,6 @@ class Scope(StrEnum):
     SWITCH = "switch"
     RACK = "rack"
     SITE = "site"
-    MONITORING = "monitoring"
 
 
 class Act(StrEnum):
@@ -126,6 +125,5 @@ PLACES = {
     Scope.SWITCH: "switch {{ $labels.switch }}",
     Scope.RACK: "rack {{ $labels.rack }}",
     Scope.SITE: "site {{ $labels.site }}",
-    Scope.MONITORING: "monitoring",
 }
 """Place of an alert, in the words of Prometheus' templates."""

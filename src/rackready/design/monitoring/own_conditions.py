@@ -103,9 +103,10 @@ OWN_CONDITIONS = (
     Condition(
         id=METRICS_MISSING,
         severity=Severity.WARNING,
-        scope=Scope.MONITORING,
+        scope=Scope.SITE,
         meaning="No metrics of rackready arrive: alerts about rails, missing GPUs and states cannot fire.",
-        expr="absent(rackready_metrics_timestamp_seconds)",
+        expr='group by (site) (up{job=~"node|dcgm|switch"}) '
+        "unless on (site) group by (site) (rackready_metrics_timestamp_seconds)",
         unit="boolean",
         expected="rackready_metrics_timestamp_seconds",
         actual="no such metric",
