@@ -278,3 +278,22 @@ def asked(url: str) -> str:
         except OSError:
             time.sleep(0.1)
     pytest.fail(f"no answer at {url}")
+
+
+def noted(**known: Any) -> list[str]:
+    """Return what the role says about rails that it measures nothing of."""
+    tasks = yaml.safe_load((ROLE / "tasks/check.yml").read_text(encoding="utf-8"))
+    task = next(task for task in tasks if task["name"] == "check | Report rails whose counters nobody asks for")
+    evaluate = templar(**known)
+    if not evaluate.template(trust_as_template(f"{{{{ {task['when']} }}}}")):
+        return []
+    return [evaluate.template(trust_as_template(text)) for text in task["vars"]["notes"]]
+
+
+def test_rails_without_a_named_device_are_said_to_be_measured_by_nothing() -> None:
+    assert noted(monitoring_rails=2, monitoring_devices=["mlx5_0", "mlx5_1"]) == []
+    (said,) = noted(monitoring_rails=8, monitoring_devices=[])
+    assert said == (
+        "node_exporter was not asked for 8 of 8 rails: the platform profile does not name their RDMA devices, so "
+        "alerts on these rails never fire. `rackready profile learn` reads the names from a node"
+    )

@@ -68,7 +68,7 @@ def test_ports_address_interval_and_rails_are_those_of_the_site() -> None:
     }
     assert {name: found[name] for name in wanted} == wanted
     assert found["monitoring_devices"][:2] == ["mlx5_0", "mlx5_3"]
-    assert len(found["monitoring_interfaces"]) == len(found["monitoring_devices"]) == 8
+    assert len(found["monitoring_interfaces"]) == len(found["monitoring_devices"]) == found["monitoring_rails"] == 8
 
 
 def test_infiniband_has_no_interfaces_for_ethtool() -> None:

@@ -75,6 +75,7 @@ def exporter_node_vars(site: Site, facts: NodeFacts) -> dict[str, Any]:
     return {
         "monitoring_address": str(facts.node.address),
         "monitoring_interfaces": [nic.netdev for nic in facts.nics] if site.fabric.kind == "roce" else [],
+        "monitoring_rails": len(facts.nics),
         "monitoring_devices": [nic.rdma_device for nic in facts.nics if nic.rdma_device],
     }
 
