@@ -11,16 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackready import __version__
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.work_batch import GIVEN_BACK
 from rackready.design.names import listed
 from rackready.design.pinned import digest, pin, pinned_file, read_pinned
+from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.drivers.marks import VARIABLE, claim_mark, end_all, marked, project_mark
 from rackready.drivers.process import session_members
+from rackready.drivers.ssh.target import read_private_key
+from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.node_sets import refresh
 from rackready.ledger.postgres_lock import LEASE
 from rackready.ledger.store import Ledger, LedgerError
@@ -28,7 +31,8 @@ from rackready.ledger.work import Claim, Offer, WorkQueue, fits
 from rackready.ledger.work_tables import CLAIM
 from rackready.ledger.work_workers import Roll
 from rackready.model.database import WorkerUse
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
+from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
 
 BATCH = (sys.executable, "-m", "rackready.campaign.work_batch")
@@ -73,6 +77,8 @@ class Worker:
     _tried: dict[str, float] = field(default_factory=dict)
     _refuses: str = ""
     _found: str = "not read yet"
+    _lacks: str = ""
+    """Why it could not log in to nodes of the site; it would fail every batch that it takes."""
     _beat_at: float = 0.0
 
     def run(self) -> None:
@@ -153,7 +159,7 @@ class Worker:
                 f"version of campaign {offer.campaign} - Expected: rackready {offer.version} (ABI {offer.abi}) "
                 f"Actual: {__version__} (ABI {CAMPAIGN_ABI}). Install the controller's version here."
             )
-        return "" if offer.site in self._sites else self._other_site(offer)
+        return "" if offer.site in self._sites else self._lacks or self._other_site(offer)
 
     def _other_site(self, offer: Offer) -> str:
         return (
@@ -167,21 +173,34 @@ class Worker:
             return
         self._tried[offer.site] = time.monotonic() + _AGAIN_S
         stored = pinned_file(self.paths, offer.site)
+        self._lacks = ""
         try:
             if stored.exists():
-                read_pinned(stored)
-                self._sites.add(offer.site)
+                self._have(offer.site, read_pinned(stored))
                 return
             refresh(self.paths)
             site = load_site(self.paths.env, root=self.paths.root)
             self._found = digest(site)[:12]
             if digest(site) == offer.site:
                 pin(self.paths, site)
-                self._sites.add(offer.site)
+                self._have(offer.site, site)
         except LedgerError:
             raise
         except (RackreadyError, OSError) as error:
             self._found = f"it cannot be read ({str(error).splitlines()[0].removesuffix('.')})"
+
+    def _have(self, site_digest: str, site: Site) -> None:
+        """Take batches of a site from now on, if its logins to nodes can be used here."""
+        try:
+            read_private_key(f"worker {self.name}", site.access.private_key)
+            if site.access.sudo_password is not None:
+                reveal(site.access.sudo_password)
+        except RackreadyError as error:
+            step = "Put it there, as it is on the controller: this worker takes part within 10 s."
+            said = [replace(one, next_step=step) if isinstance(one, Message) else one for one in error.messages]
+            self._lacks = str(RackreadyError.of(said))
+        else:
+            self._sites.add(site_digest)
 
     def _work(self, queue: WorkQueue, roll: Roll, claim: Claim) -> None:
         """Run a batch in a process of its own, and clean up after it."""
@@ -249,10 +268,10 @@ class Worker:
         while not held.left.wait(queue.use.lease_s / _BEATS):
             at = time.monotonic()
             try:
-                self._beat(queue, roll)
                 if queue.holds(claim.token):
                     held.sure = at
                 else:
                     held.over.set()
-            except LedgerError:
-                pass  # the database is away: time decides
+                self._beat(queue, roll)
+            except (LedgerError, ControllerBusyError):
+                pass  # the database is away: time decides; a name that another worker took counts after the batch

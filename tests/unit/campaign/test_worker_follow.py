@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from rackready.campaign.worker import Worker
-from rackready.ledger.error import LedgerError
+from rackready.ledger.error import ControllerBusyError, LedgerError
 from rackready.ledger.work import Claim, WorkQueue
 from rackready.ledger.work_workers import Roll
 from rackready.paths import EnvPaths
@@ -30,7 +30,16 @@ def batch() -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
-def follow(tmp_path: Path, batch: subprocess.Popen[bytes], holds: Callable[[int], bool]) -> float:
+def nothing(_refuses: str) -> None:
+    """A sign of life that arrives."""
+
+
+def follow(
+    tmp_path: Path,
+    batch: subprocess.Popen[bytes],
+    holds: Callable[[int], bool],
+    beat: Callable[[str], None] = nothing,
+) -> float:
     """Follow a batch to its end or the worker's decision. Return how long that took."""
 
     def tell(_kind: str, _text: str, **_about: Any) -> None:
@@ -39,7 +48,7 @@ def follow(tmp_path: Path, batch: subprocess.Popen[bytes], holds: Callable[[int]
     stop, kill = threading.Event(), threading.Event()
     worker = Worker(EnvPaths(tmp_path, "lab"), "w1", {}, tell, stop, kill)
     queue = SimpleNamespace(use=SimpleNamespace(lease_s=LEASE_S), holds=holds)
-    roll = SimpleNamespace(beat=lambda _refuses: None)
+    roll = SimpleNamespace(beat=beat)
     at = time.monotonic()
     worker._follow(cast("WorkQueue", queue), cast("Roll", roll), CLAIM, batch)
     return time.monotonic() - at
@@ -71,6 +80,17 @@ def test_a_database_that_refuses_is_asked_again_until_the_lease_may_be_over(
 
     assert LEASE_S / 2 < follow(tmp_path, batch, holds) < LEASE_S
     assert len(asked) > 2
+
+
+def test_a_name_that_another_worker_took_does_not_end_the_batch(tmp_path: Path) -> None:
+    """The batch has a lease of its own; the worker ends after it."""
+
+    def beat(_refuses: str) -> None:
+        raise ControllerBusyError("worker w1", "another worker took this name")
+
+    with subprocess.Popen(["sleep", "3"]) as child:
+        assert follow(tmp_path, child, lambda _token: True, beat) > LEASE_S
+        assert child.returncode == 0
 
 
 def test_a_claim_that_is_over_is_left_at_once(tmp_path: Path, batch: subprocess.Popen[bytes]) -> None:

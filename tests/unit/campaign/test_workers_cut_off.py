@@ -115,5 +115,28 @@ def test_another_site_is_refused_until_it_is_the_same(
     assert lab.world() == []
 
 
+def test_a_worker_without_the_key_refuses_and_takes_part_once_it_has_it(
+    postgres: PostgresServer, tmp_path: Path, ends: ExitStack
+) -> None:
+    """It would take every batch, one after the other, and fail each: no node could be reached."""
+    lab = Lab(tmp_path, postgres, lease_s=60, wait_s=600)
+    ends.callback(lab.close)
+    key = tmp_path / "inventories/lab/secrets/id_ed25519"
+    kept = key.rename(tmp_path / "kept")
+    lab.worker("w1")
+    controller = lab.start("controller", NODES)
+    until(lambda: "refuses" in [one["event"] for one in lab.told("w1")])
+    text = next(one["text"] for one in lab.told("w1") if one["event"] == "refuses")
+    assert text == (
+        f"worker w1: private key {key} - Expected: an OpenSSH private key without passphrase Actual: No such file or "
+        "directory. Put it there, as it is on the controller: this worker takes part within 10 s."
+    )
+    until(lambda: "Actual: w1: worker w1: private key" in _said(lab))
+    assert lab.claims() == []
+    kept.rename(key)
+    assert lab.ended(controller) == 0, _said(lab)
+    assert sorted(lab.world()) == ["node01", "node02"]
+
+
 def _said(lab: Lab) -> str:
     return lab.said("controller", NODES)

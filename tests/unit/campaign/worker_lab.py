@@ -18,6 +18,7 @@ import psycopg
 from rackready.paths import Database
 from tests.integration.worker_nets import Nets
 from tests.postgres import PostgresServer, name_of
+from tests.unit.cli.keys import put_key
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_workers.py")
@@ -143,11 +144,13 @@ class Lab:
 
 
 def write_site(root: Path) -> None:
-    """Write the site with two halls."""
+    """Write the site with two halls, and the controller's key."""
     head, _, rest = SITE.read_text(encoding="utf-8").partition("racks:\n")
     path = root / "inventories/lab/site.yml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{head}{TWO_HALLS}{rest[rest.index('switches:') :]}", encoding="utf-8")
+    if not (key := path.parent / "secrets/id_ed25519").exists():
+        put_key(key)
 
 
 def until(holds: Callable[[], bool]) -> None:

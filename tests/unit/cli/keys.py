@@ -10,6 +10,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 def put_key(path: Path) -> None:
     """Make the controller's key."""
-    path.parent.mkdir(mode=0o700, parents=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ed25519.Ed25519PrivateKey.generate()
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
