@@ -50,7 +50,9 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = False,
     expect_minutes: Annotated[
         int | None,
-        typer.Option("--expect-minutes", min=1, help="Longest time of a wave without its wait for jobs, min."),
+        typer.Option(
+            "--expect-minutes", min=1, help="Longest time of a wave and its way back without the wait for jobs, min."
+        ),
     ] = None,
     drain_minutes: Annotated[
         int | None,

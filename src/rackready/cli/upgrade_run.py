@@ -245,7 +245,7 @@ def _plan(paths: EnvPaths, asked: UpgradeOptions) -> tuple[UpgradePlan, Fleet]:
 
 
 def _taken(asked: UpgradeOptions, measured: Expected | None) -> Expected | None:
-    return measured if asked.expect_s is None else Expected(asked.expect_s, "--expect-minutes")
+    return measured if asked.expect_s is None else Expected(asked.expect_s, "--expect-minutes", whole=True)
 
 
 def _require_deployable(paths: EnvPaths, site: Site, nodes: list[str]) -> None:
@@ -313,11 +313,11 @@ def _ready(ledger: Ledger) -> set[str]:
 
 
 def _wave_s(site: Site, asked: UpgradeOptions, taken: Expected | None) -> float | None:
-    """Return the longest that a wave may take: the wait for jobs and the work."""
+    """Return the longest that a wave may take: the wait for jobs, the work, and the way back."""
     if taken is None:
         return None
     own = max(getattr(view.site.handover, "drain_wait_s", 0) for view in handover_views(site))
-    return taken.seconds + float(own if asked.drain_s is None else asked.drain_s)
+    return taken.wave_s + float(own if asked.drain_s is None else asked.drain_s)
 
 
 def _lacking(paths: EnvPaths, site: Site, record: UpgradeRecord, nodes: Sequence[str]) -> list[Message]:

@@ -31,7 +31,8 @@ def show_plan(plan: UpgradePlan) -> None:
     for why in dict.fromkeys(plan.changes[node].why for node in plan.nodes):
         console.print(f"reboot: {why}")
     if plan.expected:
-        console.print(f"takes: {plan.expected.source}, without the wait for jobs")
+        way_back = "" if plan.expected.whole else " and a way back"
+        console.print(f"takes: {plan.expected.source}, without the wait for jobs{way_back}")
     for place, wave in enumerate(plan.waves, 1):
         console.print(f"wave {place}{' (canary)' if place == 1 else ''}: {listed(wave)}")
     for node, why in plan.left_out.items():

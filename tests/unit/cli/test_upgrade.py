@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from rackready.campaign.summary import NodeSummary
 from rackready.campaign.upgrade import switch_system
+from rackready.campaign.upgrade.durations import Expected
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.campaign.upgrade.moves import Moves
 from rackready.cli import campaign_run, upgrade_run
 from rackready.design.node_sets import NodeSet
+from rackready.design.site import load_site
 from rackready.ledger import upgrades
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.node_sets import assign
@@ -139,6 +142,14 @@ def test_durations_are_those_of_nodes_that_an_earlier_campaign_changed(
     _, plan = document(call, "--to", NEW, "--check")
     assert plan["expected_source"] == "longest of 1 nodes in campaign c1"
     assert plan["nodes"][0]["expected_seconds"] == 0
+
+
+@pytest.mark.parametrize(("whole", "minutes"), [(False, 40), (True, 25)])
+def test_a_window_must_hold_the_way_back_of_a_wave_too(whole: bool, minutes: int) -> None:  # noqa: FBT001
+    """10 min of waiting for jobs; a node was measured to take 15 min, or the operator states them for all of a wave."""
+    asked = cast("upgrade_run.UpgradeOptions", SimpleNamespace(drain_s=600))
+    taken = Expected(900.0, "c1", whole=whole)
+    assert upgrade_run._wave_s(load_site("sim", root=ROOT), asked, taken) == minutes * 60
 
 
 def test_what_the_repositories_lack_is_shown_and_counts(

@@ -16,10 +16,19 @@ _KINDS = (KIND, "deploy")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The longest time of a node from the begin of its change until it was handed over, s, and where it is from."""
+    """The longest time of a node from the begin of its change until it was handed over, s, and where it is from.
+
+    ``whole``: the operator stated it for a whole wave, its way back included.
+    """
 
     seconds: float
     source: str
+    whole: bool = False
+
+    @property
+    def wave_s(self) -> float:
+        """Return the longest that a wave may work: the way back is the same work again."""
+        return self.seconds if self.whole else 2 * self.seconds
 
 
 def expected(ledger: Ledger) -> Expected | None:
