@@ -61,6 +61,17 @@ def test_an_answer_that_is_not_whole_proves_nothing(text: str, why: str) -> None
     assert judged(COMMAND, text, NOW) == Verdict(failure=why)
 
 
+@pytest.mark.parametrize("more", [{"seconds": None}, {"seconds": "x"}, {"seconds": []}], ids=["none", "text", "list"])
+def test_an_answer_of_another_shape_is_no_error_of_the_other_nodes(more: dict[str, Any]) -> None:
+    assert judged(COMMAND, document({"result": PROGRAM}, **more), NOW).failure == "the node's answer cannot be read"
+
+
+@pytest.mark.parametrize("steps", [["x"], [None], [7]])
+def test_a_step_of_another_shape_is_no_error_of_the_other_nodes(steps: list[Any]) -> None:
+    text = document(steps=steps, digest=replay.digest(steps))
+    assert judged(COMMAND, text, NOW).failure == "the node's answer cannot be read"
+
+
 def test_a_record_without_steps_proves_nothing() -> None:
     assert judged(Recorded(()), document(), NOW).failure == "0 answers, expected 0"
 

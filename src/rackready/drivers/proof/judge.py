@@ -49,11 +49,19 @@ def judged(recorded: Recorded, text: str, received: float) -> Verdict:
         return Verdict(failure="the node's answer is damaged")
     if not recorded.steps or len(answers) != len(recorded.steps):
         return Verdict(failure=f"{len(answers)} answers, expected {len(recorded.steps)}")
-    out = []
-    for step, answer in zip(recorded.steps, answers, strict=True):
-        if why := _difference(recorded, step, answer, received - float(document["seconds"])):
-            out.append(f"{step.where}: {why}")
-    return Verdict(tuple(out))
+    try:
+        begun = received - float(document["seconds"])
+        found = [
+            (step, _difference(recorded, step, one, begun)) for step, one in zip(recorded.steps, answers, strict=True)
+        ]
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # a node alone made it: it must not stop the others' proofs
+        return Verdict(failure="the node's answer cannot be read")
+    return Verdict(tuple(f"{step.where}: {why}" for step, why in found if why))
 
 
 def _difference(recorded: Recorded, step: RecordedStep, answer: Mapping[str, Any], begun: float) -> str:
