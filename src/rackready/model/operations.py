@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 from functools import cached_property
 from ipaddress import IPv4Address
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints, model_validator
 
 from rackready.model.base import Day, Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
 from rackready.model.kubernetes import KubernetesHandover
@@ -313,6 +313,10 @@ def absent_is_free(handover: Model) -> str:
     return ""
 
 
+_ALL = 100
+"""Percent."""
+
+
 class Campaign(Model):
     """Batches, waves and limits of a deploy."""
 
@@ -334,6 +338,17 @@ class Campaign(Model):
         description="begin no further wave after a failure (gate and code, or task) that no earlier wave of it had",
     )
     provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers, s")
+
+    @model_validator(mode="after")
+    def _heeded(self) -> Self:
+        """Refuse a canary that nothing would stop after."""
+        if self.canary and self.stop_above_pct == _ALL and not self.stop_at_new_kind:
+            message = (
+                f"canary: {self.canary} has no effect without a rule that stops the deploy after it: "
+                "give stop_above_pct below 100, or stop_at_new_kind: true"
+            )
+            raise ValueError(message)
+        return self
 
 
 class Delivery(Model):

@@ -18,6 +18,7 @@ from rackready.campaign.request import CampaignRequest
 from rackready.campaign.waves import waves_of
 from rackready.design.site import load_site
 from rackready.ledger.store import Ledger
+from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from tests.unit.campaign import fake_site
@@ -39,7 +40,7 @@ def site_with(tmp_path: Path, **campaign: object) -> Site:
 
 
 def test_a_canary_goes_first_and_no_node_is_lost(tmp_path: Path) -> None:
-    site = site_with(tmp_path, canary=1, wave_size=3)
+    site = site_with(tmp_path, canary=1, wave_size=3, stop_above_pct=0)
     names = [node.name for node in site.nodes()]
     waves = waves_of(site, names)
     assert waves[0] == (names[0],)
@@ -51,7 +52,7 @@ def test_a_canary_goes_first_and_no_node_is_lost(tmp_path: Path) -> None:
 def test_a_wave_stays_within_one_domain(tmp_path: Path, by: str) -> None:
     from rackready.campaign.waves import leafs_of  # noqa: PLC0415
 
-    site = site_with(tmp_path, canary=1, wave_size=64, wave_by=by)
+    site = site_with(tmp_path, canary=1, wave_size=64, wave_by=by, stop_at_new_kind=True)
     names = [node.name for node in site.nodes()]
     waves = waves_of(site, names)
     leafs = leafs_of(site)
@@ -59,6 +60,15 @@ def test_a_wave_stays_within_one_domain(tmp_path: Path, by: str) -> None:
     assert all(len({domain(node) for node in wave}) == 1 for wave in waves)
     assert len(waves) > len({domain(node) for node in names})
     assert sorted(node for wave in waves for node in wave) == sorted(names)
+
+
+def test_a_canary_that_nothing_would_stop_after_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SiteInvalidError) as caught:
+        site_with(tmp_path, canary=2)
+    assert (
+        "campaign: canary: 2 has no effect without a rule that stops the deploy after it: give stop_above_pct below "
+        "100, or stop_at_new_kind: true." in str(caught.value)
+    )
 
 
 def test_without_canary_the_waves_are_those_of_the_site_in_order(tmp_path: Path) -> None:

@@ -54,12 +54,7 @@ def judged(recorded: Recorded, text: str, received: float) -> Verdict:
         found = [
             (step, _difference(recorded, step, one, begun)) for step, one in zip(recorded.steps, answers, strict=True)
         ]
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # a node alone made it: it must not stop the others' proofs
+    except (AttributeError, KeyError, TypeError, ValueError):  # it must not stop the proofs of other nodes
         return Verdict(failure="the node's answer cannot be read")
     return Verdict(tuple(f"{step.where}: {why}" for step, why in found if why))
 
