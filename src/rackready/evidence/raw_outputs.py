@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from rackready import files
 from rackready.drivers.object_store import Bucket, bucket_of
-from rackready.drivers.object_store_error import ObjectStoreError
+from rackready.drivers.object_store_error import LOG, ObjectStoreError
 from rackready.evidence.aside import DamagedOutput, put_aside
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.output_place import FilePlace, ObjectPlace, OutputPlace
@@ -32,6 +33,8 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 AT_ONCE = 16
 """Requests to an object store at once. Judgement: the delay of a request is hidden, and a gateway is not flooded."""
 
+_PAUSES_S = (0.0, 0.2, 1.0)
+"""Pauses after tries to make an object that is not there; the first follows on a damaged one that was moved away."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MENDING = threading.Lock()
 _AGAIN = "Run the gate again. Passes based on this output no longer count."
@@ -108,19 +111,39 @@ class RawOutputs:
                 put_aside(self._ledger, [DamagedOutput(digest, FilePlace(path), error.actual)], "")
 
     def _put_object(self, digest: str, packed: bytes) -> None:
-        """Make the object. One that is there is verified; a damaged one is set aside and replaced."""
+        """Make the object. One that is there is verified; a damaged one is set aside and replaced.
+
+        That a store would not make it does not say that it is there: S3 answers ConditionalRequestConflict while
+        another machine makes the same object, which may yet fail.
+        """
         try:
-            bucket = self._bucket()
-            if bucket.create(key_of(digest), packed):
+            if self._made(digest, packed):
                 return
-            with _MENDING:
-                try:
-                    self._read_object(digest)
-                except _DamagedError as error:
-                    put_aside(self._ledger, [DamagedOutput(digest, error.place, error.actual)], "")
-                    bucket.create(key_of(digest), packed)
         except ObjectStoreError as error:
             raise stopped("a raw output cannot be stored", error) from error
+        raise EvidenceError(
+            self._bucket().settings,
+            "a raw output cannot be stored",
+            expected="an object once it is made",
+            actual=f"no {key_of(digest)}",
+            next_step=LOG,
+        )
+
+    def _made(self, digest: str, packed: bytes) -> bool:
+        for pause_s in _PAUSES_S:
+            if self._bucket().create(key_of(digest), packed) or self._sound_object(digest):
+                return True
+            time.sleep(pause_s)
+        return False
+
+    def _sound_object(self, digest: str) -> bool:
+        """Return whether the object is there as it was written; a damaged one is set aside."""
+        with _MENDING:
+            try:
+                return self._read_object(digest) is not None
+            except _DamagedError as error:
+                put_aside(self._ledger, [DamagedOutput(digest, error.place, error.actual)], "")
+                return False
 
     # reading -----------------------------------------------------------------------------------------------------
 

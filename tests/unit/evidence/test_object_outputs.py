@@ -145,6 +145,35 @@ def test_a_damaged_object_is_set_aside_and_made_again(
     assert row["sha256"] == (hashlib.sha256(damaged).hexdigest() if damaged else "")
 
 
+@pytest.mark.parametrize("conflicts", [1, 9])
+def test_an_output_is_not_taken_as_stored_because_another_machine_was_about_to_store_it(
+    recorded: RecordedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conflicts: int
+) -> None:
+    """S3, PutObject: 409 ConditionalRequestConflict, while another upload of the key is under way. That one fails."""
+    machine = Machine(tmp_path, "here", settings(recorded.endpoint, tmp_path))
+    answer, left = recorded.answer, [conflicts]
+
+    def conflict(verb: str, path: str, headers: object, body: bytes) -> tuple[int, bytes]:
+        if verb == "PUT" and left[0]:
+            left[0] -= 1
+            return 409, b"<Error><Code>ConditionalRequestConflict</Code><Message>Conflict.</Message></Error>"
+        return answer(verb, path, headers, body)
+
+    monkeypatch.setattr(recorded, "answer", conflict)
+    if conflicts == 1:
+        stored = machine.outputs.put("one")
+        assert recorded.keys() == [key(stored)]
+        return
+    digest = hashlib.sha256(b"one").hexdigest()
+    with pytest.raises(EvidenceError) as caught:
+        machine.outputs.put("one")
+    assert str(caught.value) == (
+        f"bucket {BUCKET} of {recorded.endpoint}: a raw output cannot be stored - Expected: an object once it is made "
+        f"Actual: no {digest[:2]}/{digest}.z. Look at the store's log, then run again."
+    )
+    assert not machine.file(digest).exists()
+
+
 def test_a_damaged_file_of_the_cache_is_mended_from_the_store(server: Server, here: Machine) -> None:
     digest = here.outputs.put("one")
     here.file(digest).write_bytes(b"rot")
