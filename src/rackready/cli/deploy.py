@@ -57,7 +57,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
     given = [("--limit", limit), ("--failed-only", failed_only), ("--pause", pause), ("--resume", resume)]
     control.one_of([*given, ("--abort", abort)])
     if pause or abort:
-        control.require_alone("--abort" if abort else "--pause", check=check, erase=erase)
+        control.require_alone("--abort" if abort else "--pause", check=check, erase=erase, full=full)
         control.tell(working_paths(env), output, abort=abort)
         return
     if failed_only or resume:

@@ -101,9 +101,9 @@ def one_of(options: list[tuple[str, object]]) -> None:
         raise RackreadyError("deploy", expected=f"one of {known}", actual=", ".join(given), next_step="Give one.")
 
 
-def require_alone(word: str, *, check: bool, erase: list[str]) -> None:
+def require_alone(word: str, *, check: bool, erase: list[str], full: bool) -> None:
     """Raise RackreadyError where options of a run come with a word to a running deploy."""
-    given = [*(["--check"] if check else []), *(["--erase"] if erase else [])]
+    given = [*(["--check"] if check else []), *(["--erase"] if erase else []), *(["--full"] if full else [])]
     if given:
         raise RackreadyError(
             f"deploy {word}", expected=f"{word} alone", actual=", ".join(given), next_step="Leave them out."

@@ -130,5 +130,7 @@ def test_options_that_exclude_each_other() -> None:
         "deploy - Expected: one of --limit, --pause, --abort Actual: --limit, --pause. Give one."
     )
     with pytest.raises(RackreadyError) as caught:
-        control.require_alone("--pause", check=True, erase=["n1"])
-    assert str(caught.value) == ("deploy --pause - Expected: --pause alone Actual: --check, --erase. Leave them out.")
+        control.require_alone("--pause", check=True, erase=["n1"], full=True)
+    assert str(caught.value) == (
+        "deploy --pause - Expected: --pause alone Actual: --check, --erase, --full. Leave them out."
+    )
