@@ -48,7 +48,7 @@ _BEATS = 6
 _SAFE = 0.8
 """Part of a lease after which the worker ends a batch of which it does not know that it still has it."""
 _AGAIN_S = 10.0
-"""How often the files of a site that is not the campaign's are read again."""
+"""How often the files of a site that is not the campaign's are read again, and the rest after a batch that died."""
 
 
 @dataclass
@@ -80,6 +80,8 @@ class Worker:
     _lacks: str = ""
     """Why it could not log in to nodes of the site; it would fail every batch that it takes."""
     _beat_at: float = 0.0
+    _rests_until: float = 0.0
+    """A worker whose batch died takes none for a while: the fault may be its own, and another worker can try."""
 
     def run(self) -> None:
         """Take batches until it is stopped. Raises RackreadyError: no workers in this environment, a name in use."""
@@ -124,7 +126,7 @@ class Worker:
         offers = queue.offers()
         self._look_at(offers)
         queue.sweep()
-        able = any(self._able(offer) for offer in offers)
+        able = time.monotonic() >= self._rests_until and any(self._able(offer) for offer in offers)
         sites = frozenset(self._sites)
         claim = queue.claim(self.name, self.labels, sites, __version__, CAMPAIGN_ABI) if able else None
         if claim is None:
@@ -221,6 +223,8 @@ class Worker:
         how = "given back" if child.returncode == GIVEN_BACK else "died"
         if not queue.release(claim.token, how, blame=how == "died"):
             how = queue.end_of(claim.token)
+        elif how == "died":
+            self._rests_until = time.monotonic() + _AGAIN_S
         self.tell(how, f"{offer.phase} of {listed(offer.nodes)}", **about)
 
     def _started(self, claim: Claim, mark: str) -> subprocess.Popen[bytes]:

@@ -130,13 +130,10 @@ class WorkQueue:
     def sweep(self) -> None:
         """Offer again what was claimed by workers that are not heard of any more, if there is any."""
         with self._ledger.read() as connection:
-            gone = sa.select(claims.c.token).where(
-                claims.c.ended.is_(None), claims.c.until <= work_tables.clock(connection)
-            )
-            found = connection.execute(gone.limit(1)).first()
-        if found is not None:
+            found = work_tables.overdue(connection, self.use.lease_s)
+        if found:
             with self._alone() as connection:
-                work_tables.expire(connection, self.use.attempts)
+                work_tables.expire(connection, self.use.attempts, self.use.lease_s)
 
     # workers -----------------------------------------------------------------------------------------------------
 
@@ -152,7 +149,7 @@ class WorkQueue:
     ) -> Claim | None:
         """Take the oldest batch that this worker can have, None when there is none. ``sites``: digests it has."""
         with self._alone() as connection:
-            work_tables.expire(connection, self.use.attempts)
+            work_tables.expire(connection, self.use.attempts, self.use.lease_s)
             number = postgres_lock.current(connection)
             busy = work_tables.held(connection)
             query = sa.select(work).where(work.c.state == OFFERED, work.c.controller == number).order_by(work.c.id)

@@ -122,9 +122,23 @@ def end(connection: sa.Connection, token: int, how: str) -> bool:
     return connection.execute(query.values(ended=clock(connection), how=how)).rowcount == 1
 
 
-def expire(connection: sa.Connection, attempts: int) -> None:
-    """Offer again what was claimed by workers that are not heard of any more. The writers' lock is held."""
+def overdue(connection: sa.Connection, lease_s: float) -> bool:
+    """Return whether a claim's lease is over, or ends later than any lease can: the server's clock was set back."""
     now = clock(connection)
+    odd = sa.or_(claims.c.until <= now, claims.c.until > now + lease_s)
+    return (
+        connection.execute(sa.select(claims.c.token).where(claims.c.ended.is_(None), odd).limit(1)).first() is not None
+    )
+
+
+def expire(connection: sa.Connection, attempts: int, lease_s: float) -> None:
+    """Offer again what was claimed by workers that are not heard of any more. The writers' lock is held.
+
+    A lease that ends too late ends as if it began now: no lease that is still good ends later.
+    """
+    now = clock(connection)
+    far = sa.and_(claims.c.ended.is_(None), claims.c.until > now + lease_s)
+    connection.execute(sa.update(claims).where(far).values(until=now + lease_s))
     late = sa.and_(claims.c.ended.is_(None), claims.c.until <= now)
     over = sa.update(claims).where(late).values(ended=now, how="expired").returning(claims.c.work)
     for number in connection.execute(over).scalars().all():

@@ -12,11 +12,13 @@ from typing import Any, cast
 
 import pytest
 
+from rackready import __version__
+from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.worker import Worker
 from rackready.ledger.error import ControllerBusyError, LedgerError
 from rackready.ledger.work import Claim, WorkQueue
 from rackready.ledger.work_workers import Roll
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 
 LEASE_S = 2
 CLAIM = cast("Claim", SimpleNamespace(token=1))
@@ -102,3 +104,43 @@ def test_a_claim_that_is_held_is_followed_to_the_end(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "4"]) as child:
         assert follow(tmp_path, child, lambda _token: True) > LEASE_S
         assert child.returncode == 0
+
+
+def test_a_worker_whose_batch_died_leaves_the_next_try_to_others_for_a_while(tmp_path: Path) -> None:
+    """Its own disk may be full: it would use up all attempts within seconds."""
+    told: list[str] = []
+    claimed: list[str] = []
+    offer = SimpleNamespace(
+        campaign="c", phase="install", nodes=("node01",), site="d", version=__version__, abi=CAMPAIGN_ABI
+    )
+    offer.labels, offer.request, offer.pins = {}, {}, {}
+
+    def claim(name: str, *_: object) -> Any:  # noqa: ANN401 - a claim
+        claimed.append(name)
+        return SimpleNamespace(token=1, controller=1, offer=offer)
+
+    queue = SimpleNamespace(
+        use=SimpleNamespace(lease_s=60),
+        offers=lambda: [offer],
+        sweep=lambda: None,
+        claim=claim,
+        holds=lambda _token: True,
+        release=lambda *_given, **_more: True,
+    )
+    roll = SimpleNamespace(beat=nothing)
+    worker = Worker(
+        EnvPaths(tmp_path, "lab"),
+        "w1",
+        {},
+        lambda kind, *_, **__: told.append(kind),
+        threading.Event(),
+        threading.Event(),
+    )
+    worker.command, worker._sites = ("false",), {"d"}
+    private_dir(worker.paths.state)
+    for _ in range(3):
+        worker._once(cast("WorkQueue", queue), cast("Roll", roll))
+    assert (claimed, told) == (["w1"], ["takes", "died"])
+    worker._rests_until = 0.0
+    worker._once(cast("WorkQueue", queue), cast("Roll", roll))
+    assert claimed == ["w1", "w1"]

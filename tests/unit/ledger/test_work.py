@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from rackready.design.database import read_server
 from rackready.evidence.error import EvidenceError
@@ -15,7 +16,7 @@ from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger, LedgerError
 from rackready.ledger.work import Claim, Offer, Pulse, WorkQueue
-from rackready.ledger.work_tables import CLAIM
+from rackready.ledger.work_tables import CLAIM, claims, clock
 from rackready.model.object_store import SharedOutputs
 from rackready.model.problems import SiteInvalidError
 from rackready.model.state import NodeState
@@ -81,6 +82,20 @@ def test_no_second_claim_has_a_node_of_a_live_one(world: World) -> None:
         assert world.queue.release(first.token, "given back", blame=False)
         again = taken(world.queue, "w2")
         assert (again.offer.phase, again.token > first.token, again.attempt) == ("install", True, 0)
+
+
+def test_a_clock_of_the_server_that_is_set_back_keeps_no_batch_of_a_dead_worker(world: World) -> None:
+    """The lease would end an hour late. It is cut to a whole lease from now, which a live worker renews."""
+    with world.controller():
+        world.queue.offer(offer("node01"))
+        token = taken(world.queue).token
+        with world.ledger.engine.begin() as connection:
+            connection.execute(sa.update(claims).values(until=claims.c.until + 3600))
+        world.queue.sweep()
+        with world.ledger.read() as connection:
+            until, now = connection.execute(sa.select(claims.c.until)).scalar_one(), clock(connection)
+        assert now + USE["lease_s"] - 60 < until <= now + USE["lease_s"]
+        assert world.queue.renew(token) is Pulse.GO_ON
 
 
 def test_an_effect_under_a_claim_that_is_over_is_not_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
