@@ -32,6 +32,7 @@ BAD, NEW = 50, 100
 _MEASURES = frozenset({"validate", "revalidate"})
 _BEGUN = 1_790_000_000.0
 _ROWS = 5_000
+_BATCH, _WAVE = 32, 512
 _REASON = (
     "node/gpu/validation/dcgm-r3: GPU 3 (serial 1650000000003) failed PCIe bandwidth - Expected: at least 22 GB/s "
     "Actual: 11.4 GB/s. Reseat the GPU, then run `rackready repair`."
@@ -75,8 +76,9 @@ def _bad(place: int) -> bool:
 
 
 def _campaign(ledger: Ledger, paths: EnvPaths, campaign: str, nodes: Sequence[str], day: int) -> None:
+    waves = tuple(len(some) for some in _batched(nodes, _WAVE))
     request = CampaignRequest(
-        campaign, paths.env, str(paths.root), "deploy", DEPLOY, tuple(nodes), 32, 512, 5, site_digest="0" * 64
+        campaign, paths.env, str(paths.root), "deploy", DEPLOY, tuple(nodes), _BATCH, waves, 5, site_digest="0" * 64
     )
     result = {"outcome": "pass", "message": "", "changed": False, "phase": DEPLOY[-1]}
     running = day == 0
@@ -119,7 +121,7 @@ def _transitions(nodes: Sequence[str], campaign: str) -> Iterator[dict[str, Any]
 def _events(nodes: Sequence[str], campaign: str) -> Iterator[dict[str, Any]]:
     """Yield the progress in order of time: phase by phase, batch by batch."""
     for number, phase in enumerate(DEPLOY[:6]):
-        for batch in _batched(enumerate(nodes), 32):
+        for batch in _batched(enumerate(nodes), _BATCH):
             own = [(place, node) for place, node in batch if not (_bad(place) and number > DEPLOY.index("validate"))]
             common = {"campaign": campaign, "phase": phase, "at": _BEGUN + number * 600}
             for _, node in own:

@@ -231,6 +231,11 @@ class EnvPaths:
         return self.state / "node_sets.json"
 
     @property
+    def outline(self) -> Path:
+        """Names and schedulers of the site's nodes as last loaded. It may be removed: `status` makes it again."""
+        return self.state / "outline.json"
+
+    @property
     def deploy_request(self) -> Path:
         """What a second terminal asks of a running deploy: pause or abort."""
         return self.state / "deploy_request"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from rackready.design.own_profiles import FOLDER, read_own
+from rackready.design.own_profiles import read_own
 from rackready.design.pinned import digest
 from rackready.design.site import parse_site
+from rackready.design.site_inputs import FOLDER
 from rackready.design.yaml import read_yaml
 from rackready.model.site import Site
 from rackready.paths import EnvPaths

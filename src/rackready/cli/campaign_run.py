@@ -23,10 +23,12 @@ from rackready.cli.output import Format, console, print_json, print_reasons, pri
 from rackready.cli.progress_lines import Lines
 from rackready.cli.sets_of_upgrade import require_no_other_set, settle_sets
 from rackready.cli.streams import tolerant
+from rackready.design import outline
 from rackready.design.deployable import require
 from rackready.design.imaging import imaged_nodes
 from rackready.design.pinned import edited
 from rackready.design.site import load_site
+from rackready.design.site_inputs import site_key
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
@@ -96,7 +98,8 @@ def carried_out(  # noqa: PLR0913 - what is asked for
     paths = working_paths(env)
     if kind == DEPLOY_KIND and not (resume or check):
         require_not_paused(paths)
-    site = load_site(env, root=paths.root)
+    key = site_key(paths)
+    written = site = load_site(env, root=paths.root)
     if seen_as is not None:
         site = seen_as(site)
     require_gates(site, str(paths.site_file))
@@ -126,6 +129,7 @@ def carried_out(  # noqa: PLR0913 - what is asked for
         erase=tuple(node for node in to_erase if node in able),
         full=full,
     )
+    outline.keep(paths, outline.outline_of(written), key)  # `status` reads it from now on
     command = command_words(kind, env=env, limit=limit, check=check, again=again, erase=erase, full=full)
     with _shown(request, verbose=verbose) as show:
         finished = (run_campaign if able else keep_off_alone)(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rackready.cli.doctor_scene import Answer, Scene
-from rackready.design.own_profiles import FOLDER, read_own
+from rackready.design.own_profiles import read_own
+from rackready.design.site_inputs import FOLDER
 from rackready.model.outcome import Outcome
 from rackready.model.problems import folded
 from rackready.profiles.loader import packaged

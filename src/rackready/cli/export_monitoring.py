@@ -110,7 +110,7 @@ def _metrics(env: str) -> tuple[str, str]:
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.render.exposition import exposition  # noqa: PLC0415
     from rackready.watch.view import look  # noqa: PLC0415
-    from rackready.watch.view import metrics as watch_metrics  # noqa: PLC0415
+    from rackready.watch.view_metrics import metrics as watch_metrics  # noqa: PLC0415
 
     paths = working_paths(env)
     site = load_site(env, root=paths.root)
@@ -122,7 +122,7 @@ def _metrics(env: str) -> tuple[str, str]:
         campaigns = working_campaigns(ledger, paths)
         rows = {row.name: row for row in ledger.states()}
         found = metrics(site, rows, store, campaigns[0] if campaigns else None, time.time())
-        watched = look(ledger, site, paths, rows)
+        watched = look(ledger, {node.name for node in site.nodes()}, paths, rows)
         return head, exposition([*found, *(watch_metrics(watched, site) if watched else ())])
 
 

@@ -11,8 +11,9 @@ from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import ManifestMachine, overlay, read_manifest, secret_name
-from rackready.design.own_profiles import FOLDER, read_own
-from rackready.design.site import MACHINES, overlay_files, parse_site, read_overlay
+from rackready.design.own_profiles import read_own
+from rackready.design.site import parse_site, read_overlay
+from rackready.design.site_inputs import FOLDER, MACHINES, overlay_files
 from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir

@@ -98,7 +98,8 @@ def _learned(
     paths: EnvPaths, node: str, like: str, wanted: str, rack_units: int | None, max_power: float | None
 ) -> Learned:
     from rackready.design.learning import profile  # noqa: PLC0415
-    from rackready.design.own_profiles import FOLDER, use_own  # noqa: PLC0415
+    from rackready.design.own_profiles import use_own  # noqa: PLC0415
+    from rackready.design.site_inputs import FOLDER  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
     if node:

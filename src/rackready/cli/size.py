@@ -11,7 +11,8 @@ from rackready.cli.output import Format, Output, env_paths, print_json
 from rackready.cli.size_answer import described, serving_answer, training_answer
 from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
-from rackready.design.own_profiles import FOLDER, use_own
+from rackready.design.own_profiles import use_own
+from rackready.design.site_inputs import FOLDER
 from rackready.design.sizing.cost import Virtual
 
 app = typer.Typer(help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,11 +25,12 @@ from rackready.cli.output import (
 from rackready.cli.status_workers import print_workers, workers_of
 from rackready.ledger.lock import is_held
 from rackready.model.problems import RackreadyError
+from rackready.model.state import OUT
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
+    from rackready.design.outline import Outline
     from rackready.ledger.store import EventRow, Ledger, NodeRow
-    from rackready.model.site import Site
 
 CUT_OFF = "cut off"
 """Status of a campaign whose controller was killed: its record still has `running`."""
@@ -56,18 +58,18 @@ def status(
     and shows an alarm for each. A scheduler that does not answer within 5 s is reported and changes no exit code.
     """
     from rackready.design.collector import without_gc  # noqa: PLC0415 - `--help` loads no site
-    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.design.outline import load_outline  # noqa: PLC0415
 
     paths = working_paths(env)
-    site = load_site(env, root=paths.root)
-    if node:
-        _history(site, paths, node, output)
-        return
-    with without_gc():  # it would look through the whole site again and again
-        _show(env, site, paths, output, scheduler=scheduler)
+    with without_gc():  # it would look through thousands of nodes again and again
+        site = load_outline(paths)
+        if node:
+            _history(site, paths, node, output)
+        else:
+            _show(env, site, paths, output, scheduler=scheduler)
 
 
-def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: bool) -> None:
+def _show(env: str, site: Outline, paths: EnvPaths, output: Format, *, scheduler: bool) -> None:
     """Read the records and print all nodes. Each table of the database is read once."""
     from rackready.ledger.store import Ledger  # noqa: PLC0415 - `--help` loads no database
     from rackready.watch.view import look  # noqa: PLC0415
@@ -84,9 +86,9 @@ def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: b
             campaigns = working_campaigns(ledger, paths)
             if campaigns and campaigns[0]["status"] == "running":
                 doing = ledger.newest_events(campaigns[0]["id"])
-            found = _watched(rows, site, paths) if scheduler else found
+            found = _watched(rows, site.nodes, paths) if scheduler else found
             workers = workers_of(ledger, ledger.backend.workers)
-            seen_to = look(ledger, site, paths, rows)
+            seen_to = look(ledger, site.nodes, paths, rows)
     nodes = list(_nodes(site, rows, doing, found.offered))
     latest = campaigns[0] if campaigns else None
     document: dict[str, Any] = {
@@ -117,40 +119,32 @@ def _show(env: str, site: Site, paths: EnvPaths, output: Format, *, scheduler: b
 
 
 def _nodes(
-    site: Site, rows: Mapping[str, NodeRow], doing: Mapping[str, EventRow], offered: Mapping[str, bool]
+    site: Outline, rows: Mapping[str, NodeRow], doing: Mapping[str, EventRow], offered: Mapping[str, bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each node of the site."""
-    from rackready.design.handover_of import called_in, handover_site, part_of  # noqa: PLC0415 - as above
-
-    called: dict[int, tuple[str, str]] = {}
-    for item in site.nodes():
-        seen = handover_site(site, item.name)
-        if id(seen) not in called:  # thousands of nodes share one
-            called[id(seen)] = (called_in(seen), part_of(seen))
-        scheduler, part = called[id(seen)]
-        row, now = rows.get(item.name), doing.get(item.name)
+    for name, (scheduler, part) in site.nodes.items():
+        row, now = rows.get(name), doing.get(name)
         yield {
-            "name": item.name,
+            "name": name,
             "state": row.state.value if row else "declared",
             "reason": row.reason if row else "",
             "phase": row.phase if row else "",
             "since": _utc(row.since) if row else None,
             "scheduler": scheduler,
             "part": part,
-            "offered": offered.get(item.name),
+            "offered": offered.get(name),
             "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text} if now else None,
         }
 
 
-def _history(site: Site, paths: EnvPaths, node: str, output: Format) -> None:
+def _history(site: Outline, paths: EnvPaths, node: str, output: Format) -> None:
     """Print the states that a node came to, oldest first. Raises RackreadyError for a node that the site has not."""
     from rackready.ledger.history import history  # noqa: PLC0415 - `--help` loads no database
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
-    known = [item.name for item in site.nodes()]
-    if node not in known:
+    if node not in site.nodes:
         raise RackreadyError(
-            "--node", expected=f"one of {', '.join(known)}", actual=node, next_step="Correct the name."
+            "--node", expected=f"one of {', '.join(site.nodes)}", actual=node, next_step="Correct the name."
         )
     rows = []
     if Ledger.exists(paths.database):
@@ -185,7 +179,13 @@ def _print(nodes: list[dict[str, Any]], title: str) -> None:
 
 
 def _utc(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return _utc_of(int(at))
+
+
+@cache
+def _utc_of(second: int) -> str:
+    """Cached: the nodes of a batch share a second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +200,13 @@ class SchedulerView:
     not_asked: list[str] = field(default_factory=list)
 
 
-def _watched(states: Mapping[str, NodeRow], site: Site, paths: EnvPaths) -> SchedulerView:
+def _watched(states: Mapping[str, NodeRow], names: Collection[str], paths: EnvPaths) -> SchedulerView:
+    if not any(row.state in OUT and row.name in names for row in states.values()):
+        return SchedulerView()
+    from rackready.design.site import load_site  # noqa: PLC0415 - only a scheduler that is asked needs the whole site
     from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH is slow to load
 
+    site = load_site(paths.env, root=paths.root)
     rows = out_of_use(states.values(), site)
     found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
     alarms = [alarm(rows[node], now) for node, now in found.offered.items()]

@@ -84,8 +84,8 @@ def _run(engine: Engine, desk: WatchDesk) -> None:
 
 def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
     """Return what loads the site when one of its files changed. One with problems is told, and the old one stays."""
-    from rackready.design.own_profiles import FOLDER, profile_files  # noqa: PLC0415
-    from rackready.design.site import load_site, overlay_files  # noqa: PLC0415
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.design.site_inputs import FOLDER, overlay_files, profile_files  # noqa: PLC0415
     from rackready.ledger.node_sets import refresh  # noqa: PLC0415
 
     def seen() -> list[tuple[str, int, int]]:
@@ -186,7 +186,7 @@ def _result(told: list[dict[str, Any]], ledger: Ledger, site: Site, paths: EnvPa
     from rackready.watch.view import look  # noqa: PLC0415
 
     bad = [event for event in told if event["event"] in {"fault", "not-watched", "failed", "storm", "unsettled"}]
-    found = look(ledger, site, paths)
+    found = look(ledger, {node.name for node in site.nodes()}, paths)
     if output is Format.JSON:
         print_json({"events": told, "waiting": found.document()["waiting"] if found else []})
     else:
@@ -207,7 +207,7 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     site = load_site(env, root=paths.root)
     _require(paths, env)
     with Ledger.read_only(paths.database) as ledger:
-        found = look(ledger, site, paths)
+        found = look(ledger, {node.name for node in site.nodes()}, paths)
     document = found.document() if found else {"running": False, "watched": [], "not_watched": {}, "storm": {}}
     if output is Format.JSON:
         print_json({"env": env, **document})

@@ -15,14 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready import files
+from rackready.design.site_inputs import SETS_SCHEMA
 from rackready.design.software_of import software_site
 from rackready.model.operations import SoftwareGroup
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.upgrade import SetChoice
 from rackready.paths import private_dir
-
-SCHEMA = "rackready/node-sets/v1"
 
 
 class NodeSetsDamagedError(RackreadyError):
@@ -46,14 +45,14 @@ def read(path: Path) -> dict[str, NodeSet]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise NodeSetsDamagedError(
             path,
-            expected=f"the version sets of upgraded nodes ({SCHEMA})",
+            expected=f"the version sets of upgraded nodes ({SETS_SCHEMA})",
             actual=f"{error.__class__.__name__}, damaged",
             next_step="Remove it, then run `rackready upgrade`: it writes it again from the ledger.",
         ) from error
 
 
 def _parsed(document: Any) -> dict[str, NodeSet]:  # noqa: ANN401 - a JSON document
-    if document["schema"] != SCHEMA:
+    if document["schema"] != SETS_SCHEMA:
         raise ValueError(f"schema {document['schema']}")
     return {
         str(node): NodeSet(SetChoice.model_validate(row["now"]), SetChoice.model_validate(row["written"]))
@@ -68,7 +67,7 @@ def write(path: Path, sets: Mapping[str, NodeSet]) -> None:
         for node, found in sorted(sets.items())
     }
     private_dir(path.parent)
-    files.settle(path, (json.dumps({"schema": SCHEMA, "nodes": rows}, indent=1) + "\n").encode())
+    files.settle(path, (json.dumps({"schema": SETS_SCHEMA, "nodes": rows}, indent=1) + "\n").encode())
 
 
 def choice_of(site: Site, node: str) -> SetChoice:

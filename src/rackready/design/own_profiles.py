@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rackready.design.origin import path_text
 from rackready.design.shape_problems import shape_problem
+from rackready.design.site_inputs import profile_files
 from rackready.design.yaml import read_judged
 from rackready.model.base import Model, ProfileId
 from rackready.model.own_profile import OWN_FAMILIES, OwnFamily, OwnProfile
@@ -20,7 +21,6 @@ from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import SoftwareProfile
 from rackready.profiles import loader, scope
 
-FOLDER = "profiles"
 KINDS: dict[OwnFamily, type[Model]] = {
     "gpu": GpuProfile,
     "platform": PlatformProfile,
@@ -60,11 +60,6 @@ class _Judged:
     profile: OwnProfile | None
     document: Any = None
     problems: tuple[Problem, ...] = ()
-
-
-def profile_files(folder: Path) -> list[Path]:
-    """Return every file below a site's folder of profiles, sorted; none when there is no such folder."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
 def read_own(folder: Path, base: Path) -> Own:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,9 +19,10 @@ from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
 from rackready.design.flaw import Flaw, Lost, lost_between
 from rackready.design.origin import Loc, path_text
-from rackready.design.own_profiles import FOLDER, Own, profile_files, read_own
+from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
 from rackready.design.shape_problems import kind_of_value, no_mapping, shape_problem
+from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
@@ -32,9 +32,6 @@ from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 
 _PATH_KEYS = {"private_key", "key", "ca", "certificate", "file", "path", "kubeconfig", "sops", "vault", "raw_outputs"}
-
-MACHINES = "machines.yml"
-"""File beside the site file with the vendor manifest's data on each machine (``rackready import manifest``)."""
 
 _NESTING = frozenset({dict, list})
 _loaded: OrderedDict[tuple[str, ...], Site] = OrderedDict()
@@ -67,7 +64,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     moved = node_sets.read(paths.node_sets) if site_file is None and not written else {}
     read = (source, *over, *profile_files(folder), *([paths.bmc_pins] if pinned else []))
     read += (paths.node_sets,) if moved else ()
-    key = (str(base), *(f"{path}:{_digest(path)}" for path in read))
+    key = (str(base), *(f"{path}:{digest_of(path)}" for path in read))
     if key not in _loaded:
         document, problems = read_judged(source)
         site = parse_site(
@@ -83,18 +80,9 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
     if site_file is None:
-        require_own(paths, _loaded[key])
+        require_own(paths, _loaded[key].name)
     scope.use(_loaded[key].own_profiles)
     return _loaded[key]
-
-
-def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]:
-    """Return the files merged over the site file, in order: the manifest's, then the controller's own overlay.
-
-    ``with_machines``: include the manifest's even if it does not exist yet.
-    """
-    machines = paths.inventory / MACHINES
-    return [path for path in (machines, paths.overlay) if path.exists() or (with_machines and path == machines)]
 
 
 def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
@@ -133,13 +121,6 @@ def _duplicate_names(value: Any, where: str) -> Iterator[tuple[str, str]]:  # no
 def forget_sites() -> None:
     """Forget loaded sites: for tests that change inputs other than the site file."""
     _loaded.clear()
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""  # reading it as YAML reports the problem
 
 
 def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents

@@ -21,11 +21,8 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.model.state import NodeState
+from rackready.model.state import OUT
 from rackready.paths import EnvPaths
-
-OUT = frozenset({NodeState.QUARANTINED, NodeState.REPAIR, NodeState.RETIRED})
-"""States of nodes on which no job may start."""
 
 STATUS_S = 5.0
 """Seconds that `rackready status` waits for the scheduler in all. Judgement: a person waits for the table."""

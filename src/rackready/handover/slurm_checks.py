@@ -9,12 +9,12 @@ from typing import Any
 from rackready.design.check_gates import today
 from rackready.drivers.remote import Runner
 from rackready.gates.nodecheck import bundle
-from rackready.handover.offer import OUT
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.operations import files_of
 from rackready.model.site import Site
 from rackready.model.slurm_files import SlurmChecks
+from rackready.model.state import OUT
 from rackready.paths import EnvPaths, private_dir
 from rackready.render.slurm_checks import PROGRAM
 

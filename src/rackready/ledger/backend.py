@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
-from rackready.model.database import WorkerUse
-from rackready.model.object_store import SharedOutputs
 from rackready.paths import Database
+
+if TYPE_CHECKING:
+    from rackready.model.database import WorkerUse
+    from rackready.model.object_store import SharedOutputs
 
 
 class Backend(Protocol):

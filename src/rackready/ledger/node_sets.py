@@ -11,14 +11,13 @@ import sqlalchemy as sa
 
 from rackready.design import node_sets
 from rackready.design.node_sets import NodeSet
-from rackready.ledger import schema
+from rackready.ledger import schema, set_copy
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
 from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths, private_dir
 
-OPERATION = "software-set"
-"""The ledger's operation. ``observed`` has the set and what the site file gave then."""
+OPERATION = set_copy.OPERATION
 
 
 def assigned(ledger: Ledger) -> dict[str, NodeSet]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import starmap
+
 import sqlalchemy as sa
 
 from rackready.ledger import schema
@@ -13,7 +15,7 @@ def newest_events(connection: sa.Connection, campaign: str) -> dict[str, EventRo
     table = schema.events
     newest = _by_scan(campaign) if schema.lacking(connection) else _by_index(campaign)
     rows = connection.execute(sa.select(*(table.c[name] for name in EventRow.__slots__)).where(table.c.id.in_(newest)))
-    return {row.node: EventRow(*row) for row in rows}
+    return {row.node: row for row in starmap(EventRow, rows.all())}
 
 
 def _by_scan(campaign: str) -> sa.Select[tuple[int]]:

@@ -10,16 +10,18 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
-from rackready.model.database import WorkerUse
-from rackready.model.object_store import SharedOutputs
 from rackready.paths import private_dir
+
+if TYPE_CHECKING:
+    from rackready.model.database import WorkerUse
+    from rackready.model.object_store import SharedOutputs
 
 _ARGS = {"timeout": 30, "check_same_thread": False}
 

@@ -164,7 +164,7 @@ class Ledger(Connected):
         columns = (found.name, found.state, found.reason, found.phase, found.campaign, found.epoch, found.since)
         query = sa.select(*columns).where(*where).order_by(found.name)
         with self.read() as connection:
-            rows = connection.execute(query)
+            rows = connection.execute(query).all()
             return [NodeRow(name, NodeState(state), *rest) for name, state, *rest in rows]
 
     def epoch(self, node: str) -> int:

@@ -25,6 +25,9 @@ class NodeState(StrEnum):
     RETIRED = "retired"
 
 
+OUT = frozenset({NodeState.QUARANTINED, NodeState.REPAIR, NodeState.RETIRED})
+"""States of nodes on which no job may start."""
+
 LIFE = tuple(list(NodeState)[: list(NodeState).index(NodeState.READY) + 1])
 """The states up to ready, in order."""
 

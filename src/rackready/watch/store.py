@@ -21,6 +21,9 @@ from rackready.ledger.store import Ledger
 BEAT, OUTBOX = "beat", "outbox"
 """Marks: the watch's own sign of life; the number of tickets that the webhook has not taken."""
 
+STORM = "storm"
+"""The mark of a storm: ``active``, ``since``, ``limit``, ``fleet``; after its end ``cleared_at`` and ``reason``."""
+
 LEFT_AT = "left_at"
 """In the detail of a fault: when its node was left to the drain of somebody else."""
 _AGAIN_S = 60.0

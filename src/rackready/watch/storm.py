@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from rackready.model.problems import RackreadyError
 from rackready.model.watch import Watch
-from rackready.watch.store import Step, WatchStore
-
-STORM = "storm"
-"""The mark: ``active``, ``since``, ``limit``, ``fleet``; after its end ``cleared_at`` and ``reason``."""
+from rackready.watch.store import STORM, Step, WatchStore
 
 
 @dataclass(frozen=True, slots=True)

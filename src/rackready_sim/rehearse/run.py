@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.deployable import require
-from rackready.design.own_profiles import FOLDER, profile_files
 from rackready.design.site import load_site
+from rackready.design.site_inputs import FOLDER, profile_files
 from rackready.design.yaml import dump_yaml
 from rackready.model.own_profile import OWN_FAMILIES
 from rackready.model.problems import StoppedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_command_of_ours_is_taken_by_nobody(folder: Path, capsys: pytest.Captu
 def test_the_simulated_rack_says_how_it_is_installed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rackready.entry_points.entry_points", lambda group: ())  # noqa: ARG005 - an environment without any plug-in
+    monkeypatch.setattr("rackready.entry_points.entry_points", lambda: EntryPoints(()))  # no plug-in is installed
     monkeypatch.syspath_prepend("/no/such/folder")
     code, out, err = called(capsys, "sim", "up")
     assert (code, out) == (2, "")

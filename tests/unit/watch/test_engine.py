@@ -120,7 +120,7 @@ def test_a_stream_that_ends_is_visible_and_connected_again(world: World, monkeyp
         until(lambda: not world.store.node("node03").watched)  # type: ignore[union-attr]
         assert world.store.node("node03").why == "silent for 45 s"  # type: ignore[union-attr]
         assert script.opened[-1][1]["cursor"] == "c5", "nothing between the two is lost"
-        view = look(world.ledger, world.site, world.paths)
+        view = look(world.ledger, {node.name for node in world.site.nodes()}, world.paths)
         assert view is not None
         assert "node03" in view.unwatched, "never silently healthy"
         script.put("node03", begin())
@@ -129,7 +129,7 @@ def test_a_stream_that_ends_is_visible_and_connected_again(world: World, monkeyp
 
 
 def test_nobody_is_watched_while_no_watch_runs(world: World) -> None:
-    view = look(world.ledger, world.site, world.paths)
+    view = look(world.ledger, {node.name for node in world.site.nodes()}, world.paths)
     assert view is not None
     assert view.unwatched["node01"] == "rackready watch does not run"
 
