@@ -16,7 +16,7 @@ from rackready_sim.plan import clone_id
 from tests.integration.left_behind import Note
 from tests.integration.project import Project
 from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw, names_of
-from tests.integration.worker_checks import Span, overlaps, problems
+from tests.integration.worker_checks import Span, overlaps, problems, repeated
 from tests.integration.worker_nets import Nets
 from tests.postgres import programs
 from tests.unit.campaign.worker_lab import PROGRAM, write_site
@@ -78,6 +78,13 @@ def test_two_claims_of_a_node_at_once_are_found() -> None:
     early = Span(4, "w2", frozenset({"node01"}), 108.0, 120.0)
     assert overlaps([first, after, beside]) == []
     assert overlaps([first, after, early]) == ["claim 4 had node01 2.0 s before claim 1 ended"]
+
+
+def test_an_effect_that_was_done_twice_is_found_and_a_reading_is_none() -> None:
+    effects = [("node01", "power-on", "on", 1), ("node02", "power-on", "on", 1), ("node01", "power-on", "on", 2)]
+    again = [("node01", operation, "as before", 1) for operation in ("changed", "parts-seen", "install:install.yml")]
+    assert repeated([*effects, *again, *again]) == []
+    assert repeated([*effects, effects[0], *again]) == ["node01: power-on was done 2 times"]
 
 
 @pytest.mark.skipif(programs() is None, reason="no PostgreSQL server is installed")

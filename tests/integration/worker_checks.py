@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.evidence.raw_outputs import EMPTY, RawOutputs
 from rackready.evidence.store import EvidenceStore
-from rackready.ledger.store import Ledger
+from rackready.gates.records.node_parts import SEEN
+from rackready.ledger.store import CHANGE, Ledger
 from rackready.paths import Database
 from tests.integration.project import Project
 from tests.postgres import PostgresServer, name_of
@@ -16,6 +18,10 @@ _CLAIMS = (
     "SELECT token, worker, work.nodes, begun, claims.ended, until, how FROM claims JOIN work ON work.id = claims.work "
     "ORDER BY token"
 )
+_NO_EFFECTS = frozenset({CHANGE, SEEN})
+"""Marks and readings: that something may change, and a list of parts, which each look records again."""
+_PLAYS = "install:"
+"""A batch that is taken up again observes by playing again: what a play did is in the nodes' own logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,16 @@ def problems(server: PostgresServer, database: Database, project: Project) -> li
     out += [f"batch {row[0]} is {row[1]}" for row in sql(states, name)]
     intents = "SELECT node, operation FROM operations WHERE status = 'intent'"
     out += [f"open intent: {row[0]} {row[1]}" for row in sql(intents, name)]
-    # A batch that is taken up again observes by playing again: what a play did is in the nodes' own logs.
-    twice = (
-        "SELECT node, operation, count(*) FROM operations WHERE status = 'done' "
-        "AND operation <> 'changed' AND operation NOT LIKE 'install:%' "
-        "GROUP BY node, operation, desired, epoch HAVING count(*) > 1"
-    )
-    out += [f"{row[0]}: {row[1]} was done {row[2]} times" for row in sql(twice, name)]
+    out += repeated(sql("SELECT node, operation, desired, epoch FROM operations WHERE status = 'done'", name))
     doers = {row[0] for row in sql("SELECT DISTINCT worker FROM claims WHERE how = 'done'", name)}
     out += [] if len(doers) > 1 else [f"only {', '.join(doers) or 'nobody'} finished a batch"]
     return out + overlaps(spans(server, database)) + lost_evidence(project)
+
+
+def repeated(done: Iterable[tuple[str, str, str, int]]) -> list[str]:
+    """Return the effects that were done more than once, of rows (node, operation, desired, epoch) that are done."""
+    times = Counter(row for row in done if row[1] not in _NO_EFFECTS and not row[1].startswith(_PLAYS))
+    return [f"{node}: {operation} was done {many} times" for (node, operation, _, _), many in times.items() if many > 1]
 
 
 def spans(server: PostgresServer, database: Database) -> list[Span]:
