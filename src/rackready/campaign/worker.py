@@ -21,7 +21,7 @@ from rackready.design.pinned import digest, pin, pinned_file, read_pinned
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.drivers.marks import VARIABLE, claim_mark, end_all, marked, project_mark
-from rackready.drivers.process import session_members
+from rackready.drivers.process import gone, session_members
 from rackready.drivers.ssh.target import read_private_key
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.node_sets import refresh
@@ -82,6 +82,7 @@ class Worker:
     _beat_at: float = 0.0
     _rests_until: float = 0.0
     """A worker whose batch died takes none for a while: the fault may be its own, and another worker can try."""
+    _tidied_at: float = 0.0
 
     def run(self) -> None:
         """Take batches until it is stopped. Raises RackreadyError: no workers in this environment, a name in use."""
@@ -104,6 +105,7 @@ class Worker:
                     away = True
                     self.stop.wait(_AWAY_S)
             with suppress(LedgerError):
+                queue.children_ended(gone(queue.open_children()))
                 roll.sign_off()
             self.tell("stopped", "takes no more batches")
 
@@ -123,6 +125,7 @@ class Worker:
 
     def _once(self, queue: WorkQueue, roll: Roll) -> None:
         self._beat(queue, roll)
+        self._tidy(queue)
         offers = queue.offers()
         self._look_at(offers)
         queue.sweep()
@@ -141,6 +144,12 @@ class Worker:
         if time.monotonic() - self._beat_at > queue.use.lease_s / _BEATS:
             roll.beat(self._refuses)
             self._beat_at = time.monotonic()
+
+    def _tidy(self, queue: WorkQueue) -> None:
+        """Record the end of what killed batches had started here. Until then a controller that stops waits for it."""
+        if time.monotonic() - self._tidied_at > queue.use.lease_s / _BEATS:
+            queue.children_ended(gone(queue.open_children()))
+            self._tidied_at = time.monotonic()
 
     def _look_at(self, offers: Sequence[Offer]) -> None:
         """Compare version and site with what the batches need, and tell once why they are refused."""

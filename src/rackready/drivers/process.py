@@ -8,11 +8,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, masters, name_of, project_mark, stat_fields
 from rackready.ledger.store import Ledger
@@ -247,9 +247,7 @@ def reap(ledger: Ledger) -> list[str]:
     ended = []
     for child in ledger.open_children():
         if child["boot_id"] == boot_id():
-            ticks = start_ticks(child["pid"])
-            members = session_members(child["pid"]) if ticks in {0, child["start_ticks"]} else []
-            members = [pid for pid in members if start_ticks(pid) >= child["start_ticks"]]
+            members = _members(child)
             if members:
                 end_session(child["pid"])
                 ended.append(f"{_ENDED}{child['what']} (session {child['pid']}, {len(members)} processes)")
@@ -260,6 +258,19 @@ def reap(ledger: Ledger) -> list[str]:
             )
         ledger.child_ended(child["id"])
     return ended + _end_strays(ledger.home)
+
+
+def gone(children: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Return the rows, of those of this machine since its start, of whose session no process is left."""
+    here = boot_id()
+    return [child["id"] for child in children if child["boot_id"] == here and not _members(child)]
+
+
+def _members(child: Mapping[str, Any]) -> list[int]:
+    """Return what is left of a recorded session: none where another leader uses its number."""
+    ticks = start_ticks(child["pid"])
+    members = session_members(child["pid"]) if ticks in {0, child["start_ticks"]} else []
+    return [pid for pid in members if start_ticks(pid) >= child["start_ticks"]]
 
 
 def _end_strays(database: Path) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from rackready.ledger import postgres_lock, work_tables
+from rackready.ledger import postgres_lock, schema, work_tables
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 from rackready.ledger.work_tables import DONE, OFFERED, OPEN, RUNNING, STOPPING, WITHDRAWN, claims, leases, work
@@ -224,6 +224,19 @@ class WorkQueue:
                 return False
             work_tables.put_back(connection, number, self.use.attempts, blame=blame)
             return True
+
+    def open_children(self) -> list[dict[str, Any]]:
+        """Return the child processes without a recorded end, of all machines."""
+        return self._ledger.open_children()
+
+    def children_ended(self, rows: Sequence[int]) -> None:
+        """Record the end of children whose claim is over, so that nobody is left who could: they are gone."""
+        if rows:
+            table = schema.children
+            with self._alone() as connection:
+                now = work_tables.clock(connection)
+                ours = sa.and_(table.c.id.in_(rows), table.c.ended.is_(None))
+                connection.execute(sa.update(table).where(ours).values(ended=now))
 
     @contextmanager
     def _alone(self) -> Iterator[sa.Connection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.drivers.process import boot_id, start_ticks
 from tests.postgres import PostgresServer
 from tests.unit.campaign.worker_lab import Lab, until
 
@@ -71,6 +73,29 @@ def test_a_killed_worker_alone_leaves_a_batch_that_ends_itself_and_is_given_back
     lab.worker("w2")
     assert lab.ended(controller) == 0, lab.said("controller", "node[01-02]")
     assert lab.claims() == [("w1", "died"), ("w2", "done")]
+
+
+def test_a_worker_records_the_end_of_what_a_killed_one_had_started_on_its_machine(make: Make) -> None:
+    """Nobody else could: Ctrl-C of the controller waits for children without an end."""
+    lab = make(lease_s=15)
+    lab.worker("w1")
+    dead, alive = (subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2))
+    rows = [
+        (child.pid, start_ticks(child.pid), boot, what)
+        for child, boot, what in ((dead, boot_id(), "dead"), (alive, boot_id(), "alive"), (dead, "other", "elsewhere"))
+    ]
+    for row in rows:
+        lab.sql(f"INSERT INTO children (pid, start_ticks, boot_id, what, begun) VALUES {(*row, 0)}")  # noqa: S608 - numbers and words from here
+    try:
+        dead.kill()
+        dead.wait()
+        until(lambda: lab.sql("SELECT what FROM children WHERE ended IS NOT NULL") != [])
+        open_ = lab.sql("SELECT what FROM children WHERE ended IS NULL ORDER BY what")
+        assert open_ == [("alive",), ("elsewhere",)], "what runs, and what another machine has, is left to it"
+    finally:
+        for child in (dead, alive):
+            child.kill()
+            child.wait()
 
 
 def test_a_worker_that_stood_still_can_record_and_begin_nothing_when_it_comes_back(make: Make) -> None:

@@ -181,6 +181,22 @@ def test_reap_spares_a_stranger_with_a_reused_pid(ledger: Ledger) -> None:
         stranger.wait()
 
 
+def test_a_child_is_gone_when_its_session_is_and_a_reused_pid_is_a_stranger(ledger: Ledger) -> None:
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        ticks = process.start_ticks(child.pid)
+        for begun, boot in ((ticks, process.boot_id()), (ticks - 5, process.boot_id()), (ticks - 5, "another-boot")):
+            ledger.child_begun(child.pid, begun, boot, "install")
+        first, reused, _elsewhere = (row["id"] for row in ledger.open_children())
+        assert process.gone(ledger.open_children()) == [reused]
+        child.kill()
+        child.wait()
+        assert process.gone(ledger.open_children()) == [first, reused]
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_reap_spares_everything_of_another_boot(ledger: Ledger) -> None:
     stranger = subprocess.Popen(["sleep", "300"], start_new_session=True)
     try:
