@@ -6,7 +6,7 @@ import argparse
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,7 @@ def _on_a_rack(root: Path, seed: int, wanted: argparse.Namespace, say: Say, note
         project.change_site({"campaign": {"batch_size": 2}})
         if wanted.nodes == 2:
             project.skip_incast(*nodes)
-        wrong = _with_workers(project, seed, wanted, say, note)
-        wrong += aftermath.problems(project, nodes)
+        wrong = _with_workers(project, nodes, seed, wanted, say, note)
     finally:
         project.close()
     left = [space for space in worker_nets.spaces() if space.startswith(f"rr-{clone_id(root)}-")]
@@ -77,7 +76,7 @@ def _on_a_rack(root: Path, seed: int, wanted: argparse.Namespace, say: Say, note
 
 
 def _with_workers(
-    project: Project, seed: int, wanted: argparse.Namespace, say: Say, note: left_behind.Note
+    project: Project, nodes: Sequence[str], seed: int, wanted: argparse.Namespace, say: Say, note: left_behind.Note
 ) -> list[str]:
     nets = Nets(f"rr-{clone_id(project.root)}", rack_net(project.root))
     try:
@@ -90,6 +89,7 @@ def _with_workers(
             struck = made.play(draw(seed, cuts=True))
             made.stop_workers()
             wrong = _said(struck, say) + worker_checks.problems(made.server, made.database, project)
+            wrong += aftermath.problems(project, nodes)  # it reads the database, too
             if wrong:
                 _keep(project, made, say)
             return wrong
