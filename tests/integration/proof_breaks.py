@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.drivers.proof.kinds import KINDS
 from rackready.drivers.proof.recorded import Recorded, RecordedStep
 
 KEEP = "/run/rackready-test-kept"
+_READERS = {"ansible.builtin.setup", "ansible.builtin.stat", "ansible.builtin.find"}
 STATUS = "/var/lib/dpkg/status"
 _STANZA = "sed -i '/^Package: {}$/,/^$/s/^{}/' " + STATUS
 
@@ -24,8 +26,9 @@ class Damage:
 
 
 def kept(path: str) -> str:
+    """Return what keeps a file as it was before its round: several steps may break the same one."""
     place = shlex.quote(KEEP + path)
-    return f"mkdir -p $(dirname {place}) && cp -a {shlex.quote(path)} {place}"
+    return f"mkdir -p $(dirname {place}) && {{ [ -e {place} ] || cp -a {shlex.quote(path)} {place}; }}"
 
 
 def back(path: str) -> str:
@@ -72,6 +75,14 @@ def units(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"systemctl stop {name}", f"systemctl start {name}"
 
 
+def names(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Rename a card's devices where the simulated kernel shows them."""
+    for pci, wanted in list(args.get("names", {}).items())[:2] if args.get("state") != "possible" else []:
+        for kind, name in wanted.items():
+            folder = f"/sys/bus/pci/devices/{pci}/{kind}"
+            yield f"mv {folder}/{name} {folder}/by-hand", f"mv {folder}/by-hand {folder}/{name}"
+
+
 def cards(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for pci, values in args.get("cards", {}).items():
         for name, value in values.items():
@@ -94,20 +105,79 @@ BY_ACTION: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]] = {
     "rackready_settings": settings,
     "rackready_packages": packages,
     "ansible.builtin.systemd_service": units,
+    "rackready_nic_names": names,
     "rackready_nic_config": cards,
     "rackready_read_request": read_requests,
 }
+MENU = "/boot/grub/grub.cfg"
+CDI = "/var/run/cdi/nvidia.yaml"
+_NO_ALL = [(f'sed -i \'s/"all"/"none"/\' {CDI}', f'sed -i \'s/"none"/"all"/\' {CDI}')]
 BY_TASK = {
     "nvidia_persistence : mode | Read the persistence mode of every GPU as it is": [
         (f"nvidia-smi -i {gpu} -pm 0 >/dev/null", f"nvidia-smi -i {gpu} -pm 1 >/dev/null") for gpu in (0, 5)
     ],
+    "base : boot | Make the boot menu again": [
+        (f"{kept(MENU)} && sed -i 's/ iommu=pt//g' {MENU}", back(MENU)),
+        (f"{kept(MENU)} && touch -d 2020-01-01 {MENU}", back(MENU)),
+    ],
+    "nvidia_driver : install | Keep nouveau out of the initramfs": [
+        ("touch -d 2020-01-01 /boot/initrd.img-*", "touch /boot/initrd.img-*")
+    ],
+    "base : repository | Find the indexes on the node": [
+        ("mkdir /run/by-hand && mv /var/lib/apt/lists/*InRelease /run/by-hand", "mv /run/by-hand/* /var/lib/apt/lists"),
+        ("mkdir -p /run/by-hand && touch /var/lib/apt/lists/left_InRelease", "rm /var/lib/apt/lists/left_InRelease"),
+    ],
+    "nvidia_container_toolkit : service | List the devices of the CDI description": _NO_ALL,
+    "nvidia_container_toolkit : service | List the devices of the CDI description again": _NO_ALL,
+    "nvidia_container_toolkit : service | Look for files that the CDI description names and that are gone": [
+        (f"echo '# hostPath: /by-hand' >> {CDI}", f"sed -i '/by-hand/d' {CDI}")
+    ],
 }
+
+_DAEMONS = "nvidia-persistenced nvidia-fabricmanager nvidia-dcgm rackready-dcgm-health"
+ALONE = {
+    "dcgm : service | Wait until the host engine answers": (
+        "systemctl stop nvidia-dcgm",
+        f"systemctl start {_DAEMONS}",
+    ),
+    "nvidia_driver : load | Load the driver": (
+        f"systemctl stop {_DAEMONS} && rmmod nvidia_uvm nvidia",
+        f"modprobe nvidia_uvm && systemctl start {_DAEMONS}",
+    ),
+}
+"""What stops what others need: each has a round of its own, after all others."""
+
+UNBROKEN = {
+    "base : preflight | Read the kernel's packages, holds and the room in /boot": "it only reads",
+    "base : repository | Fetch all package lists if those of the operating system are absent or older than a day": (
+        "a simulated node has no other source than the rack's mirror"
+    ),
+    "base : time | Keep the clock on the site's time servers": "the site names none",
+    "base : tuning | Bring settings into force that a boot forgets, now and at every boot": "the site asks for none",
+    "nic_stack : preflight | Refuse a node whose cards could not reach GPU memory": "it only refuses",
+    "nic_stack : preflight | Refuse to rename an interface with the default route": "it only refuses",
+    "nic_stack : read-request | Give the cards their MaxReadReq, now and at every boot": "the site asks for none",
+    "nic_stack : gpudirect | Prepare the way from the cards to GPU memory": "dma-buf needs no setting",
+    "nvidia_driver : preflight | Refuse if the module cannot be built": "it only refuses",
+    "nvidia_driver : preflight | Refuse to replace a driver that is in use, and note what ran before": "it refuses",
+    "nvidia_fabricmanager : preflight | Read the loaded driver": "it only reads",
+    "nvidia_container_toolkit : engines | Add the NVIDIA runtime to Docker, CRI-O and containerd where the node has "
+    "them": "a simulated node has none",
+}
+"""Steps that could change something and are not broken, with the reason."""
 
 
 def damages(step: RecordedStep) -> list[Damage]:
     """Return how every item of a step is broken, each alone."""
     own = BY_ACTION.get(step.action, lambda _args: iter(()))(dict(step.args))
     return [Damage(step.where, *commands) for commands in [*own, *BY_TASK.get(step.where, [])]]
+
+
+def spared(record: Recorded) -> list[str]:
+    """Return the steps that could change something, and of which nothing is broken for no known reason."""
+    told = UNBROKEN.keys() | ALONE.keys()
+    able = [step for step in record.steps if KINDS[step.action].tells_change and step.action not in _READERS]
+    return [step.where for step in able if step.where not in told and not damages(step)]
 
 
 def script(turn: list[Damage]) -> str:
@@ -118,11 +188,13 @@ def script(turn: list[Damage]) -> str:
 
 def mended(turn: list[Damage]) -> str:
     """Return the commands that put the items of a round right."""
-    return "\n".join(f"{{ {damage.undone}; }} </dev/null >/dev/null 2>&1 || true" for damage in turn)
+    lines = [f"{{ {damage.undone}; }} </dev/null >/dev/null 2>&1 || true" for damage in turn]
+    return "\n".join([*lines, f"rm -rf {KEEP} /run/by-hand"])
 
 
 def rounds(record: Recorded) -> list[list[Damage]]:
     """Return rounds of damages. A round breaks at most one item of a step, so each step must notice its own."""
     every = [damages(step) for step in record.steps]
     most = max(len(found) for found in every)
-    return [[found[turn] for found in every if turn < len(found)] for turn in range(most)]
+    together = [[found[turn] for found in every if turn < len(found)] for turn in range(most)]
+    return together + [[Damage(step.where, *ALONE[step.where])] for step in record.steps if step.where in ALONE]
