@@ -210,7 +210,7 @@ def test_a_repaired_node_closes_its_tickets_with_what_was_measured(rack: Project
     assert rack.run("sim", "clear", "node01")[0] == 0
     power_cycle(rack, "node01")  # as a tray is replaced; its kernel log begins anew
     assert rack.run("repair", "node01", "--reason", "GPU tray replaced")[0] == 0
-    code, _ = rack.json("deploy", "--limit", "node01")
+    code, _ = rack.json("deploy", *LIMIT)  # gates between nodes need a partner
     assert code == 0, rack.progress()[-4000:]
     watching[-1].wait("ticket", "node01", having="closed")
     until(lambda: not [one for one in tickets_of(rack, "node01") if one.status != "closed"])
