@@ -111,7 +111,7 @@ BY_ACTION: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]] = {
 }
 MENU = "/boot/grub/grub.cfg"
 CDI = "/var/run/cdi/nvidia.yaml"
-_NO_ALL = [(f'sed -i \'s/"all"/"none"/\' {CDI}', f'sed -i \'s/"none"/"all"/\' {CDI}')]
+_NO_GPU0 = [(f"sed -i 's/name: \"0\"/name: by-hand0/' {CDI}", f"sed -i 's/name: by-hand0/name: \"0\"/' {CDI}")]
 BY_TASK = {
     "nvidia_persistence : mode | Read the persistence mode of every GPU as it is": [
         (f"nvidia-smi -i {gpu} -pm 0 >/dev/null", f"nvidia-smi -i {gpu} -pm 1 >/dev/null") for gpu in (0, 5)
@@ -127,10 +127,10 @@ BY_TASK = {
         ("mkdir /run/by-hand && mv /var/lib/apt/lists/*InRelease /run/by-hand", "mv /run/by-hand/* /var/lib/apt/lists"),
         ("mkdir -p /run/by-hand && touch /var/lib/apt/lists/left_InRelease", "rm /var/lib/apt/lists/left_InRelease"),
     ],
-    "nvidia_container_toolkit : service | List the devices of the CDI description": _NO_ALL,
-    "nvidia_container_toolkit : service | List the devices of the CDI description again": _NO_ALL,
+    "nvidia_container_toolkit : service | List the devices of the CDI description": _NO_GPU0,
+    "nvidia_container_toolkit : service | List the devices of the CDI description again": _NO_GPU0,
     "nvidia_container_toolkit : service | Look for files that the CDI description names and that are gone": [
-        (f"echo '# hostPath: /by-hand' >> {CDI}", f"sed -i '/by-hand/d' {CDI}")
+        (f"echo '# hostPath: /left' >> {CDI}", f"sed -i '/hostPath: .left$/d' {CDI}")
     ],
 }
 
