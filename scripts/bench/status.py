@@ -3,8 +3,9 @@
 One JSON line for each size and database: SQLite, and PostgreSQL where a server is installed ($BENCH_DATABASE names one
 of them). ``json_seconds`` and ``text_seconds``: everything that the command does in a started process, its output
 included (the best of three). ``command_json_seconds`` and ``command_text_seconds``: the whole command, from its start
-to its end. The first of all loads and checks the site file, and keeps its outline. ``live_seconds``: what a live table does with the newest line of
-every node at once: read, apply, render; ``begin_seconds``: what it reads before it begins to show.
+to its end. The first of all loads and checks the site file, and keeps its outline. ``live_seconds``: what a live table
+does with the newest line of every node at once: read, apply, render; ``begin_seconds``: what it reads before it begins
+to show.
 
 Made before the clock starts: a site of DGX H100 and the ledger of scripts/bench/history.py.
 """
