@@ -123,6 +123,8 @@ def test_a_worker_whose_batch_died_leaves_the_next_try_to_others_for_a_while(tmp
         use=SimpleNamespace(lease_s=60),
         offers=lambda: [offer],
         sweep=lambda: None,
+        open_children=list,
+        children_ended=lambda _gone: None,
         claim=claim,
         holds=lambda _token: True,
         release=lambda *_given, **_more: True,
