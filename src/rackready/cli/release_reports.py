@@ -12,13 +12,13 @@ from rackready.cli.output import Env, Format, Output, console, print_json, print
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.campaign.pull.listing import NodeReports, ShownReport
+    from rackready.campaign.pull.listing import NodeReports, PhaseReports, ShownReport
 
 _MINUTE_S, _HOUR_S = 60, 3600
 
 
 def reports(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
-    """Show what each node reported last: its play, and the check by its timer. Reads only; no node is asked.
+    """Show what each node reported last: the play and the timer's check of each phase. Reads only; no node is asked.
 
     Exit codes: 0 every node is as released, 1 a node differs, failed, is late or never reported, 2 refused.
     """
@@ -45,24 +45,44 @@ def reports(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -
 
 
 def _plain(one: NodeReports) -> dict[str, Any]:
-    age = None if one.age_s is None else round(one.age_s)
-    return {**asdict(one), "age_s": age}
+    document = asdict(one)
+    for phase in document["phases"]:
+        phase["age_s"] = round(phase["age_s"])
+    return document
 
 
 def _print(found: list[NodeReports]) -> None:
-    rows = [(one.node, one.status, _when(one), _words(one.apply), _words(one.check)) for one in found]
-    print_table(("node", "status", "last report", "last play", "last check"), rows, words=("last play", "last check"))
+    rows = [row for one in found for row in _rows(one)]
+    heads = ("node", "phase", "status", "last report", "last play", "last check")
+    print_table(heads, rows, words=("last play", "last check"))
     for one in found:
-        last = one.check or one.apply
-        for text in last.changes if last and last.mode == "check" else ():
-            console.print(f"{one.node}: {text}")
-        for text in (*((last.message,) if last and last.message else ()), *one.unread):
+        for phase in one.phases:
+            _print_phase(one.node, phase)
+        for text in one.unread:
             console.print(text, style="red")
 
 
-def _when(one: NodeReports) -> str:
-    if one.age_s is None:
-        return "never"
+def _rows(one: NodeReports) -> list[tuple[str, ...]]:
+    """Return a row for each phase, one for a node that never reported."""
+    if not one.phases:
+        return [(one.node, "none", one.status, "never", "none", "none")]
+    return [
+        (one.node, phase.phase or "unknown", phase.status, _when(phase), _words(phase.apply), _words(phase.check))
+        for phase in one.phases
+    ]
+
+
+def _print_phase(node: str, phase: PhaseReports) -> None:
+    last = phase.check or phase.apply
+    if last is None:
+        return
+    for text in last.changes if last.mode == "check" else ():
+        console.print(f"{node}: {phase.phase}: {text}")
+    if last.message:
+        console.print(last.message, style="red")
+
+
+def _when(one: PhaseReports) -> str:
     if one.age_s >= _HOUR_S:
         return f"{one.age_s / _HOUR_S:.0f} h ago"
     return f"{one.age_s / _MINUTE_S:.0f} min ago"

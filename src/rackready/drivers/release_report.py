@@ -57,6 +57,7 @@ class PullReport(Model):
     site: str = Field(description="identity of the ledger whose order it was")
     node: str = Field(description="node that reports")
     sequence: int = Field(ge=0, description="sequence of the order; 0 if the order could not be read")
+    phase: str = Field("", description="phase of the order, as the order claims it; empty if it could not be read")
     mode: Literal["apply", "check"] = Field(description="apply: the play changed the node; check: a dry run")
     release: str = Field(description="SHA-256 of the release; empty if the order was refused")
     agent: str = Field(description="SHA-256 of the agent's files")

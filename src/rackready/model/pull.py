@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -46,3 +46,8 @@ class Pull(Model):
         "that of the system (debian12: 3.11, ubuntu2404: 3.12); required for ubuntu2204 and el9, whose python3 is too "
         "old",
     )
+
+    @property
+    def in_order(self) -> list[str]:
+        """Return the phases in the order in which they are deployed."""
+        return [phase for phase in get_args(PullPhase) if phase in self.phases]

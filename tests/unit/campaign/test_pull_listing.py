@@ -47,15 +47,47 @@ def by_timer(rack: Rack, *, changed: int = 0, failed: int = 0) -> None:
 
 def test_a_node_after_its_play_is_as_released(rack: Rack) -> None:
     found = look(rack)
-    assert (found.status, found.check) == (SAME, None)
-    assert found.apply is not None
-    assert (found.apply.playbook, found.apply.release) == ("install.yml", rack.release)
+    (phase,) = found.phases
+    assert (found.status, phase.phase, phase.status, phase.check) == (SAME, "install", SAME, None)
+    assert phase.apply is not None
+    assert (phase.apply.playbook, phase.apply.release) == ("install.yml", rack.release)
+
+
+def test_each_phase_is_shown_and_the_worst_one_counts(rack: Rack) -> None:
+    node = rack.nodes["node01"]
+    for phase, sequence, changed in (("optimize", 90, 0), ("install", 40, 1)):
+        rack.lines = lambda name, _mode, changed=changed: played(name, changed=changed)  # type: ignore[misc]
+        node.spoil = lambda report, phase=phase: report.update(phase=phase)  # type: ignore[misc]
+        node.compare(sequence)
+    found = look(rack)
+    assert [(one.phase, one.status) for one in found.phases] == [("install", DIFFERS), ("optimize", SAME)]
+    assert (found.status, found.phases[0].check and found.phases[0].check.changes) == (DIFFERS, ("base : limits",))
+
+
+def test_a_phase_that_is_silent_is_late_though_another_one_reports(rack: Rack) -> None:
+    node = rack.nodes["node01"]
+    node.spoil = lambda report: report.update(phase="optimize", ended=time.time() - 3 * 30 * 60 - 605)
+    node.compare(90)
+    found = look(rack)
+    assert [(one.phase, one.status) for one in found.phases] == [("install", SAME), ("optimize", LATE)]
+    assert found.status == LATE
+
+
+def test_a_report_without_a_phase_is_that_of_its_order(rack: Rack) -> None:
+    (entry,) = [entry for entry in rack.entries() if entry.operation == "install:install.yml"]
+    node = rack.nodes["node01"]
+    node.spoil = lambda report: report.update(phase="")
+    node.compare(entry.token)
+    assert [(one.phase, one.check is not None) for one in look(rack).phases] == [("install", True)]
+    node.compare(0)
+    assert [one.phase for one in look(rack).phases] == ["install"], "an order that could not be read is no phase"
 
 
 def test_a_check_by_the_timer_says_what_differs(rack: Rack) -> None:
     by_timer(rack, changed=1)
     found = look(rack)
-    assert (found.status, found.check and found.check.changes) == (DIFFERS, ("base : limits",))
+    check = found.phases[0].check
+    assert (found.status, check and check.changes) == (DIFFERS, ("base : limits",))
     by_timer(rack)
     assert look(rack).status == SAME
 
@@ -63,7 +95,8 @@ def test_a_check_by_the_timer_says_what_differs(rack: Rack) -> None:
 def test_a_check_that_failed_is_not_as_released(rack: Rack) -> None:
     by_timer(rack, failed=1)
     found = look(rack)
-    assert (found.status, found.check and "no room for the driver" in found.check.message) == (FAILED, True)
+    check = found.phases[0].check
+    assert (found.status, check and "no room for the driver" in check.message) == (FAILED, True)
 
 
 def test_a_node_that_never_reported_is_said_so(rack: Rack) -> None:
@@ -83,7 +116,7 @@ def test_a_report_that_was_changed_does_not_count(rack: Rack) -> None:
     sent = json.loads(file.read_text())
     file.write_text(json.dumps(sent | {"report": sent["report"][:-8] + "AAAAAAA="}))
     found = look(rack)
-    assert (found.status, found.apply, len(found.unread)) == (FAILED, None, 1)
+    assert (found.status, found.phases, len(found.unread)) == (FAILED, (), 1)
 
 
 def test_a_report_for_another_ledger_does_not_count(rack: Rack) -> None:

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign.pull import listing
-from rackready.campaign.pull.listing import DIFFERS, NONE, SAME, NodeReports, ShownReport
+from rackready.campaign.pull.listing import DIFFERS, NONE, SAME, NodeReports, PhaseReports, ShownReport
 
 Call = Callable[..., tuple[int, str, str]]
-APPLIED = ShownReport(7, "apply", "install.yml", "a" * 64, 0.0, "pass")
-CHECKED = ShownReport(7, "check", "install.yml", "a" * 64, 0.0, "pass", changes=("base : limits | Write limits",))
+APPLIED = ShownReport(7, "apply", "install", "install.yml", "a" * 64, 0.0, "pass")
+CHECKED = ShownReport(
+    7, "check", "install", "install.yml", "a" * 64, 0.0, "pass", changes=("base : limits | Write limits",)
+)
+TUNED = ShownReport(9, "apply", "optimize", "optimize.yml", "a" * 64, 0.0, "pass")
+INSTALLED = PhaseReports("install", SAME, 120.0, APPLIED)
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, *found: NodeReports) -> None:
@@ -30,30 +34,35 @@ def pulling(call: Call, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("pulling")
 def test_nodes_as_released_are_0(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(monkeypatch, NodeReports("node01", SAME, 120.0, APPLIED))
+    answer(monkeypatch, NodeReports("node01", SAME, (INSTALLED, PhaseReports("optimize", SAME, 60.0, TUNED))))
     code, out, _ = call("release", "reports")
     assert code == 0
-    assert [cell.strip() for cell in out.splitlines()[3].strip("│").split("│")] == [
-        *("node01", "same", "2 min ago", "install.yml 7: pass", "none")
+    assert [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines()[3:5]] == [
+        ["node01", "install", "same", "2 min ago", "install.yml 7: pass", "none"],
+        ["node01", "optimize", "same", "1 min ago", "optimize.yml 9: pass", "none"],
     ]
 
 
 @pytest.mark.usefixtures("pulling")
 @pytest.mark.parametrize("status", [DIFFERS, NONE])
 def test_a_node_that_is_not_surely_as_released_is_1(call: Call, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
-    answer(monkeypatch, NodeReports("node01", SAME, 60.0, APPLIED), NodeReports("node02", status))
+    answer(monkeypatch, NodeReports("node01", SAME, (INSTALLED,)), NodeReports("node02", status))
     assert call("release", "reports")[0] == 1
 
 
 @pytest.mark.usefixtures("pulling")
 def test_what_differs_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(monkeypatch, NodeReports("node01", DIFFERS, 7200.0, APPLIED, CHECKED))
+    differs = PhaseReports("install", DIFFERS, 7200.4, APPLIED, CHECKED)
+    answer(monkeypatch, NodeReports("node01", DIFFERS, (differs, PhaseReports("optimize", SAME, 60.0, TUNED))))
     code, out, _ = call("release", "reports")
-    assert (code, out.splitlines()[-1]) == (1, "node01: base : limits | Write limits")
+    assert (code, out.splitlines()[-1]) == (1, "node01: install: base : limits | Write limits")
     assert "2 h ago" in out
     code, out, _ = call("release", "reports", "--output", "json")
     document = json.loads(out)
-    assert (code, document["same"], document["nodes"][0]["check"]["changes"]) == (1, False, list(CHECKED.changes))
+    (node,) = document["nodes"]
+    assert (code, document["same"], node["status"]) == (1, False, "differs")
+    assert [(one["phase"], one["age_s"]) for one in node["phases"]] == [("install", 7200), ("optimize", 60)]
+    assert node["phases"][0]["check"]["changes"] == list(CHECKED.changes)
 
 
 def test_a_site_that_pushes_is_refused(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""What nodes reported about themselves: their last play, and what the last check by their timer found. Reads only."""
+"""What nodes reported about themselves: of each phase, the last play and the last check by the timer. Reads only."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from rackready.paths import EnvPaths
 
 SAME, DIFFERS, FAILED, LATE, NONE = "same", "differs", "failed", "late", "none"
 """A node's status: as released; changed; its check failed; its last report is too old; there is none."""
+_WORSE = (SAME, DIFFERS, FAILED, LATE)
+"""From good to bad: that nothing is known weighs most."""
 _ROUNDS = 3
 """Rounds of its timer after which a silent node is late. Our choice: one is lost to a reboot, one to a long play."""
 _SPARE_S = 600.0
@@ -33,6 +35,7 @@ class ShownReport:
 
     sequence: int
     mode: str
+    phase: str
     playbook: str
     release: str
     at: float
@@ -42,14 +45,23 @@ class ShownReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseReports:
+    """The last play and the last check of one phase on a node; ``phase`` is empty where it could read no order."""
+
+    phase: str
+    status: str
+    age_s: float
+    apply: ShownReport | None = None
+    check: ShownReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReports:
-    """A node's last play and last check. ``unread``: why reports of it do not count."""
+    """What a node reported, by phase. ``status`` is that of its worst phase. ``unread``: why reports do not count."""
 
     node: str
     status: str
-    age_s: float | None = None
-    apply: ShownReport | None = None
-    check: ShownReport | None = None
+    phases: tuple[PhaseReports, ...] = ()
     unread: tuple[str, ...] = field(default=())
 
 
@@ -82,16 +94,31 @@ def _node(site: Site, pull: Pull, paths: EnvPaths, node: str, playbooks: dict[in
             unread.append(report)
         elif report.site == identity:
             known.append(report)
+    by_phase = {phase: [one for one in known if _phase(one, playbooks) == phase] for phase in ("", *pull.in_order)}
+    if any(by_phase[phase] for phase in pull.in_order):
+        del by_phase[""]  # of orders that the node could not read, before it read others
+    phases = tuple(_of_phase(phase, found, pull, playbooks) for phase, found in by_phase.items() if found)
+    if not phases:
+        return NodeReports(node, FAILED if unread else NONE, unread=tuple(unread))
+    worst = max((one.status for one in phases), key=_WORSE.index)
+    return NodeReports(node, worst, phases, tuple(unread))
+
+
+def _phase(report: PullReport, playbooks: dict[int, str]) -> str:
+    """Return a report's phase: that of its order to apply where the report of an older agent names none."""
+    return report.phase or playbooks.get(report.sequence, "").removesuffix(".yml")
+
+
+def _of_phase(phase: str, known: list[PullReport], pull: Pull, playbooks: dict[int, str]) -> PhaseReports:
+    """Return what the reports of one phase, at least one, say."""
     newest = {
         mode: max((one for one in known if one.mode == mode), key=lambda one: (one.sequence, one.ended), default=None)
         for mode in (APPLY, CHECK)
     }
     apply, check = (_shown(newest[mode], playbooks) for mode in (APPLY, CHECK))
-    last = max((one for one in (apply, check) if one), key=lambda one: (one.sequence, one.at), default=None)
-    if last is None:
-        return NodeReports(node, FAILED if unread else NONE, unread=tuple(unread))
+    last = max((one for one in (apply, check) if one), key=lambda one: (one.sequence, one.at))
     age = max(0.0, time.time() - last.at)
-    return NodeReports(node, _status(last, age, pull), age, apply, check, tuple(unread))
+    return PhaseReports(phase, _status(last, age, pull), age, apply, check)
 
 
 def _status(last: ShownReport, age: float, pull: Pull) -> str:
@@ -131,7 +158,8 @@ def _read(file: Path, node: str, host_key: str, key: bytes | None) -> PullReport
 def _shown(report: PullReport | None, playbooks: dict[int, str]) -> ShownReport | None:
     if report is None:
         return None
-    head = (report.sequence, report.mode, playbooks.get(report.sequence, ""), report.release, report.ended)
+    playbook = playbooks.get(report.sequence, "")
+    head = (report.sequence, report.mode, _phase(report, playbooks), playbook, report.release, report.ended)
     if report.failure is not None:
         return ShownReport(*head, Outcome.ERROR, str(report.failure.message()))
     where = f"report {report.name}"

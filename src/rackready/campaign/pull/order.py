@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class PullOrder:
     release_size: int
     mode: str
     phase: str
+    phases: Sequence[str]
+    """Phases that nodes apply themselves, in their order: the timer checks the newest order of each."""
     playbook: str
     extra: Mapping[str, Any]
     limit_s: int
@@ -64,6 +66,7 @@ def present(paths: EnvPaths, node: str) -> PullOrder | None:
         envelope = json.loads((_orders(paths) / f"{node}.json").read_text(encoding="utf-8"))
         content = json.loads(base64.b64decode(envelope["payload"], validate=True))
         content.pop("version")
+        content.setdefault("phases", [content["phase"]])  # an order that was written before this field
         return PullOrder(**content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -35,6 +35,7 @@ class Expected:
     node: str
     sequence: int
     mode: str
+    phase: str
     release: str
     agent: str
 
@@ -53,9 +54,9 @@ def forget(paths: EnvPaths, node: str, sequence: int) -> None:
 def unlike(found: PullReport, wanted: Expected) -> tuple[str, str] | None:
     """Return expected and actual value where a verified report is not the one that was asked for, None if it is.
 
-    A refusal names no release: the agent may not have come that far.
+    A refusal names no release, and of a damaged order no phase: the agent may not have come that far.
     """
-    names = ("site", "node", "sequence", "mode", "agent", *(() if found.failure else ("release",)))
+    names = ("site", "node", "sequence", "mode", "agent", *(() if found.failure else ("phase", "release")))
     for name in names:
         if getattr(found, name) != getattr(wanted, name):
             return f"{name} {getattr(wanted, name)}", f"{name} {getattr(found, name)}"
@@ -82,7 +83,7 @@ class Judge:
             raw = RawOutputs(self.ledger, self.paths.raw).put(found.model_dump_json(exclude=_NOT_KEPT))
         except (RackreadyError, OSError) as error:
             return NodeResult(Outcome.ERROR, f"{where}: {error}")
-        wanted = Expected(self.ledger.identity(), node, sequence, mode, release, self.parts.agents.digest)
+        wanted = Expected(self.ledger.identity(), node, sequence, mode, self.phase, release, self.parts.agents.digest)
         self.other_agent = found.agent != wanted.agent
         self.other_agent |= found.failure is not None and found.failure.code in _NEW_AGENT
         result = self._judged(found, wanted, where)

@@ -232,6 +232,7 @@ class _Pulling:
             release_size=one.built.size,
             mode=mode,
             phase=self.phase,
+            phases=self.pull.in_order,
             playbook=self.play.playbook,
             extra=self.parts.releases.sealed(node, extra),
             limit_s=limit_s,

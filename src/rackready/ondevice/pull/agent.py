@@ -8,16 +8,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .fetch import get
-from .order import PullOrder, checked, guess, opened
+from .order import Claimed, PullOrder, checked, guess, opened
 from .places import Config, Places, read_config, read_state, write_state
 from .play import clean, play, python_of
 from .problem import PullProblem
 from .release import prepared
 from .report import agent_digest, host_key, is_final, send_all, store
+from .standing import keep, read, standing
 
 BUSY = 75
 """Exit code where another run holds the lock (EX_TEMPFAIL)."""
@@ -115,27 +117,54 @@ class _Run:
         return envelope
 
     def _round(self, envelope: bytes) -> int:
-        """Do what one order says; a refusal is reported, too."""
-        state, began = read_state(self.places, self.config.site), time.time()
-        sequence, mode = guess(envelope)
-        mode = "check" if _is_done(state, sequence) else mode
-        report, final = self._report(sequence, mode, began), False
+        """Do what one order says; a refusal is reported, too. One that was done is compared, with all that stand."""
+        state, claimed = read_state(self.places, self.config.site), guess(envelope)
+        if _is_done(state, claimed.sequence):
+            return self._compared(envelope, state, claimed)
+        began = time.time()
+        report, final = self._report(claimed, claimed.mode, began), False
         try:
             order = checked(opened(envelope, self.places, self.config), self.config, state, began)
-            report["release"] = order.release
-            if mode == "check" and state.get("sequence") != order.sequence:
+            if claimed.mode == "check" and state.get("sequence") != order.sequence:
                 self._note(order, "done")  # before anything else: what an older order says is never applied now
+                keep(self.places, order, envelope)
             document = prepared(self.places, self.config, order)
             python = python_of(self.config.node, document["python"])
-            if mode == "apply":
+            if claimed.mode == "apply":
                 self._tell_again(state, order)
+                keep(self.places, order, envelope)
                 self._note(order, "begun")
             final = True
-            say(f"{self.config.node}: {order.phase}: {mode} of order {sequence}, release {order.release[:12]}")
-            report.update(play(self.places, self.config, order, document, mode, python))
+            self._played(report, order, document, python)
         except PullProblem as problem:
             report["failure"] = problem.document()
         return self._end(report, final=final)
+
+    def _compared(self, envelope: bytes, state: dict[str, Any], claimed: Claimed) -> int:
+        """Compare the node with the order of each phase that stands. One that cannot be used holds no other back."""
+        began = time.time()
+        try:
+            order = checked(opened(envelope, self.places, self.config), self.config, state, began)
+        except PullProblem as problem:
+            return self._end(self._report(claimed, "check", began) | {"failure": problem.document()}, final=False)
+        keep(self.places, order, envelope)  # once more: an agent before this one kept none
+        found = standing(self.places, self.config, order)
+        return max([self._comparison(one, order.phases) for one in found.values()])
+
+    def _comparison(self, envelope: bytes, phases: tuple[str, ...]) -> int:
+        report = self._report(guess(envelope), "check", time.time())
+        try:
+            order = replace(read(envelope, self.places, self.config), phases=phases)
+            document = prepared(self.places, self.config, order)
+            self._played(report, order, document, python_of(self.config.node, document["python"]))
+        except PullProblem as problem:
+            report["failure"] = problem.document()
+        return self._end(report, final=True)
+
+    def _played(self, report: dict[str, Any], order: PullOrder, document: dict[str, Any], python: str) -> None:
+        mode, report["release"] = report["mode"], order.release
+        say(f"{self.config.node}: {order.phase}: {mode} of order {order.sequence}, release {order.release[:12]}")
+        report.update(play(self.places, self.config, order, document, mode, python))
 
     def _end(self, report: dict[str, Any], *, final: bool) -> int:
         """Keep the report, then the state: killed between the two, the next run finds the report."""
@@ -149,12 +178,13 @@ class _Run:
         say(f"{self.config.node}: {report['mode']} of order {report['sequence']} {words}")
         return 1 if report["failure"] or report["exit_code"] else 0
 
-    def _report(self, sequence: int, mode: str, began: float) -> dict[str, Any]:
+    def _report(self, claimed: Claimed, mode: str, began: float) -> dict[str, Any]:
         return {
             "version": 1,
             "site": self.config.site,
             "node": self.config.node,
-            "sequence": sequence,
+            "sequence": claimed.sequence,
+            "phase": claimed.phase,
             "release": "",
             "mode": mode,
             "agent": self.agent,

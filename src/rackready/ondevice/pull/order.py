@@ -23,7 +23,8 @@ SKEW_S = 300
 HEX = re.compile(r"[0-9a-f]{64}\Z")
 _PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----\n?", re.DOTALL)
 _PLAYBOOK = re.compile(r"[a-z][a-z0-9-]*\.yml\Z")
-_PHASE = re.compile(r"[a-z][a-z0-9-]*\Z")
+_PHASE = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
+_MOST_PHASES = 16
 _ANEW = "Run the phase again on the controller: it writes a new order."
 
 
@@ -37,19 +38,36 @@ class PullOrder:
     release_size: int
     playbook: str
     phase: str
+    phases: tuple[str, ...]
+    """Phases that nodes of the site apply themselves, in their order: orders of these stand beside this one."""
     extra: dict[str, Any]
     limit_s: int
 
 
-def guess(envelope: bytes) -> tuple[int, str]:
-    """Return sequence and mode that an envelope claims, unverified: only the name of a report about its refusal."""
+@dataclass(frozen=True)
+class Claimed:
+    """What an envelope claims, unverified: only the name of a report about its refusal."""
+
+    sequence: int = 0
+    mode: str = "check"
+    phase: str = ""
+    site: str = ""
+
+
+def guess(envelope: bytes) -> Claimed:
+    """Return what an envelope claims. Nothing of it is verified."""
     try:
         payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
         sequence, mode = payload["sequence"], payload["mode"]
-    except (ValueError, KeyError, TypeError):
-        return 0, "check"
-    good = isinstance(sequence, int) and not isinstance(sequence, bool) and 0 <= sequence < 1 << 53
-    return (sequence if good else 0), (mode if mode in {"apply", "check"} else "check")
+        phase, site = payload.get("phase"), payload.get("site")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Claimed()
+    return Claimed(
+        sequence if _number(sequence, 0, (1 << 53) - 1) else 0,
+        mode if mode in {"apply", "check"} else "check",
+        phase if _is(_PHASE, phase) else "",
+        site if isinstance(site, str) else "",
+    )
 
 
 def opened(envelope: bytes, places: Places, config: Config) -> dict[str, Any]:
@@ -141,6 +159,7 @@ def checked(content: dict[str, Any], config: Config, state: dict[str, Any], now:
         release_size=content["release_size"],
         playbook=content["playbook"],
         phase=content["phase"],
+        phases=tuple(content.get("phases", [content["phase"]])),
         extra=content["extra"],
         limit_s=content["limit_s"],
     )
@@ -177,11 +196,19 @@ def _malformed(content: dict[str, Any]) -> list[str]:
         "release_size": _number(content.get("release_size"), 1, 1 << 20),
         "mode": content.get("mode") in {"apply", "check"},
         "phase": _is(_PHASE, content.get("phase")),
+        "phases": _are_phases(content.get("phases", [content.get("phase")]), content.get("phase")),
         "playbook": _is(_PLAYBOOK, content.get("playbook")),
         "extra": isinstance(extra, dict) and is_object(extra, 1 << 26),
         "limit_s": _number(content.get("limit_s"), 1, 24 * 3600),
     }
     return [name for name, is_good in good.items() if not is_good]
+
+
+def _are_phases(given: Any, phase: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether these are names of phases, this one among them."""
+    if not isinstance(given, list) or len(given) > _MOST_PHASES:
+        return False
+    return phase in given and all(_is(_PHASE, name) for name in given)
 
 
 def is_object(given: Any, largest: int) -> bool:  # noqa: ANN401 - JSON

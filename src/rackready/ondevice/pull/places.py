@@ -49,9 +49,14 @@ class Places:
         """Return the folder of reports that the controller did not accept yet."""
         return self.state / "outbox"
 
+    @property
+    def standing(self) -> Path:
+        """Return the folder of orders that the node is compared with, one for each phase."""
+        return self.state / "standing"
+
     def make(self) -> None:
         """Make the agent's own folders, for root alone."""
-        for folder in (self.state, self.objects, self.releases, self.outbox, self.run):
+        for folder in (self.state, self.objects, self.releases, self.outbox, self.standing, self.run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
 

@@ -41,7 +41,7 @@ def prepared(places: Places, config: Config, order: PullOrder) -> dict[str, Any]
         if _is_new(places, order):
             wheels = [places.objects / item["sha256"] for item in document["wheels"]]
             unpack(config.node, places.objects / document["code"]["sha256"], wheels, places.releases / order.release)
-        _prune(places, order.release, [order.release, *wanted])
+        _prune(places, order, [order.release, *wanted])
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             said = f"{error.strerror or error} ({error.filename or places.state})"
@@ -135,11 +135,16 @@ def _mib(count: int) -> str:
     return f"{-(-count // (1 << 20))} MiB"
 
 
-def _prune(places: Places, release: str, objects: list[str]) -> None:
-    """Keep this release and the one before it; remove all other releases and objects."""
+def _prune(places: Places, order: PullOrder, objects: list[str]) -> None:
+    """Keep this release, those that orders of other phases name, and one before them; remove all others."""
     file = places.state / "kept.json"
-    kept = [{"release": release, "objects": sorted(objects)}]
-    kept += [item for item in _kept(file) if item["release"] != release][:1]
+    kept: list[dict[str, Any]] = [{"release": order.release, "phase": order.phase, "objects": sorted(objects)}]
+    before: list[dict[str, Any]] = []
+    for item in _kept(file):
+        is_other = item.get("phase") in order.phases and item["phase"] not in {one["phase"] for one in kept}
+        (kept if is_other else before).append(item)
+    releases, _ = _names(kept)
+    kept += [item for item in before if item["release"] not in releases][:1]
     replace_file(file, json.dumps(kept).encode())
     names, needed = _names(kept)
     for folder in places.releases.iterdir():
