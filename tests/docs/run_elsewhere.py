@@ -100,6 +100,8 @@ ELSEWHERE = {
     "sim up": _RACK + "test_sim_rack.py::test_a_second_up_changes_nothing",
     "release reports": _CLI + "test_release_reports.py::test_nodes_as_released_are_0",
     "release build": _RELEASE + "test_a_build_says_what_it_made_and_a_second_one_makes_nothing",
+    "release prune": _CLI + "test_release_prune.py::test_it_shows_what_would_go_and_removes_nothing",
+    "release prune --yes": _CLI + "test_release_prune.py::test_the_newest_builds_stay_whole",
     "release list": _RELEASE + "test_indexes_are_listed_the_newest_first",
     "release show": _RELEASE + "test_show_has_the_document_and_no_variables",
     "release verify": _RELEASE + "test_every_kind_of_tampering_is_found_and_the_next_build_mends_it",

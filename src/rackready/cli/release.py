@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackready.cli import release_reports, release_serve
+from rackready.cli import release_prune, release_reports, release_serve
 from rackready.cli.chosen_hosts import retired
 from rackready.cli.deploy import Limit
 from rackready.cli.output import Env, Format, Output, console, print_json, print_table, progress, working_paths
@@ -228,3 +228,4 @@ def _read(site: Site, paths: EnvPaths, name: str) -> Index:
 
 release_serve.register(app)
 release_reports.register(app)
+release_prune.register(app)

@@ -151,6 +151,7 @@ SPOILED: list[tuple[str, dict[str, Any], str]] = [
     ("site", {"site": "another"}, "Actual: site another."),
     ("sequence", {"sequence": 1}, "Actual: sequence 1."),
     ("mode", {"mode": "check"}, "Expected: mode apply Actual: mode check."),
+    ("phase", {"phase": "optimize"}, "Expected: phase install Actual: phase optimize."),
     ("agent", {"agent": "c" * 64}, f"Actual: agent {'c' * 64}."),
     ("node", {"node": "node02"}, "Expected: node node01 Actual: a report of node02, signed with the key of node01."),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def _playbooks(paths: EnvPaths) -> tuple[dict[int, str], str]:
 
 def _node(site: Site, pull: Pull, paths: EnvPaths, node: str, playbooks: dict[int, str], identity: str) -> NodeReports:
     known, unread = [], []
-    for report in _reports(site, paths, node):
+    for _, report in read_all(site, paths, node):
         if isinstance(report, str):
             unread.append(report)
         elif report.site == identity:
@@ -121,6 +121,14 @@ def _of_phase(phase: str, known: list[PullReport], pull: Pull, playbooks: dict[i
     return PhaseReports(phase, _status(last, age, pull), age, apply, check)
 
 
+def newest_of(known: Sequence[PullReport]) -> list[PullReport]:
+    """Return the newest report of each phase and mode: those that are shown."""
+    found: dict[tuple[str, str], PullReport] = {}
+    for one in sorted(known, key=lambda one: (one.sequence, one.ended)):
+        found[one.phase, one.mode] = one
+    return list(found.values())
+
+
 def _status(last: ShownReport, age: float, pull: Pull) -> str:
     if age > _ROUNDS * pull.every_min * 60.0 + _SPARE_S:
         return LATE
@@ -129,8 +137,8 @@ def _status(last: ShownReport, age: float, pull: Pull) -> str:
     return DIFFERS if last.mode == CHECK and last.changes else SAME
 
 
-def _reports(site: Site, paths: EnvPaths, node: str) -> Iterator[PullReport | str]:
-    """Yield the reports of a node, or why one cannot be used."""
+def read_all(site: Site, paths: EnvPaths, node: str) -> Iterator[tuple[Path, PullReport | str]]:
+    """Yield the files of a node's reports, each with its report, or with why it cannot be used."""
     folder = paths.node_reports / node
     files = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
     if not files:
@@ -138,7 +146,7 @@ def _reports(site: Site, paths: EnvPaths, node: str) -> Iterator[PullReport | st
     host_key = pinned(paths.known_hosts, node_target(site, node, paths.known_hosts).host)
     key = _key(paths, node, host_key)
     for file in files:
-        yield _read(file, node, host_key, key)
+        yield file, _read(file, node, host_key, key)
 
 
 def _key(paths: EnvPaths, node: str, host_key: str) -> bytes | None:

@@ -50,11 +50,23 @@ def _orders(paths: EnvPaths) -> Path:
     return release_folder(paths) / "orders"
 
 
+def _standing(paths: EnvPaths) -> Path:
+    """Return the folder of the newest order of each phase: it tells what nodes may still ask for. It is not served."""
+    return release_folder(paths) / "standing"
+
+
 def write(paths: EnvPaths, order: PullOrder, signer: Signer) -> None:
     """Put an order in the place of the node's present one, whole or not at all. Raises SignatureError, and OSError."""
     envelope = dsse.sign(order.payload(), signer, FORM)
-    folder = private_dir(_orders(paths))
-    files.replace(folder / f"{order.node}.json", json.dumps(envelope).encode(), mode=0o644)
+    text, standing_ = json.dumps(envelope).encode(), private_dir(private_dir(_standing(paths)) / order.node)
+    files.replace(standing_ / f"{order.phase}.json", text, mode=0o644)  # first: what is served is on record here
+    files.replace(private_dir(_orders(paths)) / f"{order.node}.json", text, mode=0o644)
+
+
+def standing(paths: EnvPaths, node: str) -> list[PullOrder]:
+    """Return the newest order of each phase that was written for a node, and its present one."""
+    found = [present(paths, node), *map(_read, sorted((_standing(paths) / node).glob("*.json")))]
+    return [order for order in found if order is not None]
 
 
 def present(paths: EnvPaths, node: str) -> PullOrder | None:
@@ -62,8 +74,12 @@ def present(paths: EnvPaths, node: str) -> PullOrder | None:
 
     The signature is not looked at: the file is the controller's own, and only tells where it stopped.
     """
+    return _read(_orders(paths) / f"{node}.json")
+
+
+def _read(path: Path) -> PullOrder | None:
     try:
-        envelope = json.loads((_orders(paths) / f"{node}.json").read_text(encoding="utf-8"))
+        envelope = json.loads(path.read_text(encoding="utf-8"))
         content = json.loads(base64.b64decode(envelope["payload"], validate=True))
         content.pop("version")
         content.setdefault("phases", [content["phase"]])  # an order that was written before this field

@@ -51,6 +51,11 @@ def forget(paths: EnvPaths, node: str, sequence: int) -> None:
         place(paths, node, sequence, mode).unlink(missing_ok=True)
 
 
+def keep_raw(raw: RawOutputs, found: PullReport) -> str:
+    """Store a report as evidence and return its hash; one that is there is the same file. Raises EvidenceError."""
+    return raw.put(found.model_dump_json(exclude=_NOT_KEPT))
+
+
 def unlike(found: PullReport, wanted: Expected) -> tuple[str, str] | None:
     """Return expected and actual value where a verified report is not the one that was asked for, None if it is.
 
@@ -80,7 +85,7 @@ class Judge:
         where = f"{node}: {self.phase}"
         try:
             found = self.parts.open_report(node, place(self.paths, node, sequence, mode).read_bytes())
-            raw = RawOutputs(self.ledger, self.paths.raw).put(found.model_dump_json(exclude=_NOT_KEPT))
+            raw = keep_raw(RawOutputs(self.ledger, self.paths.raw), found)
         except (RackreadyError, OSError) as error:
             return NodeResult(Outcome.ERROR, f"{where}: {error}")
         wanted = Expected(self.ledger.identity(), node, sequence, mode, self.phase, release, self.parts.agents.digest)
