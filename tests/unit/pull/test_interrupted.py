@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rackready.ondevice.pull import play
+from rackready.ondevice.pull import play, report
 from rackready.ondevice.pull.places import Places
+from rackready.ondevice.pull.problem import PullProblem
 from tests.unit.pull.world import NODE, SYSTEM_PYTHON, World, until
 
 
@@ -192,6 +194,60 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(world: World) ->
     assert said.endswith(f"Free disk space on the node below {world.state}; its timer runs the agent again.")
     assert world.report("5-apply").failure.code == "disk-full"  # type: ignore[union-attr]
     assert world.played() == []
+
+
+def test_without_room_for_its_report_nothing_is_applied(world: World) -> None:
+    world.order(5)
+    argv = ["bash", "-c", 'ulimit -f 64; trap "" XFSZ; exec "$@"', "sh", *world.argv()]
+    words = "Expected: 9 MiB for the report of its play Actual: File too large; nothing was applied."
+    step = f"Look at the node's disk below {world.state}; its timer runs the agent again."
+    for _ in range(2):
+        done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-2:] == [
+            f"node01: disk - {words} {step}",
+            "node01: apply of order 5 refused",
+        ]
+    assert world.played() == []
+    assert not (world.state / "state.json").exists(), "the order can still be applied"
+    assert not (world.state / "outbox/.room").exists()
+    assert world.report("5-apply").failure.code == "disk"  # type: ignore[union-attr]
+    assert world.agent()[0] == 0
+    assert world.played() == ["apply"]
+    assert world.report("5-apply").failure is None
+
+
+def test_a_full_disk_is_said_so_before_a_play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    places = Places(world.etc, world.state, world.run_folder, world.ssh)
+    places.make()
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(PullProblem) as refused:
+        report.reserve(places, NODE)
+    assert str(refused.value) == (
+        "node01: disk - Expected: 9 MiB for the report of its play Actual: no space left on device; nothing was "
+        f"applied. Free disk space on the node below {world.state}; its timer runs the agent again."
+    )
+    assert refused.value.code == "disk-full"
+
+
+def test_a_disk_that_a_play_filled_has_room_for_its_report(world: World) -> None:
+    """The space is taken before the play, and the report is written into it: no other file may use it meanwhile."""
+    world.order(5, **world.make(world.stub(sleep=1)))
+    child = world.start()
+    until(world.played)
+    room = (world.state / "outbox/.room").stat()
+    assert room.st_blocks * 512 >= report.LARGEST
+    port = world.away()
+    child.communicate(timeout=60)
+    kept = (world.state / "outbox/5-apply.json").stat()
+    assert (kept.st_ino, kept.st_size < 10_000) == (room.st_ino, True)
+    assert [file.name for file in (world.state / "outbox").iterdir()] == ["5-apply.json"]
+    world.serve(port)
+    assert world.agent()[0] == 0
+    assert world.report("5-apply").failure is None
 
 
 def test_a_disk_that_fills_up_is_no_fault_of_the_network(world: World) -> None:

@@ -18,7 +18,7 @@ from .places import Config, Places, read_config, read_state, write_state
 from .play import clean, play, python_of
 from .problem import PullProblem
 from .release import prepared
-from .report import agent_digest, host_key, is_final, send_all, store
+from .report import agent_digest, host_key, is_final, reserve, send_all, store
 from .standing import keep, read, standing
 
 BUSY = 75
@@ -132,6 +132,7 @@ class _Run:
             python = python_of(self.config.node, document["python"])
             if claimed.mode == "apply":
                 self._tell_again(state, order)
+                reserve(self.places, self.config.node)
                 keep(self.places, order, envelope)
                 self._note(order, "begun")
             final = True
@@ -169,7 +170,12 @@ class _Run:
     def _end(self, report: dict[str, Any], *, final: bool) -> int:
         """Keep the report, then the state: killed between the two, the next run finds the report."""
         report["ended"] = time.time()
-        store(self.places, self.key, report, final=final)
+        try:
+            store(self.places, self.key, report, final=final)
+        except OSError as error:
+            if final and report["mode"] == "apply":
+                raise  # its space was kept: the disk itself is broken
+            say(f"{self.config.node}: its report cannot be written, so the controller gets none: {error.strerror}")
         if final and report["mode"] == "apply":
             write_state(self.places, **{**read_state(self.places, self.config.site), "state": "done"})
         if report["failure"]:

@@ -50,6 +50,11 @@ class Places:
         return self.state / "outbox"
 
     @property
+    def room(self) -> Path:
+        """Return the file that keeps disk space for the report of a play."""
+        return self.outbox / ".room"
+
+    @property
     def standing(self) -> Path:
         """Return the folder of orders that the node is compared with, one for each phase."""
         return self.state / "standing"
@@ -98,6 +103,16 @@ def replace_file(path: Path, data: bytes) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def fill_file(room: Path, path: Path, data: bytes) -> None:
+    """Write into a file that keeps space, and rename it: of a full disk it needs no more. Raises OSError."""
+    with os.fdopen(os.open(room, os.O_WRONLY), "wb") as out:
+        out.write(data)
+        out.truncate()
+        os.fsync(out.fileno())
+    room.replace(path)
     sync_folder(path.parent)
 
 

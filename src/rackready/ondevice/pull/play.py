@@ -139,7 +139,7 @@ def clean(places: Places) -> list[str]:
         shutil.rmtree(folder, ignore_errors=True)
     for folder in places.releases.glob(".new-*"):
         shutil.rmtree(folder, ignore_errors=True)
-    for part in places.objects.glob(".*.part"):
+    for part in (*places.objects.glob(".*.part"), *places.outbox.glob(".*")):
         part.unlink()
     return ended
 

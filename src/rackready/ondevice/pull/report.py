@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import hashlib
 import json
+import os
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .fetch import put
-from .places import AGAIN, Config, Places, replace_file
-from .problem import PullProblem
+from .places import AGAIN, Config, Places, fill_file, replace_file
+from .problem import PullProblem, disk_full
 
 NAMESPACE = "rackready-report"
 LARGEST = 8 << 20
 """Bytes of what is sent."""
+_ROOM = LARGEST + 4096
+"""Bytes that are kept for the report of a play: what is sent, and what the outbox adds."""
 _MOST, _MOST_REFUSED = 64, 8
 """Reports in the outbox; the oldest go first, so that a controller that is away for long fills no disk."""
 
@@ -53,6 +57,26 @@ def agent_digest() -> str:
     return found.hexdigest()
 
 
+def reserve(places: Places, node: str) -> None:
+    """Take disk space for the report of a play, before the play. Raises PullProblem where there is none.
+
+    A play whose report cannot be kept would be played again by each run.
+    """
+    try:
+        with os.fdopen(os.open(places.room, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+            os.posix_fallocate(out.fileno(), 0, _ROOM)
+            os.fsync(out.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            places.room.unlink()
+        expected = f"{-(-_ROOM // (1 << 20))} MiB for the report of its play"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise disk_full(node, places.state, expected, "no space left on device; nothing was applied") from error
+        said = f"{error.strerror or error}; nothing was applied"
+        step = f"Look at the node's disk below {places.state}; its timer runs the agent again."
+        raise PullProblem("disk", f"{node}: disk", expected, said, step) from error
+
+
 def store(places: Places, key: Path, document: dict[str, Any], *, final: bool) -> None:
     """Sign a report and put it into the outbox. ``final``: the order's play has ended. Raises PullProblem, OSError."""
     packed = gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0)
@@ -60,7 +84,11 @@ def store(places: Places, key: Path, document: dict[str, Any], *, final: bool) -
         packed = gzip.compress(json.dumps(_shortened(document), sort_keys=True).encode(), mtime=0)
     signed = {"report": base64.b64encode(packed).decode(), "signature": signature(document["node"], key, packed)}
     name = f"{document['sequence']}-{document['mode']}.json"
-    replace_file(places.outbox / name, json.dumps({"final": final, "body": signed}).encode())
+    data = json.dumps({"final": final, "body": signed}).encode()
+    if places.room.exists():
+        fill_file(places.room, places.outbox / name, data)
+    else:
+        replace_file(places.outbox / name, data)
     for old in sorted(places.outbox.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-_MOST]:
         old.unlink()
 
