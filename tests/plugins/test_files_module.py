@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
 
 import rackready
 from rackready import ondevice
@@ -57,21 +59,27 @@ def ship(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, f"ansible.module_utils.rackready{name}", module)
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def shipped(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the module as a node runs it."""
     ship(monkeypatch)
     spec = importlib.util.spec_from_file_location("rackready_files", ROOT / "plugins/modules/rackready_files.py")
     assert spec is not None
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    module = shipped(monkeypatch)
     (tmp_path / "tmp").mkdir()
 
     def call(*, check: bool = False, folders: tuple[str, ...] = (), sweep: str = "", **files: str) -> dict[str, Any]:
         wishes = [{"path": str(tmp_path / name), "content": content, "mode": "0640"} for name, content in files.items()]
         params: dict[str, Any] = {"folders": [str(tmp_path / name) for name in folders], "files": wishes}
         params["sweep"] = [str(tmp_path / sweep)] if sweep else []
-        monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, tmp_path / "tmp", check_mode=check))
+        monkeypatch.setattr(module, "Quiet", lambda **_: Stub(params, tmp_path / "tmp", check_mode=check))
         with pytest.raises(Ended) as ended:
             module.main()
         said: dict[str, Any] = ended.value.args[0]
@@ -167,3 +175,23 @@ def test_a_folder_may_be_a_link_to_one(run: Callable[..., dict[str, Any]], tmp_p
     assert run(check=True, folders=("a",))["changed"] is True
     assert run(folders=("a",))["changed"] is True
     assert ((tmp_path / "a").is_symlink(), (tmp_path / "disk").stat().st_mode & 0o777) == (True, 0o755)
+
+
+@pytest.mark.parametrize("no_log", [False, True])
+@pytest.mark.parametrize("is_quiet", [True, False], ids=["this-module", "a-plain-one"])
+def test_no_content_of_a_file_reaches_the_journal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, no_log: bool, is_quiet: bool
+) -> None:
+    """With the arguments that a push, a pull and a proof give: the task's own no_log. The twin is Ansible's own."""
+    module, logged = shipped(monkeypatch), list[str]()
+    wishes = [{"path": str(tmp_path / "key"), "content": "content-of-a-file"}]
+    given = {"files": wishes, "_ansible_no_log": no_log, "_ansible_module_name": "rackready_files"}
+    given |= {"_ansible_check_mode": True}
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode())
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+    monkeypatch.setattr(basic, "has_journal", False)
+    monkeypatch.setattr(basic.syslog, "syslog", lambda *words: logged.append(str(words)))
+    made = (module.Quiet if is_quiet else basic.AnsibleModule)(argument_spec=module.OPTIONS, supports_check_mode=True)
+    assert made.params["files"][0]["content"] == "content-of-a-file"
+    assert any("content-of-a-file" in line for line in logged) is not (is_quiet or no_log)
+    assert logged == [] or not (is_quiet or no_log)
