@@ -11,8 +11,7 @@ from ansible.module_utils.rackready.ondevice.file_state import digest, in_the_wa
 DOCUMENTATION = """
 module: rackready_files
 short_description: write folders and small text files of root's
-description:
-  - Replaces what differs as a whole. Lists what changed (in a dry run, would change) in C(written) and C(differs).
+description: ["Replaces what differs as a whole. Lists what changed (or would) in C(written) and C(differs)."]
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
   files: {description: "C(path), C(content), C(mode) (default 0644)", type: list, elements: dict, default: []}
@@ -44,7 +43,7 @@ def main() -> None:
         actual, wanted = state(place), digest(wish["content"].encode())
         if file(module, wish, before):
             drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
-            headers = {"before_header": wish["path"], "after_header": wish["path"]}
+            headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
             diff.append(headers | {"before": before or "", "after": wish["content"]})
     drift += swept(module.params["sweep"], module.params["files"], dry=module.check_mode)
     names = [one["name"] for one in drift]

@@ -36,7 +36,7 @@ QUIET = {
         "image show",
         "import manifest",
         "plan",
-        *(f"release {name}" for name in ("build", "list", "reports", "serve", "show", "verify")),
+        *(f"release {name}" for name in ("build", "list", "prune", "reports", "serve", "show", "verify")),
         "schema",
         "setup",
         "size model",
