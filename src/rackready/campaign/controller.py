@@ -197,7 +197,8 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
     record(status="running")
     use = ledger.backend.workers
     batches = max(request.batches_at_once, use.batches if use else 0)
-    with _engine(workflows, batches, say) as keep_pace, stop_signals(say):
+    # Signals outside: while an error ends what runs, Ctrl-C and a lost lock must not end this process before that.
+    with stop_signals(say), _engine(workflows, batches, say) as keep_pace:
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
