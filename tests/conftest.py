@@ -80,6 +80,18 @@ def _turn(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """Put back what programs of nodes set for themselves: tests call their main() in this process."""
+    before = {name: os.environ.get(name) for name in ("LC_ALL", "PATH")}
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Return a PostgreSQL server."""
