@@ -14,11 +14,12 @@ from pathlib import Path
 
 from rackready.campaign import controller, phase_table, step, workflow
 from rackready.campaign.drained_phase import Runner
-from rackready.campaign.upgrade import take_out
+from rackready.campaign.upgrade import serving, take_out
 from rackready.campaign.upgrade.mirror_check import Repositories
 from rackready.cli import main as command_line
 from rackready.design.node_sets import choice_of
 from rackready.design.pinned import site_of
+from rackready.handover.offer import Offers
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -53,6 +54,7 @@ def main() -> int:
     root, mode = Path(sys.argv[1]), sys.argv[2]
     os.environ["RACKREADY_ROOT"] = str(root)
     controller._POLL_S = workflow.POLL_S = 0.02  # its phases take no time
+    serving.offers = lambda _site, _paths, nodes, **_: Offers(unknown=dict.fromkeys(nodes, "nobody was asked"))
     take_out._of_others = lambda *_: {}  # type: ignore[assignment]
     take_out.in_production = lambda *_: ([], {})  # type: ignore[assignment]
     Repositories.problems = lambda *_: []  # type: ignore[method-assign,assignment]
