@@ -23,7 +23,10 @@ from rackready.campaign.proof import Played
 from rackready.campaign.pull.parts import BuiltRelease, OrderingError, PullParts, Triggered
 from rackready.campaign.pull.run import pulled
 from rackready.design.pinned import site_of
+from rackready.drivers.release import sealing
 from rackready.drivers.release_report import PullReport, read_report
+from rackready.drivers.ssh.pins import pin
+from rackready.drivers.ssh.target import node_target
 from rackready.handover.dsse import public_pem
 from rackready.handover.keys import keys_of
 from rackready.ledger.store import Ledger, LedgerEntry
@@ -267,3 +270,15 @@ class Rack:
     def events(self) -> list[str]:
         with Ledger.open(self.paths.database) as ledger:
             return [f"{row.node}: {row.text}" for row in ledger.events("c1")]
+
+
+def with_keys(root: Path) -> Rack:
+    """Return two nodes of the simulated rack's site below ``root``, with keys as the controller makes them."""
+    (root / "inventories/sim").mkdir(parents=True)
+    (root / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    made = Rack(PhaseContext("sim", root, "c1"), root / "nodes")
+    for name, node in made.nodes.items():
+        host = node_target(site_of(made.ctx), name, made.paths.known_hosts).host
+        pin(made.paths.known_hosts, host, node.host_key)
+        node.key = sealing.node_key(sealing.master_key(made.paths), name, node.machine)
+    return made

@@ -11,24 +11,14 @@ import pytest
 from rackready.campaign.pull import wait as wait_module
 from rackready.campaign.pull.listing import DIFFERS, FAILED, LATE, NONE, SAME, NodeReports, listed
 from rackready.design.pinned import site_of
-from rackready.drivers.release import sealing
-from rackready.drivers.ssh.pins import pin
-from rackready.drivers.ssh.target import node_target
-from rackready.model.phase import PhaseContext
-from tests.unit.campaign.pull_node import NODES, PULL, ROOT, Rack, played
+from tests.unit.campaign.pull_node import NODES, PULL, Rack, played, with_keys
 
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     """Return two nodes whose keys are as the controller makes them, the first of them installed."""
-    (tmp_path / "inventories/sim").mkdir(parents=True)
-    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
     monkeypatch.setattr(wait_module, "_POLL_S", 0.02)
-    made = Rack(PhaseContext("sim", tmp_path, "c1"), tmp_path / "nodes")
-    for name, node in made.nodes.items():
-        host = node_target(site_of(made.ctx), name, made.paths.known_hosts).host
-        pin(made.paths.known_hosts, host, node.host_key)
-        node.key = sealing.node_key(sealing.master_key(made.paths), name, node.machine)
+    made = with_keys(tmp_path)
     made.run()
     return made
 

@@ -14,28 +14,17 @@ from rackready.campaign.pull.order import present, write
 from rackready.campaign.pull.prune import Prunable, Pruning
 from rackready.campaign.pull.report import REPORT
 from rackready.design.pinned import site_of
-from rackready.drivers.release import sealing
 from rackready.drivers.release.document import canonical
 from rackready.drivers.release.objects import objects_of
-from rackready.drivers.ssh.pins import pin
-from rackready.drivers.ssh.target import node_target
 from rackready.ledger.store import Ledger
-from rackready.model.phase import PhaseContext
-from tests.unit.campaign.pull_node import NODES, ROOT, Rack
+from tests.unit.campaign.pull_node import NODES, Rack, with_keys
 
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     """Return two nodes whose keys are as the controller makes them."""
-    (tmp_path / "inventories/sim").mkdir(parents=True)
-    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
     monkeypatch.setattr(wait_module, "_POLL_S", 0.02)
-    made = Rack(PhaseContext("sim", tmp_path, "c1"), tmp_path / "nodes")
-    for name, node in made.nodes.items():
-        host = node_target(site_of(made.ctx), name, made.paths.known_hosts).host
-        pin(made.paths.known_hosts, host, node.host_key)
-        node.key = sealing.node_key(sealing.master_key(made.paths), name, node.machine)
-    return made
+    return with_keys(tmp_path)
 
 
 def release(rack: Rack, name: str) -> set[str]:
