@@ -105,6 +105,8 @@ def build(arguments: list[str]) -> typer.Typer:
         plug_ins.add(app, plug_in)
         _join_lines(app)
         return app
+    if arguments == ["--version"] and words is None:
+        return app
     for module in dict.fromkeys([COMMANDS[called]] if called in COMMANDS else COMMANDS.values()):
         importlib.import_module(f"rackready.cli.{module}").register(app)
     if called not in COMMANDS:

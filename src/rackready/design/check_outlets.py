@@ -21,11 +21,8 @@ def check_outlets(subject: Subject) -> list[Flaw]:
     """Return outlets that do not exist, cannot be switched or feed two nodes, and supplies without an outlet."""
     site = subject.site
     devices = {device.name: (number, device) for number, device in enumerate(site.devices)}
-    supplies = {
-        platform: psus.count
-        for platform in loader.known("platform")
-        if (psus := loader.platform(platform).psus) is not None
-    }
+    used = {node.platform for node in site.nodes()} & set(loader.known("platform"))
+    supplies = {platform: psus.count for platform in used if (psus := loader.platform(platform).psus) is not None}
     taken: Taken = {}
     out: list[Flaw] = []
     for r, rack in enumerate(site.racks):

@@ -59,7 +59,8 @@ def check_units(subject: Subject) -> list[Flaw]:
 
 
 def _nodes(site: Site) -> list[_Box]:
-    known = {platform: loader.platform(platform).rack_units for platform in loader.known("platform")}
+    used = {node.platform for node in site.nodes()} & set(loader.known("platform"))
+    known = {platform: loader.platform(platform).rack_units for platform in used}
     return [
         _Box(rack.name, node.name, node.unit, known[node.platform], ("racks", r, "nodes", n))
         for r, rack in enumerate(site.racks)

@@ -16,6 +16,8 @@ _JUDGED = frozenset({"bool", "int", "float", "str"})
 """Without dates (2027-03-01): in YAML 1.2 they are text, and a date field reads that text as the same date."""
 
 _DECIMAL = re.compile(r"^[-+]?[0-9]+$")
+_COUNT = re.compile(r"^(0|[1-9][0-9]*)$", re.ASCII)
+"""A number that every version of YAML reads alike: most numbers of a site."""
 _BASED = re.compile(r"^(0o[0-7]+|0x[0-9a-fA-F]+)$")
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 """Numbers of the core schema of YAML 1.2.2 (10.3.2). Both versions read infinity, nan, null, true and false alike."""
@@ -72,6 +74,8 @@ def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) ->
     """Yield the problem of a plain value, and replace the value with its text, which the other checks then use."""
     kind = node.tag.removeprefix(_TAG)
     if node.style is not None or kind not in _JUDGED or len(node.value) > _LONGEST:
+        return
+    if kind == "int" and _COUNT.match(node.value):
         return
     old, new = _older(kind, node.value), _newer(kind, node.value)
     if (type(old), old) == (type(new), new) or (isinstance(old, str) and not text_too):

@@ -143,27 +143,37 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
         raise ProfileInvalidError(
             where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
         ) from error
-    return _parse(where, text, kind)
+    return _parse(where, text, kind, _PackagedLoader)
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key that is given twice: PyYAML keeps the last one without a word."""
+class _Strict(yaml.constructor.SafeConstructor):
+    """Part of a loader that refuses a key that is given twice: PyYAML keeps the last one without a word."""
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's
-        """Return a mapping. Raises ComposerError with both lines of a duplicate key."""
-        node = super().compose_mapping_node(anchor)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
+        """Return a mapping. Raises ConstructorError with both lines of a duplicate key."""
         lines: dict[str, int] = {}
-        for key, _ in node.value:
+        for key, _ in node.value if node.id == "mapping" else ():  # `!!map [1]` is a sequence: refused below
             line = key.start_mark.line + 1
             if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
                 text = f"key {key.value!r} is given twice, in lines {lines[key.value]} and {line}"
-                raise yaml.composer.ComposerError(None, None, text)
-        return node
+                raise yaml.constructor.ConstructorError(None, None, text)
+        return super().construct_mapping(node, deep)
 
 
-def _parse(where: str, text: str, kind: type[_P]) -> _P:
+class _OwnLoader(_Strict, yaml.SafeLoader):
+    """Reads the profiles of a site."""
+
+
+class _PackagedLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads packaged profiles with the parser in C, where PyYAML has it: every process that loads a site reads some.
+
+    For our own files alone: brackets that are nested 100,000 deep end the process there.
+    """
+
+
+def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] = _OwnLoader) -> _P:
     try:
-        return kind.model_validate(yaml.load(text, Loader=_StrictLoader))  # noqa: S506 - a subclass of SafeLoader
+        return kind.model_validate(yaml.load(text, Loader=parser))  # noqa: S506 - a subclass of SafeLoader
     except (ValueError, yaml.YAMLError) as error:  # pydantic's ValidationError is a ValueError
         if isinstance(error, ValidationError):
             said = "; ".join(
