@@ -48,7 +48,7 @@ def test_quick_tests_come_before_racks_and_long_files_before_short_ones() -> Non
     [
         ("unit", False, [UNIT], 0),
         ("test", False, [UNIT], 0),
-        ("test", True, [UNIT, "3 -m integration and not slow"], 0),
+        ("test", True, [UNIT, "3 -m integration and not slow tests/integration"], 0),
         ("integration", True, ["3 -m integration"], 0),
         ("slow", True, ["3 -m integration and slow"], 0),
         ("integration", False, [], 2),
@@ -57,27 +57,61 @@ def test_quick_tests_come_before_racks_and_long_files_before_short_ones() -> Non
     ],
 )
 def test_each_target_runs_its_part(tmp_path: Path, target: str, root: bool, runs: list[str], code: int) -> None:  # noqa: FBT001
-    """In a checkout whose pytest writes its arguments down."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts/pytest-all").write_bytes((ROOT / "scripts/pytest-all").read_bytes())
+    ended, asked, _ = played(tmp_path, target, "-k", "x", root=root)
+    options = "--dist loadfile --no-loadscope-reorder --max-worker-restart 0 -n "
+    assert (ended, asked) == (code, [f"{options}{one} -k x" for one in runs])
+
+
+def played(folder: Path, *arguments: str, root: bool) -> tuple[int, list[str], str]:
+    """Run it in a checkout whose pytest writes down its arguments, and what becomes of bytecode."""
+    (folder / "scripts").mkdir()
+    (folder / "scripts/pytest-all").write_bytes((ROOT / "scripts/pytest-all").read_bytes())
     for name, text in {
-        ".venv/bin/pytest": '#!/bin/sh\necho "$@" >>"$(dirname "$0")/../../asked"\n',
+        ".venv/bin/pytest": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >>asked\n'
+        'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n',
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
     }.items():
-        program = tmp_path / name
+        program = folder / name
         program.parent.mkdir(parents=True)
         program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
     done = subprocess.run(
-        ["sh", "scripts/pytest-all", target, "-k", "x"], cwd=tmp_path, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
+        ["sh", "scripts/pytest-all", *arguments], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": f"{folder}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
-    asked = tmp_path / "asked"
-    options = "--dist loadfile --no-loadscope-reorder --max-worker-restart 0 -n "
-    assert done.returncode == code, done.stderr
-    assert (asked.read_text(encoding="utf-8").splitlines() if asked.exists() else []) == [
-        f"{options}{one} -k x" for one in runs
+    asked, bytecode = folder / "asked", folder / "bytecode"
+    return (
+        done.returncode,
+        asked.read_text(encoding="utf-8").splitlines() if asked.exists() else [],
+        bytecode.read_text(encoding="utf-8").strip() if bytecode.exists() else "",
+    )
+
+
+def test_files_that_are_named_are_the_only_ones(tmp_path: Path) -> None:
+    asked = played(tmp_path, "test", "scripts/pytest-all::test_x", root=True)[1]
+    assert [line.rpartition(" -n ")[2] for line in asked] == [
+        f"{UNIT} scripts/pytest-all::test_x",
+        "3 -m integration and not slow scripts/pytest-all::test_x",
     ]
+
+
+def test_bytecode_is_kept_apart_from_the_sources_whatever_the_environment_says(tmp_path: Path) -> None:
+    assert played(tmp_path, "unit", root=False)[2] == f"written to {tmp_path}/.rackready/pycache"
+
+
+def test_a_rack_that_is_not_slow_is_in_the_folder_that_make_test_reads() -> None:
+    marks = {
+        file.relative_to(ROOT).as_posix(): text
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if "pytest.mark.integration" in (text := file.read_text(encoding="utf-8")) and file != Path(__file__)
+    }
+    assert len(marks) > 30, "the count of files is void without any"
+    assert [
+        name
+        for name, text in marks.items()
+        if not name.startswith("tests/integration/")
+        and "pytestmark = [pytest.mark.integration, pytest.mark.slow]" not in text
+    ] == []
 
 
 @pytest.mark.parametrize("target", ["test", "unit", "integration", "slow"])
