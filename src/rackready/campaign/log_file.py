@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rackready.evidence.scrub import scrub
+from rackready.model.problems import Message
 from rackready.paths import EnvPaths, private_dir
 
 _LINE = "%(asctime)s %(levelname)-7s %(threadName)s %(name)s: %(message)s"
@@ -24,6 +26,38 @@ class _Scrubbed(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return scrub(super().format(record)).replace("\n", "\n  ")
+
+
+class _File(logging.FileHandler):
+    """Writes the log. A line that the disk does not take is told once, without a traceback: the work goes on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+        self._told = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._told:
+            self._told = True
+            with suppress(OSError):
+                sys.stderr.write(f"{_not_written(self.baseFilename, error)}\n")
+
+    def close(self) -> None:
+        """Close the file, also where the disk does not take its last lines."""
+        with suppress(OSError):
+            super().close()
+
+
+def _not_written(path: str, error: OSError) -> Message:
+    return Message(
+        path,
+        "the log has gaps",
+        "room for every line",
+        error.strerror or error,
+        "Free disk space there; the run goes on.",
+    )
 
 
 class _Terminal(logging.Handler):
@@ -52,7 +86,7 @@ def logged(paths: EnvPaths, campaign: str, tell: Callable[[str], None] | None = 
     path = log_path(paths, campaign)
     private_dir(path.parent)
     path.touch(mode=0o600)
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = _File(path)
     file.setFormatter(_Scrubbed(_LINE))
     with _handled([file, *([] if tell is None else [_Terminal(tell)])]):
         yield path

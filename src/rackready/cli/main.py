@@ -208,6 +208,8 @@ def _known(error: Exception) -> RackreadyError:
         return _UsageError(what=text, next_step=f"See `{command} --help`.")
     if isinstance(error, OSError):
         return os_errors.system_call_error(error)
+    if (by_disk := os_errors.database_error(error)) is not None:
+        return by_disk
     return _DefectError(
         "defect in rackready",
         expected="none",

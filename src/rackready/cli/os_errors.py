@@ -1,8 +1,9 @@
-"""Operating-system errors as messages: Expected, Actual and the next step for each kind."""
+"""Errors of the operating system, also those that SQLite reports, as messages: Expected, Actual and the next step."""
 
 from __future__ import annotations
 
 import errno
+import sqlite3
 
 from rackready.cli.streams import OUT
 from rackready.model.problems import RackreadyError
@@ -38,3 +39,29 @@ def system_call_error(error: OSError) -> RackreadyError:
         return SystemCallError(OUT, expected="an output that accepts data", actual=why, next_step=step)
     expected, step = _EXPECTED.get(error.errno or 0, _OTHER)
     return SystemCallError(error.filename or "the controller", expected=expected, actual=why, next_step=step)
+
+
+_OF_SQLITE = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+"""Codes of SQLite for what the operating system refused. Only their low byte counts: the rest says where."""
+
+_DATABASES = "the databases of rackready's state (.rackready, or $RACKREADY_STATE)"
+
+
+def database_error(error: BaseException) -> RackreadyError | None:
+    """Return the message for an error of SQLite that the disk caused, and None for every other error.
+
+    Its packages wrap it: SQLAlchemy in ``orig``, the workflow engine as a cause.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        cause = getattr(seen, "orig", None) or seen
+        number = _OF_SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+        if isinstance(cause, sqlite3.Error) and number is not None:
+            expected, step = _EXPECTED.get(number, _OTHER)
+            return SystemCallError(_DATABASES, expected=expected, actual=str(cause), next_step=step)
+        seen = seen.__cause__
+    return None

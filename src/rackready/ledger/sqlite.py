@@ -122,6 +122,8 @@ class SqliteFile:
         """Return the next step: free space does not help a damaged file."""
         if any(words in cause for words in ("not a database", "malformed")):
             return "Run `rackready doctor`: it shows the next step."
+        if any(words in cause for words in ("disk I/O error", "disk is full")):
+            return "Free disk space there (`df`), check `dmesg` for errors of its disk, then run again."
         return "Run `rackready doctor`." if reading else "Free disk space or correct its owner, then run again."
 
     def controller(self, _what: str) -> AbstractContextManager[object]:

@@ -52,6 +52,19 @@ def test_a_resumed_campaign_goes_on_in_its_file_and_a_traceback_stays_one_entry(
     assert lines[-1] == "  ValueError: invalid literal for int() with base 10: 'odd'"
 
 
+def test_a_full_disk_is_told_once_and_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = log_path(EnvPaths(tmp_path, "sim"), "c1")
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/full")
+    with logged(EnvPaths(tmp_path, "sim"), "c1"):
+        LOG.info("first")
+        LOG.info("second")
+    assert capsys.readouterr().err == (
+        f"{path}: the log has gaps - Expected: room for every line Actual: No space left on device. "
+        "Free disk space there; the run goes on.\n"
+    )
+
+
 def test_every_attempt_of_a_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     known = rack(1)
     with caplog.at_level(logging.INFO, "rackready.gates.engine.runner"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from rackready.cli.os_errors import system_call_error
+from rackready.cli import main
+from rackready.cli.os_errors import database_error, system_call_error
 from rackready.cli.streams import OUT
 
 Command = Callable[..., tuple[int, str, str]]
@@ -59,6 +62,70 @@ def test_each_error_has_its_own_step(number: int, text: str) -> None:
 @pytest.mark.parametrize("place", ["/x", OUT, None])
 def test_only_a_full_disk_is_to_be_freed(number: int, place: str | None) -> None:
     assert "Free disk space" not in str(system_call_error(OSError(number, os.strerror(number), place)))
+
+
+DATABASES = "the databases of rackready's state (.rackready, or $RACKREADY_STATE)"
+
+
+def _of_sqlite(code: int, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize("wrapped", ["plain", "sqlalchemy", "cause"])
+@pytest.mark.parametrize(
+    ("code", "text", "said"),
+    [
+        (
+            sqlite3.SQLITE_FULL,
+            "database or disk is full",
+            (
+                "Expected: room on the file system Actual: database or disk is full. "
+                "Free disk space there, then run again."
+            ),
+        ),
+        (
+            sqlite3.SQLITE_IOERR_WRITE,
+            "disk I/O error",
+            (
+                "Expected: a usable file system Actual: disk I/O error. "
+                "Check `dmesg` for errors of its disk, then run again."
+            ),
+        ),
+        (
+            sqlite3.SQLITE_READONLY,
+            "attempt to write a readonly database",
+            (
+                "Expected: a writable file system Actual: attempt to write a readonly database. "
+                "Name a path on another, or mount it writable."
+            ),
+        ),
+    ],
+    ids=["full", "ioerr", "readonly"],
+)
+def test_a_disk_that_sqlite_reports_is_no_defect(
+    code: int, text: str, said: str, wrapped: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = _of_sqlite(code, text)
+    outer: Exception = inner
+    if wrapped == "sqlalchemy":
+        outer = sa.exc.OperationalError("COMMIT", None, inner)
+    elif wrapped == "cause":
+        outer = RuntimeError("the workflow engine did not start")
+        outer.__cause__ = sa.exc.OperationalError("COMMIT", None, inner)
+
+    def broken(_: list[str]) -> int:
+        raise outer
+
+    monkeypatch.setattr(main, "_called", broken)
+    assert main.run(["deploy"]) == main.Ended(2, by_error=True)
+    assert capsys.readouterr().err == f"{DATABASES} - {said}\n"
+
+
+def test_another_error_of_sqlite_is_a_defect() -> None:
+    assert database_error(_of_sqlite(sqlite3.SQLITE_ERROR, "no such table: nodes")) is None
+    assert database_error(RuntimeError("database or disk is full")) is None
 
 
 CALLS = [
