@@ -33,9 +33,12 @@ def shipped() -> Path:
     return _PACKAGE.parents[1] if is_checkout() else _INSIDE
 
 
-def setup_command() -> str:
-    """Return the command that installs what Python packages do not bring."""
-    return "make setup" if is_checkout() else "rackready setup"
+def setup_command(root: Path | None = None) -> str:
+    """Return the command that installs what Python packages do not bring.
+
+    ``root``: the site repository that needs it. `make setup` installs into the checkout, not into another repository.
+    """
+    return "make setup" if is_checkout() and root in {None, shipped()} else "rackready setup"
 
 
 def first_site(env: str) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from rackready.cli.doctor_authorities import authorities
 from rackready.cli.doctor_keys import mirror_key, secrets
 from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
@@ -191,6 +192,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "private state": private_state,
     "logins": logins,
     "secrets": secrets,
+    "CA certificates": authorities,
     "mirror key": mirror_key,
     "site profiles": site_profiles,
     "kill switches": kill_switches,

@@ -71,6 +71,7 @@ def engine(scene: Scene) -> Answer:
     """Check for the Pulumi engine in the SDK's version, with its Python language host."""
     wanted = _installed("pulumi")
     folder = scene.private / "tools" / "bin"
+    install = setup_command(scene.paths.root)
     path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
     program = shutil.which("pulumi", path=path)
     if program is None:
@@ -78,24 +79,21 @@ def engine(scene: Scene) -> Answer:
             Outcome.FAIL,
             (
                 f"Expected: Pulumi {wanted} in .rackready/tools/bin or on the PATH Actual: none. "
-                f"Run: {setup_command()} (only provisioning needs it)"
+                f"Run: {install} (only provisioning needs it)"
             ),
         )
     seen = output([program, "version"]).strip().removeprefix("v")
     if seen != wanted:
         return (
             Outcome.FAIL,
-            (
-                f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). "
-                f"Run: {setup_command()}"
-            ),
+            (f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: {install}"),
         )
     if shutil.which("pulumi-language-python", path=path) is None:
         return (
             Outcome.FAIL,
             (
                 f"Expected: pulumi-language-python beside {program} Actual: none. "
-                f"Run: {setup_command()} (`pulumi preview` in a stack's folder needs it)"
+                f"Run: {install} (`pulumi preview` in a stack's folder needs it)"
             ),
         )
     return Outcome.PASS, f"{seen} ({_way(scene) or program})"

@@ -63,7 +63,7 @@ def require_engine(root: Path) -> Path:
             "Pulumi engine",
             expected="`pulumi` on the PATH or in .rackready/tools/bin",
             actual="none",
-            next_step=f"Run `{setup_command()}`, which installs it; `rackready doctor` shows more.",
+            next_step=f"Run `{setup_command(root)}`, which installs it; `rackready doctor` shows more.",
         )
     if shutil.which(PROVIDER, path=path) is None:
         raise EngineError(

@@ -23,7 +23,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.paths import Database, EnvPaths
+from rackready.paths import Database, EnvPaths, setup_command, shipped
 from tests.postgres import PostgresServer, name_of
 from tests.unit.design.secret_places import AS_ENCRYPTED, CANARY, FakeSops
 
@@ -291,7 +291,12 @@ def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPat
     assert "Actual: 3.1.0" in text
     program.unlink()
     monkeypatch.setenv("PATH", "")
-    assert "Actual: none. Run: make setup" in doctor_machine.engine(scene(project))[1]
+    assert "Actual: none. Run: rackready setup (" in doctor_machine.engine(scene(project))[1]
+
+
+def test_only_a_checkout_gets_its_engine_by_make(project: Path) -> None:
+    assert (setup_command(), setup_command(shipped())) == ("make setup", "make setup")
+    assert setup_command(project) == "rackready setup", "make would install it below the checkout"
 
 
 def test_package_that_differs_from_the_lock_fails(project: Path) -> None:
