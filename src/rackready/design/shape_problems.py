@@ -8,7 +8,6 @@ from typing import Any
 from rackready.model.problems import Problem
 
 _WORDS = {
-    "extra_forbidden": ("unknown key.", "Correct its spelling or remove it; {lists_keys} lists the keys."),
     "missing": ("is required and missing.", "Add it."),
 }
 
@@ -26,17 +25,34 @@ The value is not shown: it may be a secret written in the place of its reference
 """
 
 
-def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return pydantic's error as a problem; ``lists_keys``: the command or page that lists the valid keys."""
+_REFERENCE = "Write its place, never the secret itself: {file: FILE}, {env: VARIABLE}, or one of docs/howto/secrets.md."
+
+
+def shape_problem(
+    item: Any,  # noqa: ANN401 - pydantic's ErrorDetails
+    path: str,
+    lists_keys: str = "`rackready schema`",
+    near: str = "",
+    *,
+    secret: bool = False,
+) -> Problem:
+    """Return pydantic's error as a problem.
+
+    ``lists_keys``: the command or page that lists the valid keys; ``near``: the key that an unknown one is most like;
+    ``secret``: the value has to be a secret's reference.
+    """
+    if item["type"] == "extra_forbidden":
+        step = f"Did you mean `{near}`? " if near else "Correct its spelling or remove it; "
+        return Problem(path, "unknown key.", f"{step}{lists_keys} lists the keys.")
     if item["type"] == "missing" and item["loc"][-1] == "address":
         return Problem(path, "is required and missing.", _ADDRESS_HINT)
     words = _WORDS.get(item["type"])
     if words:
         message, hint = words
-        return Problem(path, message, hint.format(lists_keys=lists_keys))
+        return Problem(path, message, hint)
     shown, text = item.get("input"), item["msg"].removeprefix(_PREFIX).removesuffix(".")
     if item["type"] in _MAPPINGS:
-        return no_mapping(path, kind_of_value(shown), "Correct it.")
+        return no_mapping(path, kind_of_value(shown), _REFERENCE if secret else "Correct it.")
     actual = (
         _CREDENTIALS.sub("***@", repr(shown))
         if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)

@@ -18,6 +18,7 @@ from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
 from rackready.design.flaw import Flaw, Lost, lost_between
+from rackready.design.near_key import near_key, wants_secret
 from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
@@ -193,6 +194,11 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
     return site.with_own_profiles(own.profiles) if own.profiles else site
 
 
+def _of_site(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    near = near_key(Site, item["loc"]) if item["type"] == "extra_forbidden" else ""
+    return shape_problem(item, path, near=near, secret=wants_secret(Site, item["loc"]))
+
+
 class _Checked:
     """One document on its way to a site, with all problems found in it."""
 
@@ -264,7 +270,7 @@ class _Checked:
         )
         if not known:
             sort = f"shape {item['type']}"
-            self.problems.append(replace(shape_problem(item, path), item=self._item(place), sort=sort))
+            self.problems.append(replace(_of_site(item, path), item=self._item(place), sort=sort))
         self.reported.add(path)
 
     def _item(self, place: Loc) -> str:

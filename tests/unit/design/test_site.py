@@ -175,7 +175,10 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.0.bmc.password", "hunter2"),
-        "racks[0].nodes[0].bmc.password: Expected: a mapping Actual: text. Correct it.",
+        (
+            "racks[0].nodes[0].bmc.password: Expected: a mapping Actual: text. "
+            "Write its place, never the secret itself: {file: FILE}, {env: VARIABLE}, or one of docs/howto/secrets.md."
+        ),
     ),
     (
         change("racks.0.nodes.0.bmc.password", {}),

@@ -55,7 +55,7 @@ def test_a_day_that_there_is_not_hides_no_other_problem(tmp_path: Path) -> None:
             "1-12 "
             "- Actual: '2027-13-01'. Correct it."
         ),
-        "fabrik: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
+        "fabrik: unknown key. Did you mean `fabric`? `rackready schema` lists the keys.",
     ]
 
 
