@@ -23,9 +23,12 @@ def check_links(subject: Subject) -> list[Flaw]:
     ports = _ports(site)
     rails = _rails(site)
     names = {node.name for node in site.nodes()}
+    switches = {switch.name for switch in site.switches}
     used: dict[tuple[str, str], str] = {}
     for k, link in enumerate(site.links):
-        out += _ends(k, link, ports, rails, names, subject.lost)
+        out += _node_end(k, link, rails, names, subject.lost)
+        if link.switch in ports or link.switch not in switches:
+            out += _switch_end(k, link, ports, subject.lost)
         listed = port_range(link.ports, ports.get(link.switch, []))
         for role, device, parts in (("ports", link.switch, listed), ("rails", link.node, expand_range(link.rails))):
             for part in parts:
@@ -46,9 +49,16 @@ def check_links(subject: Subject) -> list[Flaw]:
 
 
 def _ports(site: Site) -> dict[str, list[str]]:
-    """Return the ports of every switch; ports with breakout as their sub-ports (swp1s0, swp1s1, ...)."""
+    """Return the ports of every switch; ports with breakout as their sub-ports (swp1s0, swp1s1, ...).
+
+    A switch whose model is unknown, or does not run its system, is left out: its ports have other names.
+    """
     known = set(loader.known("switch"))
-    return {switch.name: own_ports(switch) for switch in site.switches if switch.model in known}
+    return {
+        switch.name: own_ports(switch)
+        for switch in site.switches
+        if switch.model in known and (not switch.os or switch.os in loader.switch(switch.model).os)
+    }
 
 
 def check_ports(subject: Subject) -> list[Flaw]:
@@ -122,10 +132,8 @@ def _rails(site: Site) -> dict[str, list[int]]:
     }
 
 
-def _ends(
-    k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], known: set[str], lost: Lost
-) -> list[Flaw]:
-    """Return the problems of a cable's ends. A node of ``known`` without rails has an unknown server model."""
+def _node_end(k: int, link: Link, rails: dict[str, list[int]], known: set[str], lost: Lost) -> list[Flaw]:
+    """Return the problems of a cable's end at a node. A node of ``known`` without rails has an unknown server model."""
     out = []
     if link.node in rails:
         for rail in expand_range(link.rails):
@@ -138,6 +146,12 @@ def _ends(
                 )
     elif link.node not in known and not lost.of("nodes")(link.node):
         out.append(Flaw(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
+    return out
+
+
+def _switch_end(k: int, link: Link, ports: dict[str, list[str]], lost: Lost) -> list[Flaw]:
+    """Return the problems of a cable's end at a switch whose ports are known, or which is not in the site file."""
+    out = []
     listed = port_range(link.ports, ports.get(link.switch, []))
     if link.switch in ports:
         offered = ports[link.switch]

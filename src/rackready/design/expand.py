@@ -9,6 +9,7 @@ from typing import Any
 
 from rackready.design.expand_values import bracket_number, fill, is_secret, is_series, last_number, series
 from rackready.design.origin import Chain, Loc, Origins, path_text
+from rackready.design.written_ports import port_range, ports_of_document
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
 from rackready.model.site_file import PLACES, PLAIN_LISTS
@@ -233,22 +234,24 @@ class _Expansion:
             return
         out: list[Any] = []
         chains: list[Chain] = []
+        named = ports_of_document(document.get("switches"))
         for place, link in enumerate(links):
             made = [link]
             if isinstance(link, dict) and "[" in str(link.get("node")):
-                made = self._distributed(link, ("links", place))
+                made = self._distributed(link, ("links", place), named.get(str(link.get("switch")), []))
             self.skipped |= set() if made else {"links"}
             out += made
             chains += [(("links", place),)] * len(made)
         document["links"] = out
         self.origins.lists[("links",)] = chains
 
-    def _distributed(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
+    def _distributed(self, link: dict[str, Any], loc: Loc, names: list[str]) -> list[dict[str, Any]]:
+        """Return a link for each node. ``names``: all ports of the switch in order, empty if they are not known."""
         try:
             nodes, rails, ports = (
                 expand_names(str(link["node"])),
                 expand_range(str(link["rails"])),
-                expand_range(str(link["ports"])),
+                port_range(str(link["ports"]), names),
             )
         except KeyError as error:
             self.problem((*loc, str(error.args[0])), "is required and missing.", "Add it.")

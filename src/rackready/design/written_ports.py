@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rackready.design.topology.ports import port_names
 from rackready.model.base import expand_range
 from rackready.model.network import Link, PortGroup
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Site, Switch
 from rackready.profiles import loader
 
@@ -29,6 +32,24 @@ def own_ports(switch: Switch) -> list[str]:
         for place, port in enumerate(split[1])
         for name in split[ways.get(port, 1)][place * ways.get(port, 1) : (place + 1) * ways.get(port, 1)]
     ]
+
+
+def ports_of_document(switches: Any) -> dict[str, list[str]]:  # noqa: ANN401 - a YAML document
+    """Return the names of all ports by switch, from a document that was not checked yet.
+
+    A switch whose model, system or port groups are invalid is left out: it is reported when the document is checked.
+    """
+    out = {}
+    for item in switches if isinstance(switches, list) else []:
+        try:
+            system, model = item.get("os", ""), loader.switch(item["model"])
+            if not system or system in model.os:
+                groups = [PortGroup.model_validate(group) for group in item.get("ports", [])]
+                switch = Switch.model_construct(name=item["name"], os=system, model=item["model"], ports=groups)
+                out[switch.name] = own_ports(switch)
+        except (AttributeError, KeyError, TypeError, ValueError, RackreadyError):
+            continue
+    return out
 
 
 def port_range(text: str, names: tuple[str, ...] | list[str]) -> list[str]:

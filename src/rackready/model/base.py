@@ -45,28 +45,44 @@ _RANGE = re.compile(
     r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]+(?:\d+/)+|[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$"
 )
 _CAGES = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+)(?P<rest>/\d+)-(?P=stem)(?P<last>\d+)(?P=rest)$")
+_CAGES_AND_SUB_PORTS = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+)s(?P<from>\d)-(?P=stem)(?P<last>\d+)s(?P<to>\d)$")
 
 
 def expand_range(text: str) -> list[str]:
     """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
     Names with slashes count by their last number (``Ethernet1/1-Ethernet1/8``), or by cage where it is the same at both
-    ends (``Ethernet1/1-Ethernet8/1``).
+    ends (``Ethernet1/1-Ethernet8/1``). Sub-ports of several cages (``swp1s0-swp2s1``) are as many of each cage as the
+    highest number says; the switch knows better (``design/written_ports``).
     Raises ValueError when the text is no such range, is descending or has more than ``MOST_NAMES`` names.
     """
     match = _CAGES.match(text) or _RANGE.match(text)
+    if match is None and (split := _CAGES_AND_SUB_PORTS.match(text)) is not None:
+        return _sub_ports(text, split)
     if match is None:
         message = f"{text!r} is not a range such as swp1-swp4 or 1-4"
         raise ValueError(message)
     first, last = int(match["first"]), int(match["last"] or match["first"])
+    _require_ascending(text, first, last)
+    rest = match.groupdict().get("rest", "")
+    return [f"{match['stem']}{number}{rest}" for number in range(first, last + 1)]
+
+
+def _require_ascending(text: str, first: int, last: int) -> None:
     if last < first:
         message = f"{text!r} is a descending range"
         raise ValueError(message)
     if last - first >= MOST_NAMES:
         message = f"{text!r} is more than {MOST_NAMES} names"
         raise ValueError(message)
-    rest = match.groupdict().get("rest", "")
-    return [f"{match['stem']}{number}{rest}" for number in range(first, last + 1)]
+
+
+def _sub_ports(text: str, ends: re.Match[str]) -> list[str]:
+    """Return the sub-ports from one end to the other. Raises ValueError."""
+    ways = max(int(ends["from"]), int(ends["to"])) + 1
+    first, last = int(ends["first"]) * ways + int(ends["from"]), int(ends["last"]) * ways + int(ends["to"])
+    _require_ascending(text, first, last)
+    return [f"{ends['stem']}{number // ways}s{number % ways}" for number in range(first, last + 1)]
 
 
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")

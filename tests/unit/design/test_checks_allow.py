@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rackready.design.written_ports import link_ports
 from tests.unit.design.written import change, example, parse, refusals
 
 B200, H100, LAB = "b200-4su-roce", "h100-1su-infiniband", "lab-4-nodes"
@@ -28,6 +29,25 @@ def test_links_may_end_on_sub_ports() -> None:
         "swp2s0-swp2s1",
         "swp1-swp4",
     }
+
+
+def test_one_link_spans_sub_ports_of_several_cages() -> None:
+    """As docs/howto/leaf-spine.md writes it."""
+    document = example(LAB)
+    document["switches"] = [
+        {**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"}
+        for number, name in enumerate(("leaf01", "leaf02"))
+    ]
+    document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
+    document["links"][0] = {"node": "node[01-04]", "rails": "1-4", "switch": "leaf01", "ports": "swp1s0-swp8s1"}
+    site = parse(document)
+    assert [link.ports for link in site.links if link.switch == "leaf01"] == [
+        "swp1s0-swp2s1",
+        "swp3s0-swp4s1",
+        "swp5s0-swp6s1",
+        "swp7s0-swp8s1",
+    ]
+    assert link_ports(site, site.links[1]) == ["swp3s0", "swp3s1", "swp4s0", "swp4s1"]
 
 
 def test_a_window_that_ends_before_it_begins() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
-from rackready.design.expand import expand
+from rackready.design.expand import Expanded, expand
 from rackready.model.base import expand_names, expand_range
 from rackready.model.site_file import json_schema
 from tests.unit.design.written import ROOT, example, parse, refusals
@@ -61,6 +62,49 @@ def test_host_lists_refused(text: str, why: str) -> None:
 
 def test_sub_ports_are_a_range() -> None:
     assert expand_range("swp3s0-swp3s3") == ["swp3s0", "swp3s1", "swp3s2", "swp3s3"]
+    assert expand_range("swp3s0-swp4s1") == ["swp3s0", "swp3s1", "swp4s0", "swp4s1"]
+    assert expand_range("swp3s1-swp4s0") == ["swp3s1", "swp4s0"]
+    for text, why in (
+        ("swp4s0-swp3s1", "'swp4s0-swp3s1' is a descending range"),
+        ("swp1s0-swp999999s1", "'swp1s0-swp999999s1' is more than 200000 names"),
+        ("swp1s0-sfp2s1", "'swp1s0-sfp2s1' is not a range such as swp1-swp4 or 1-4"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+            expand_range(text)
+
+
+def _with_switch(links: list[dict[str, Any]], **switch: Any) -> Expanded:
+    return expand({"switches": [{"name": "leaf01", "model": "sn5600", **switch}], "links": links})
+
+
+@pytest.mark.parametrize(
+    ("switch", "ports", "each"),
+    [
+        ({"os": "sonic"}, "Ethernet0-Ethernet56", ["Ethernet0-Ethernet24", "Ethernet32-Ethernet56"]),
+        ({"os": "cumulus_nvue"}, "swp1-swp8", ["swp1-swp4", "swp5-swp8"]),
+        (
+            {"os": "cumulus_nvue", "ports": [{"ports": "swp1-swp64", "breakout": 2}]},
+            "swp1s0-swp4s1",
+            ["swp1s0-swp2s1", "swp3s0-swp4s1"],
+        ),
+    ],
+    ids=["sonic", "cumulus", "breakout"],
+)
+def test_ports_of_several_nodes_are_those_of_the_switch(switch: dict[str, Any], ports: str, each: list[str]) -> None:
+    made = _with_switch([{"node": "n[1-2]", "rails": "1-4", "switch": "leaf01", "ports": ports}], **switch)
+    assert made.problems == []
+    assert [link["ports"] for link in made.document["links"]] == each
+
+
+@pytest.mark.parametrize("switch", [{"os": "sonik"}, {"model": "none"}, {"model": ["x"]}, {"ports": 5}], ids=str)
+def test_ports_of_a_switch_that_cannot_be_read_are_counted_by_number(switch: dict[str, Any]) -> None:
+    made = _with_switch([{"node": "n[1-2]", "rails": "1", "switch": "leaf01", "ports": "swp3-swp4"}], **switch)
+    assert [link["ports"] for link in made.document["links"]] == ["swp3", "swp4"]
+
+
+def test_a_switch_without_a_name_or_a_mapping_is_passed_over() -> None:
+    document = {"switches": ["x", {"model": "sn5600"}], "links": [{"node": "n[1-2]", "rails": "1", "ports": "1-2"}]}
+    assert [link["ports"] for link in expand(document).document["links"]] == ["1", "2"]
 
 
 def rows(*racks: dict[str, Any], **more: Any) -> list[dict[str, Any]]:

@@ -109,7 +109,11 @@ def test_the_words_of_a_message_decide_nothing(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(check, "check", lambda *given: words.found(checked(*given)))
     monkeypatch.setattr(site, "assign", lambda document: words.found(assign(document)))
     shaped = site.shape_problem
-    monkeypatch.setattr(site, "shape_problem", lambda item, path: replace(shaped(item, path), message=words.words()))
+
+    def shape(*given: Any, **more: Any) -> Problem:
+        return replace(shaped(*given, **more), message=words.words())
+
+    monkeypatch.setattr(site, "shape_problem", shape)
 
     def planned(*given: Any) -> Any:  # noqa: ANN401
         plan = plan_site(*given)
@@ -187,3 +191,27 @@ def test_a_device_may_serve_a_rack_that_was_removed() -> None:
     found = refusals(document)
     assert found
     assert not [text for text in found if text.startswith("devices")], found
+
+
+@pytest.mark.parametrize(
+    ("switch", "found"),
+    [
+        (
+            {"os": "sonik"},
+            "switches[0].os: sn5600 does not run 'sonik' - Expected: one of cumulus_nvue, sonic. Correct it.",
+        ),
+        ({"model": "sn5601"}, "switches[0].model: switch profile 'sn5601' does not exist - Expected: one of "),
+    ],
+    ids=["system", "model"],
+)
+def test_ports_are_not_judged_by_a_switch_that_has_other_names(switch: dict[str, str], found: str) -> None:
+    document = example("lab-4-nodes")
+    leaf = document["switches"][0]
+    document["switches"] = [{**leaf, "name": f"leaf0{k}", "address": f"192.0.2.2{k}"} for k in (1, 2)]
+    document["switches"][0] |= {"os": "sonic"} | switch
+    document["links"][0:1] = [
+        {"node": f"node0{k}", "rails": "1-4", "switch": "leaf01", "ports": f"Ethernet{k * 32}-Ethernet{k * 32 + 24}"}
+        for k in range(1, 5)
+    ]
+    (only,) = refusals(document)
+    assert only.startswith(found)
