@@ -187,13 +187,26 @@ _OUT = {NodeState.QUARANTINED: "fail", NodeState.REPAIR: "skip", NodeState.RETIR
 """Side states whose nodes no campaign changes -> their outcome in the summary."""
 
 
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma between names, not one inside a bracket."""
+
+
+def names_of(limit: str) -> list[str]:
+    """Return the names in ``--limit``: names and host lists, comma-separated. Raises RackreadyError."""
+    try:
+        return [name for text in _COMMA.split(limit) if text.strip() for name in expand_names(text.strip())]
+    except ValueError as error:
+        expected = "names or host lists such as gpu[01-32], comma-separated"
+        raise RackreadyError(f"--limit {limit}", expected=expected, actual=error, next_step="Correct it.") from error
+
+
 def choose(site: Site, limit: str) -> list[str]:
-    """Return the site's nodes, or those of ``--limit`` (comma-separated). Raises RackreadyError for an unknown name."""
+    """Return the site's nodes, or those that ``--limit`` names. Raises RackreadyError for an unknown name."""
     known = [node.name for node in site.nodes()]
     if not limit:
         return known
-    wanted = [name.strip() for name in limit.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in known]
+    wanted = set(names_of(limit))
+    unknown = sorted(wanted.difference(known))
     if unknown or not wanted:
         raise RackreadyError(
             f"--limit {limit}",
@@ -202,10 +215,6 @@ def choose(site: Site, limit: str) -> list[str]:
             next_step="Correct it.",
         )
     return [name for name in known if name in wanted]
-
-
-_COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma between names, not one inside a bracket."""
 
 
 def erased(site: Site, nodes: Sequence[str], given: Sequence[str]) -> list[str]:

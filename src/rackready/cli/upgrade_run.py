@@ -23,7 +23,7 @@ from rackready.campaign.upgrade.moves import Moves
 from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, out_of_use, planned, settled, target
 from rackready.campaign.upgrade.serving import in_service
 from rackready.cli import upgrade_text
-from rackready.cli.campaign_run import choose, stopped
+from rackready.cli.campaign_run import choose, names_of, stopped
 from rackready.cli.output import console, print_json, progress
 from rackready.cli.progress_lines import Lines
 from rackready.cli.run_log import new_run
@@ -205,7 +205,7 @@ def _require_same(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord)
         actual = f"not {', '.join(others)}"
         raise RackreadyError(where, "--limit", expected="the nodes that it began with", actual=actual, next_step=step)
     if record.limit:  # it would go on with the nodes that it began with, and the others would not be missed
-        begun = {name.strip() for name in record.limit.split(",")}
+        begun = set(names_of(record.limit))
         if more := [node for node in chosen if node not in begun]:
             actual = f"also {', '.join(more)}"
             raise RackreadyError(
