@@ -26,7 +26,7 @@ from rackready.drivers.scheduler.slurm_files import (
     defined,
     own_lines,
 )
-from rackready.drivers.scheduler.slurm_nodes import BESIDE, CHANGED, NodeLook, SlurmNodes, digests, shared
+from rackready.drivers.scheduler.slurm_nodes import BESIDE, NodeLook, NotWritten, SlurmNodes, digests, shared
 from rackready.model.host_list import host_list
 from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
@@ -277,16 +277,15 @@ _BRING = (
 )
 
 
-def _not_written(bad: Mapping[str, str], step: str) -> Iterator[Problem]:
+def _not_written(bad: Mapping[str, NotWritten], step: str) -> Iterator[Problem]:
     """Yield a problem for each node that was not written. One with a file of somebody else needs another step."""
-    for node, why in sorted(bad.items()):
-        names = why.removesuffix(CHANGED)
+    for node, failed in sorted(bad.items()):
         compare = (
-            f"Compare {names} there with the Slurm controller's, make it the same or remove it there, then run "
-            "`rackready slurm apply`."
+            f"Compare {failed.changed} there with the Slurm controller's, make it the same or remove it there, then "
+            "run `rackready slurm apply`."
         )
-        hint = step if names == why else compare
-        yield Problem.of(node, "Slurm's files", hint, expected="written, and slurmd runs with them", actual=why)
+        hint = compare if failed.changed else step
+        yield Problem.of(node, "Slurm's files", hint, expected="written, and slurmd runs with them", actual=failed.why)
 
 
 def recover(

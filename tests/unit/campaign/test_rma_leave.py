@@ -125,6 +125,8 @@ def test_a_report_that_hangs_is_kept_and_the_safe_run_follows(faulty: Faulty, mo
     assert by_name(document)["nvidia-bug-report"]["note"] == (
         "the plain run did not end within 1 s; run again with --safe-mode --extra-system-data"
     )
+    kept = json.loads((case.folder / "nvidia-bug-report.json").read_text())
+    assert kept["facts"] == {"exit_code": 0, "safe": True}
     first = found["nvidia-bug-report/nvidia-bug-report.log.gz"]
     assert gzip.decompress(first) == b"Start of NVIDIA bug report log file\n"
     assert b"hello" in gzip.decompress(found["nvidia-bug-report/nvidia-bug-report-safe.log.gz"])

@@ -14,7 +14,7 @@ import pytest
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Recovered, TakenBackError
-from rackready.drivers.scheduler.slurm_nodes import NodeLook, SlurmNodes, digests, shared
+from rackready.drivers.scheduler.slurm_nodes import NodeLook, NotWritten, SlurmNodes, digests, shared
 from rackready.drivers.with_request import ARGV
 from rackready.handover import slurm_apply, slurm_classic
 from rackready.handover.slurm_apply import Candidate, apply, candidate
@@ -56,7 +56,7 @@ class Nodes:
         self.kill_mode = "process"
         self.mute: dict[str, str] = {}
         self.ours: dict[str, frozenset[str]] = {}
-        self.fails: dict[str, str] = {}
+        self.fails: dict[str, NotWritten] = {}
         self.written: list[tuple[str, ...]] = []
         self.restarts: list[bool] = []
 
@@ -78,14 +78,14 @@ class Nodes:
         more: More | None = None,
         *,
         restart: bool = True,
-    ) -> dict[str, str]:
+    ) -> dict[str, NotWritten]:
         self.written.append(tuple(nodes))
         self.restarts.append(restart)
         for node in nodes:
             if node not in self.fails:
                 wanted = {**self.files[node], **files, **(more or {}).get(node, {})}
                 self.files[node] = {name: text for name, text in wanted.items() if text is not None}
-        return {node: why for node, why in self.fails.items() if node in nodes}
+        return {node: failed for node, failed in self.fails.items() if node in nodes}
 
 
 class Controller:
@@ -253,7 +253,7 @@ def test_a_node_that_cannot_be_written_takes_the_change_back_everywhere(tmp_path
     run(fake, found_for(site, fake, nodes, "node01"), nodes)
     before = dict(nodes.files["node01"])
     fake.calls.clear()
-    nodes.fails["node02"] = "slurmd does not start: fatal: Unable to bind"
+    nodes.fails["node02"] = NotWritten("slurmd does not start: fatal: Unable to bind")
     with pytest.raises(SchedulerError) as caught:
         run(fake, found_for(site, fake, nodes, "node02"), nodes)
     assert str(caught.value).splitlines() == [
@@ -289,7 +289,7 @@ def test_a_killed_change_is_ended_on_the_nodes_and_then_closed(tmp_path: Path) -
         "an interrupted change was taken back", ("node01", "node02", "old1"), {"slurm.conf": PLAIN}, {}
     )
     names = {"node01", "node02", "node03"}
-    nodes.fails["node02"] = "no answer"
+    nodes.fails["node02"] = NotWritten("no answer")
     with pytest.raises(SchedulerError) as caught:
         slurm_classic.recover(fake, nodes, names)  # type: ignore[arg-type]
     assert str(caught.value) == (
@@ -350,12 +350,12 @@ class Runner:
     [
         ("written", ["slurm.conf"], {}),
         ("unchanged", [], {}),
-        ("differs", ["slurm.conf"], {"n1": "slurm.conf changed meanwhile"}),
-        ("not-restarted", ["fatal: x"], {"n1": "slurmd does not start: fatal: x"}),
-        ("os-error", ["no space left on device"], {"n1": "no space left on device"}),
+        ("differs", ["slurm.conf"], {"n1": NotWritten("slurm.conf changed meanwhile", "slurm.conf")}),
+        ("not-restarted", ["fatal: x"], {"n1": NotWritten("slurmd does not start: fatal: x")}),
+        ("os-error", ["no space left on device"], {"n1": NotWritten("no space left on device")}),
     ],
 )
-def test_a_node_answers_why_it_was_not_written(result: str, words: list[str], why: dict[str, str]) -> None:
+def test_a_node_answers_why_it_was_not_written(result: str, words: list[str], why: dict[str, NotWritten]) -> None:
     runner = Runner(result, words)
     found = SlurmNodes(runner, "/etc/slurm").write(
         ["n1"], {"a": "x", "b": None}, {"a": "y"}, frozenset({"n1"}), {"n1": {"c": "z"}}

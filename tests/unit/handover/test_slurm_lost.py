@@ -14,6 +14,7 @@ import pytest
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, NoAnswerError, Recovered, SlurmController, TakenBackError
+from rackready.drivers.scheduler.slurm_nodes import NotWritten
 from rackready.handover import slurm_apply, slurm_classic
 from rackready.handover.slurm_classic import Everywhere, Spread
 from rackready.ondevice import slurm_files
@@ -143,7 +144,7 @@ def test_a_controller_that_is_gone_is_said_once() -> None:
 
 def test_a_lost_answer_while_a_node_is_down_names_both() -> None:
     fake, nodes = Losing(cluster(), frozenset({"back"})), two()
-    nodes.fails["node02"] = "no route"
+    nodes.fails["node02"] = NotWritten("no route")
     assert change(fake, nodes).splitlines() == [
         (
             "node02: Slurm's files - Expected: written, and slurmd runs with them Actual: no route. `rackready slurm "
@@ -169,7 +170,7 @@ def test_a_change_that_slurmctld_does_not_read_is_not_said_to_be_ended() -> None
 
 def test_a_node_that_died_in_a_change_and_is_named_does_not_hold_up_its_end() -> None:
     fake, nodes = Losing(cluster()), two()
-    nodes.fails["node02"] = "no route"
+    nodes.fails["node02"] = NotWritten("no route")
     old = {"slurm.conf": PLAIN, "rackready_nodes.conf": None}
     fake.left = Recovered("an interrupted change was taken back", ("node01", "node02"), old, NEW)
     assert slurm_classic.recover(fake, nodes, {"node01", "node02"}, {"node02"}) == (  # type: ignore[arg-type]
@@ -183,7 +184,8 @@ def test_a_node_that_died_in_a_change_and_is_named_does_not_hold_up_its_end() ->
 
 def test_a_file_of_somebody_else_is_named_with_what_to_compare() -> None:
     fake, nodes = Losing(cluster()), two()
-    nodes.fails |= {"node01": "gres.conf, slurm.conf changed meanwhile", "node02": "no route"}
+    names = "gres.conf, slurm.conf"
+    nodes.fails |= {"node01": NotWritten(f"{names} changed meanwhile", names), "node02": NotWritten("no route")}
     fake.left = Recovered("x", ("node01", "node02"), dict(NEW), {})
     with pytest.raises(SchedulerError) as caught:
         slurm_classic.recover(fake, nodes, {"node01", "node02"})  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def bug_report(desk: Desk, folder: Path, deadline: float) -> Took:
         answer = _report(desk, path, "nvidia-bug-report", (), min(limit, _REPORT_S))
         if answer == _NOT_FOUND:
             raise NotGatheredError("nvidia-bug-report.sh is not on the node: it comes with the driver")
-        if answer is None:
+        if hung := answer is None:
             note = f"the plain run did not end within {min(limit, _REPORT_S):.0f} s; run again with {' '.join(_SAFE)}"
             answer = _report(desk, path, "nvidia-bug-report-safe", _SAFE, _SAFE_S)
         names = copy_all(desk, path, ["*.log", "*.log.gz", "*.out"], folder, deadline)
@@ -86,7 +86,7 @@ def bug_report(desk: Desk, folder: Path, deadline: float) -> Took:
         note += "; the safe run did not end either: power-cycle the node, then run this again"
     elif answer != 0:
         note = f"{note}; exit code {answer}" if note else f"exit code {answer}"
-    return Took(note, {"exit_code": answer, "safe": "did not end" in note})
+    return Took(note, {"exit_code": answer, "safe": hung})
 
 
 def _report(desk: Desk, path: str, name: str, options: tuple[str, ...], timeout_s: float) -> int | None:

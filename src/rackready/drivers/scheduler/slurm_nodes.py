@@ -28,8 +28,6 @@ BESIDE = (
 )  # fmt: skip
 """Further files that slurmd reads, beside slurm.conf, gres.conf and topology.conf: what slurmctld sends to configless
 nodes (Slurm, src/common/fetch_config.c). rackready copies them to a node that has none, and never over one."""
-CHANGED = " changed meanwhile"
-"""Ends why a node was not written: after the names of files that are neither the old nor the new ones."""
 _KEEPS_JOBS = frozenset({"process", "none"})
 """KillMode of slurmd's unit with which a restart leaves jobs alone (Slurm's etc/slurmd.service.in; systemd.kill(5))."""
 _AT_ONCE = 32
@@ -86,6 +84,14 @@ def digests(files: Mapping[str, str | None]) -> dict[str, str | None]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class NotWritten:
+    """Why a node was not written. ``changed``: names of files there that are neither the old nor the new ones."""
+
+    why: str
+    changed: str = ""
+
+
 class SlurmNodes:
     """Nodes that have Slurm's files in ``folder``."""
 
@@ -120,7 +126,7 @@ class SlurmNodes:
         more: Mapping[str, Mapping[str, str]] | None = None,
         *,
         restart: bool = True,
-    ) -> dict[str, str]:
+    ) -> dict[str, NotWritten]:
         """Write files on nodes, restart slurmd where it runs, and return node -> why it failed; {} when none did.
 
         ``instead``: name -> text that may be there now, beside the new one; on ``anything`` any may. ``more``: further
@@ -128,7 +134,7 @@ class SlurmNodes:
         """
         base = {"op": "write", "instead": digests(instead), "restart": restart}
 
-        def one(node: str) -> str:
+        def one(node: str) -> NotWritten | None:
             asked = {
                 **base,
                 "files": {**files, **(more or {}).get(node, {})},
@@ -136,14 +142,15 @@ class SlurmNodes:
             }
             found = self._ask(node, asked, _WRITE_S, whole=True)
             if isinstance(found, str):
-                return found
-            said = "; ".join(found["words"])
-            names = ", ".join(found["words"])
-            return {"differs": f"{names}{CHANGED}", "not-restarted": f"slurmd does not start: {said}"}.get(
-                found["result"], ""
-            )
+                return NotWritten(found)
+            if found["result"] == "differs":
+                names = ", ".join(found["words"])
+                return NotWritten(f"{names} changed meanwhile", names)
+            if found["result"] == "not-restarted":
+                return NotWritten(f"slurmd does not start: {'; '.join(found['words'])}")
+            return None
 
-        return {node: why for node, why in _each(nodes, one).items() if why}
+        return {node: failed for node, failed in _each(nodes, one).items() if failed is not None}
 
     def _ask(self, node: str, asked: dict[str, Any], limit_s: float, *, whole: bool) -> dict[str, Any] | str:
         request = json.dumps({"folder": self._folder, "unit": UNIT, **asked})
