@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from rackready.campaign import asked
+from rackready.campaign import stop_request
 from rackready.campaign.abi import CAMPAIGN_ABI
-from rackready.campaign.asked import Request
 from rackready.campaign.log_file import logged
 from rackready.campaign.request import CampaignRequest
+from rackready.campaign.stop_request import StopRequest
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
@@ -37,7 +37,7 @@ _POLL_S = 0.25
 _INTERRUPTED = 130
 _FAILED = 2
 
-_ENDED = {Request.NOTHING: "finished", Request.PAUSE: PAUSED, Request.ABORT: "aborted"}
+_ENDED = {StopRequest.NOTHING: "finished", StopRequest.PAUSE: PAUSED, StopRequest.ABORT: "aborted"}
 """Status of a campaign that ended by what was asked of it."""
 
 Say = Callable[[str], None]
@@ -141,7 +141,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
     _forget(paths.workflows)
     if wanted.can_pause:
-        asked.take(paths.deploy_request)  # asked of an earlier deploy
+        stop_request.take(paths.deploy_request)  # asked of an earlier deploy
         for row in ledger.campaigns(status={PAUSED}):
             ledger.put_campaign(row["id"], status="superseded")
     summary = {"request": wanted.plain(), "check": wanted.check}
@@ -217,11 +217,11 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
             record(status="superseded", ended=time.time())
             raise box["error"]
     done = box["results"]
-    status = _ENDED[Request(done["asked"])]
+    status = _ENDED[StopRequest(done["asked"])]
     summary = {"request": request.plain(), "check": request.check, "results": done["nodes"], "stopped": done["stopped"]}
     record(status=status, ended=time.time(), summary=summary)
     if request.can_pause:
-        asked.take(paths.deploy_request)
+        stop_request.take(paths.deploy_request)
     return Finished(request.campaign, done["nodes"], resumed=resumed, stopped=done["stopped"])
 
 

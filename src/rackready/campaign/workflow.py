@@ -11,11 +11,11 @@ from typing import Any
 
 from dbos import DBOS
 
-from rackready.campaign.asked import Request, look
 from rackready.campaign.failure_kinds import kinds
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.campaign.step import run_phase
+from rackready.campaign.stop_request import StopRequest, look
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES
@@ -101,7 +101,7 @@ def campaign_workflow(data: dict[str, Any]) -> dict[str, Any]:
     for number, wave in enumerate(waves, 1):
         asked, results = _wave(request, lean, list(wave))
         out |= results
-        if asked is not Request.NOTHING:
+        if asked is not StopRequest.NOTHING:
             return {"nodes": out, "asked": asked.value, "stopped": f"asked by another terminal to {asked.value}"}
         reasons = _reasons(request, lean, f"wave {number}", len(wave), results, seen)
         if reasons and number < len(waves):
@@ -124,7 +124,7 @@ def _reasons(
     return out
 
 
-def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> tuple[Request, Results]:
+def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> tuple[StopRequest, Results]:
     """Take nodes through the phases. ``data``: each batch gets it; 12,500 names in each would be hundreds of MiB."""
     last: Results = {}
     changed: dict[str, bool] = dict.fromkeys(nodes, False)
@@ -132,8 +132,8 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> t
     for phase in request.phases:
         if not nodes:
             break
-        asked = Request(asked_step(data)) if request.can_pause else Request.NOTHING
-        if asked is not Request.NOTHING:
+        asked = StopRequest(asked_step(data)) if request.can_pause else StopRequest.NOTHING
+        if asked is not StopRequest.NOTHING:
             return asked, last
         batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
         pace.turn_to(phase)
@@ -147,4 +147,4 @@ def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> t
                 if plans[node]:
                     last[node][PLAN] = plans[node]
         nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]
-    return Request.NOTHING, last
+    return StopRequest.NOTHING, last

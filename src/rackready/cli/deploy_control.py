@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.campaign import asked
-from rackready.campaign.asked import Request
+from rackready.campaign import stop_request
 from rackready.campaign.request import DEPLOY, DEPLOY_KIND
+from rackready.campaign.stop_request import StopRequest
 from rackready.cli.output import Format, console, print_json, working_paths
 from rackready.design.names import listed
 from rackready.design.site import load_site
@@ -17,7 +17,7 @@ from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
 
-def ask(paths: EnvPaths, request: Request) -> str:
+def ask(paths: EnvPaths, request: StopRequest) -> str:
     """Ask the running deploy to pause or end, and return what happens then. Raises RackreadyError when none runs."""
     where, row = f"deploy --{request.value}", _last(paths)
     running = row is not None and row["status"] == "running" and is_held(paths.lock, paths.database)
@@ -27,7 +27,7 @@ def ask(paths: EnvPaths, request: Request) -> str:
     if not is_held_here(paths.lock):
         step = f"Run `rackready {where}` on the machine that runs it."
         raise RackreadyError(where, expected="a deploy on this machine", actual="on another one", next_step=step)
-    asked.put(paths.deploy_request, request)
+    stop_request.put(paths.deploy_request, request)
     return f"campaign {row['id']}: asked to {request.value}; it does so after the phase under way"
 
 
@@ -45,7 +45,7 @@ def end(paths: EnvPaths) -> str:
     """End the deploy that runs or is paused, and return what happens then. Raises RackreadyError when there is none."""
     row = _last(paths)
     if row is None or row["status"] != PAUSED:
-        return ask(paths, Request.ABORT)
+        return ask(paths, StopRequest.ABORT)
     with ControllerLock(paths.lock, "rackready deploy --abort", paths.database), Ledger.open(paths.database) as ledger:
         ledger.put_campaign(row["id"], status="aborted")
     return f"campaign {row['id']}: aborted; its nodes keep their states"
@@ -112,7 +112,7 @@ def require_alone(word: str, *, check: bool, erase: list[str], full: bool) -> No
 
 def tell(paths: EnvPaths, output: Format, *, abort: bool) -> None:
     """Ask the running deploy, or end the paused one, and print what happens then."""
-    text = end(paths) if abort else ask(paths, Request.PAUSE)
+    text = end(paths) if abort else ask(paths, StopRequest.PAUSE)
     if output is Format.JSON:
         print_json({"env": paths.env, "asked": "abort" if abort else "pause", "what": text})
     else:

@@ -11,9 +11,9 @@ from functools import partial
 
 import typer
 
-from rackready.campaign import asked as requests
-from rackready.campaign.asked import Request
+from rackready.campaign import stop_request
 from rackready.campaign.controller import Reporter
+from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.upgrade.changes import Changes, NodeChanges
 from rackready.campaign.upgrade.durations import Expected, expected
 from rackready.campaign.upgrade.edits import edited
@@ -102,7 +102,7 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
             f"upgrade --{word}", expected="an upgrade on this machine", actual="on another one", next_step=step
         )
     if running or record.wave is not None:
-        requests.put(paths.upgrade_request, Request.ABORT if abort else Request.PAUSE)
+        stop_request.put(paths.upgrade_request, StopRequest.ABORT if abort else StopRequest.PAUSE)
         if running:
             return f"upgrade {record.id}: asked to {word}; it does so after the wave under way"
         return f"upgrade {record.id}: its wave was cut off: `rackready upgrade --resume` ends the wave, then {word}s"
@@ -166,7 +166,7 @@ def start(paths: EnvPaths, asked: UpgradeOptions) -> None:
         firmware=asked.firmware,
         limit=asked.limit,
     )
-    requests.take(paths.upgrade_request)  # asked of an earlier upgrade
+    stop_request.take(paths.upgrade_request)  # asked of an earlier upgrade
     _drive(paths, asked, record, fresh=True)
 
 
@@ -292,7 +292,7 @@ def _drive(paths: EnvPaths, asked: UpgradeOptions, record: UpgradeRecord, *, fre
             move=moves.move,
             serving=serving,
             offered=lambda nodes: _lacking(paths, site, record, nodes),
-            asked=lambda: requests.take(paths.upgrade_request),
+            asked=lambda: stop_request.take(paths.upgrade_request),
             now=lambda: datetime.now(UTC),
             say=_say,
             save=partial(upgrades.save, ledger),

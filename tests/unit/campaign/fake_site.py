@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rackready.campaign import asked, controller, phase_table, step, workflow
+from rackready.campaign import controller, phase_table, step, stop_request, workflow
 from rackready.campaign.controller import Reporter, run_campaign
 from rackready.campaign.drained_phase import Runner
 from rackready.campaign.request import DEPLOY, CampaignRequest
@@ -50,7 +50,7 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
         if wanted == phase and (kind in {"hang", "deaf"} or (kind == "torn" and "node03" in nodes)):
             hang(root, phase)
         if wanted == phase and kind == "ask":
-            asked.put(EnvPaths(root, "x").deploy_request, asked.Request.PAUSE)
+            stop_request.put(EnvPaths(root, "x").deploy_request, stop_request.StopRequest.PAUSE)
         while wanted == phase and kind == "torn" and f"{phase} node03" not in (root / "did.log").read_text("utf-8"):
             time.sleep(0.02)  # on a busy machine the other batch begins late
         if wanted == phase and kind == "defect":

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.campaign import asked, workflow
-from rackready.campaign.asked import Request
+from rackready.campaign import stop_request, workflow
 from rackready.campaign.request import CampaignRequest
+from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.waves import waves_of
 from rackready.design.site import load_site
 from rackready.ledger.store import Ledger
@@ -144,9 +144,9 @@ def test_a_failure_of_the_last_wave_stops_nothing(tmp_path: Path, monkeypatch: p
     assert run(request_of(tmp_path, stop_at_new_kind=True))["stopped"] == ""
 
 
-@pytest.mark.parametrize("word", [Request.PAUSE, Request.ABORT])
+@pytest.mark.parametrize("word", [StopRequest.PAUSE, StopRequest.ABORT])
 def test_what_is_asked_counts_before_the_next_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: Request
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: StopRequest
 ) -> None:
     seen = Batches(monkeypatch, {}, {})
     paths = EnvPaths(tmp_path, "x")
@@ -154,7 +154,7 @@ def test_what_is_asked_counts_before_the_next_phase(
 
     def enqueue(queue: str, work: object, data: object, phase: str, nodes: list[str]) -> Batches:
         if nodes == ["n2"]:
-            asked.put(paths.deploy_request, word)
+            stop_request.put(paths.deploy_request, word)
         return before(queue, work, data, phase, nodes)
 
     monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", enqueue)
@@ -169,7 +169,7 @@ def test_only_a_real_deploy_heeds_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str, check: bool
 ) -> None:
     seen = Batches(monkeypatch, {}, {})
-    asked.put(EnvPaths(tmp_path, "x").deploy_request, Request.PAUSE)
+    stop_request.put(EnvPaths(tmp_path, "x").deploy_request, StopRequest.PAUSE)
     assert run(request_of(tmp_path, kind, check=check))["asked"] == ""
     assert len(seen.done) == 6
 
@@ -177,9 +177,9 @@ def test_only_a_real_deploy_heeds_the_request(
 def test_an_unreadable_request_pauses(tmp_path: Path) -> None:
     path = tmp_path / "request"
     path.write_bytes(b"\xff\x00 pau")
-    assert asked.look(path) is Request.PAUSE
-    assert asked.take(path) is Request.PAUSE
-    assert asked.look(path) is Request.NOTHING
+    assert stop_request.look(path) is StopRequest.PAUSE
+    assert stop_request.take(path) is StopRequest.PAUSE
+    assert stop_request.look(path) is StopRequest.NOTHING
 
 
 def test_a_controller_that_is_asked_to_pause_records_it_and_the_request_counts_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign.asked import Request, look
+from rackready.campaign.stop_request import StopRequest, look
 from rackready.cli import deploy_control as control
 from rackready.cli.campaign_run import require_not_paused
 from rackready.cli.output import Format
@@ -50,19 +50,19 @@ def refusal(run: Callable[..., object], *arguments: object) -> str:
 def test_a_running_deploy_is_asked(paths: EnvPaths) -> None:
     deployed(paths, "running")
     with ControllerLock(paths.lock, "rackready deploy", paths.database):
-        assert control.ask(paths, Request.PAUSE) == (
+        assert control.ask(paths, StopRequest.PAUSE) == (
             "campaign c-deploy: asked to pause; it does so after the phase under way"
         )
-        assert look(paths.deploy_request) is Request.PAUSE
+        assert look(paths.deploy_request) is StopRequest.PAUSE
         assert control.end(paths).endswith("asked to abort; it does so after the phase under way")
-        assert look(paths.deploy_request) is Request.ABORT
+        assert look(paths.deploy_request) is StopRequest.ABORT
 
 
 @pytest.mark.parametrize(("before", "actual"), [("", "none"), ("finished", "c-deploy: finished")])
 def test_without_a_running_deploy_nothing_is_asked(paths: EnvPaths, before: str, actual: str) -> None:
     if before:
         deployed(paths, before)
-    assert refusal(control.ask, paths, Request.PAUSE) == (
+    assert refusal(control.ask, paths, StopRequest.PAUSE) == (
         f"deploy --pause - Expected: a deploy that runs Actual: {actual}. Nothing is to be done."
     )
     assert not paths.deploy_request.exists()
@@ -70,7 +70,7 @@ def test_without_a_running_deploy_nothing_is_asked(paths: EnvPaths, before: str,
 
 def test_a_deploy_whose_controller_is_gone_does_not_run(paths: EnvPaths) -> None:
     deployed(paths, "running")
-    assert "a deploy that runs Actual: c-deploy: running" in refusal(control.ask, paths, Request.ABORT)
+    assert "a deploy that runs Actual: c-deploy: running" in refusal(control.ask, paths, StopRequest.ABORT)
 
 
 def test_a_paused_deploy_refuses_a_plain_one_until_it_is_ended(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rackready.campaign.asked import Request
+from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.windows import ask
 from rackready.design.names import listed
@@ -37,7 +37,7 @@ class Ways:
     serving: Callable[[], Collection[str]]
     offered: Callable[[Sequence[str]], list[Message]]
     """Returns what the nodes' repositories lack, of the new set and of the way back."""
-    asked: Callable[[], Request]
+    asked: Callable[[], StopRequest]
     now: Callable[[], datetime]
     say: Callable[[str], None]
     save: Callable[[UpgradeRecord], None]
@@ -71,7 +71,7 @@ class Engine:
         while record.wave is not None or self._begin():
             self._wave()
             if self._stopped():
-                if self.ways.asked() is Request.ABORT:
+                if self.ways.asked() is StopRequest.ABORT:
                     self._abort()
                 break
         return record
@@ -123,11 +123,11 @@ class Engine:
 
     def _asked(self) -> bool:
         asked = self.ways.asked()
-        if asked is Request.PAUSE:
+        if asked is StopRequest.PAUSE:
             self._set(UpgradeState.PAUSED, "asked by another terminal; `rackready upgrade --resume` goes on")
-        elif asked is Request.ABORT:
+        elif asked is StopRequest.ABORT:
             self._abort()
-        return asked is not Request.NOTHING
+        return asked is not StopRequest.NOTHING
 
     def _abort(self) -> None:
         left = len(self.record.named(NodeStep.WAITING))

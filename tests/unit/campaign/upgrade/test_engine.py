@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign.asked import Request
+from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.upgrade.engine import Engine, Ways, Windows
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
@@ -39,7 +39,7 @@ class World:
         self.up: dict[str, dict[str, Any]] = {}
         self.back: dict[str, dict[str, Any]] = {}
         self.lacking: list[Message] = []
-        self.asked: list[Request] = []
+        self.asked: list[StopRequest] = []
         self.moved: list[str] = []
         self.said: list[str] = []
         self.serves = set(NODES)
@@ -72,7 +72,7 @@ class World:
             move=self.move,
             serving=lambda: set(self.serves),
             offered=lambda _nodes: self.lacking,
-            asked=lambda: self.asked.pop(0) if self.asked else Request.NOTHING,
+            asked=lambda: self.asked.pop(0) if self.asked else StopRequest.NOTHING,
             now=lambda: self.clock,
             say=self.said.append,
             save=self.save,
@@ -202,7 +202,7 @@ def test_packages_that_are_missing_refuse_the_wave_before_it_begins() -> None:
 
 def test_pause_is_seen_between_waves_and_resume_goes_on() -> None:
     world = World(record_of(*NODES))
-    world.asked = [Request.NOTHING, Request.PAUSE]
+    world.asked = [StopRequest.NOTHING, StopRequest.PAUSE]
     record = world.run()
     assert (world.moved, record.state) == (["up node01"], UpgradeState.PAUSED)
     assert world.run().state is UpgradeState.FINISHED
@@ -211,7 +211,7 @@ def test_pause_is_seen_between_waves_and_resume_goes_on() -> None:
 
 def test_abort_leaves_the_others_as_they_are() -> None:
     world = World(record_of(*NODES))
-    world.asked = [Request.NOTHING, Request.ABORT]
+    world.asked = [StopRequest.NOTHING, StopRequest.ABORT]
     record = world.run()
     assert (record.state, record.reason) == (
         UpgradeState.ABORTED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.campaign.asked import Request
+from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.upgrade.edits import against, edited
 from rackready.model.upgrade import NodeStep, SetChoice, UpgradeRecord, UpgradeState, WaveRecord
 from tests.unit.campaign.upgrade.test_engine import NO_DRIVER, NODES, World, steps
@@ -47,7 +47,7 @@ def test_a_node_that_watch_drained_for_a_fault_is_not_brought_back_by_a_wave() -
 def test_an_abort_counts_also_where_the_rule_stops() -> None:
     world = World(record_of(*NODES))
     world.up["node01"] = NO_DRIVER
-    world.asked = [Request.NOTHING, Request.ABORT]
+    world.asked = [StopRequest.NOTHING, StopRequest.ABORT]
     record = world.run()
     assert (record.state, record.reason) == (
         UpgradeState.ABORTED,

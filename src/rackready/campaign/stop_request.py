@@ -9,7 +9,7 @@ from rackready import files
 from rackready.paths import private_dir
 
 
-class Request(StrEnum):
+class StopRequest(StrEnum):
     """What a second terminal asks for."""
 
     NOTHING = ""
@@ -17,22 +17,22 @@ class Request(StrEnum):
     ABORT = "abort"
 
 
-def put(path: Path, request: Request) -> None:
+def put(path: Path, request: StopRequest) -> None:
     """Ask the running work to pause or to end. Raises OSError."""
     private_dir(path.parent)
     files.replace(path, f"{request.value}\n".encode())
 
 
-def look(path: Path) -> Request:
+def look(path: Path) -> StopRequest:
     """Return what is asked. An unreadable file pauses: it was written to stop something."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
-        return Request.NOTHING
-    return Request(text) if text in {item.value for item in Request if item} else Request.PAUSE
+        return StopRequest.NOTHING
+    return StopRequest(text) if text in {item.value for item in StopRequest if item} else StopRequest.PAUSE
 
 
-def take(path: Path) -> Request:
+def take(path: Path) -> StopRequest:
     """Return what was asked; it counts once."""
     found = look(path)
     path.unlink(missing_ok=True)
