@@ -23,7 +23,7 @@ from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.process import check_stop
 from rackready.drivers.proof import payload
-from rackready.drivers.proof.judge import Verdict, judged
+from rackready.drivers.proof.judge import ProofResult, judged
 from rackready.drivers.proof.recorded import Recorded, UnprovableError, by_node, recorded
 from rackready.drivers.proof.release import UnclearReleaseError, releases
 from rackready.drivers.proof.seal import Seal, SealBrokenError
@@ -149,12 +149,14 @@ class _Proving:
 
     # the proof ---------------------------------------------------------------------------------------------------
 
-    def _verdict(self, seal: Seal, node: str, release: Mapping[str, str]) -> tuple[Verdict, Recorded]:
+    def _verdict(self, seal: Seal, node: str, release: Mapping[str, str]) -> tuple[ProofResult, Recorded]:
         record, why = self._record(seal, node, release[node])
         if record is None:
-            return Verdict(failure=why), Recorded(())
+            return ProofResult(failure=why), Recorded(())
         text, why = self.ask(node, record)
-        verdict = Verdict(failure=f"the node could not be read: {why}") if why else judged(record, text, time.time())
+        verdict = (
+            ProofResult(failure=f"the node could not be read: {why}") if why else judged(record, text, time.time())
+        )
         return self._noted(node, release[node], verdict, text), record
 
     def _record(self, seal: Seal, node: str, release: str) -> tuple[Recorded | None, str]:
@@ -184,12 +186,12 @@ class _Proving:
     def _bound(self, kept: ProofRecord) -> str:
         return "|".join((kept.node, kept.phase, kept.mode, kept.release, str(kept.epoch), repr(kept.at)))
 
-    def _noted(self, node: str, release: str, verdict: Verdict, text: str) -> Verdict:
+    def _noted(self, node: str, release: str, verdict: ProofResult, text: str) -> ProofResult:
         """Store what the node answered, and the verdict. What cannot be stored proves nothing."""
         try:
             raw = RawOutputs(self.ledger, self.paths.raw).put(text) if text else ""
         except EvidenceError as error:
-            raw, verdict = "", Verdict(failure=str(error))
+            raw, verdict = "", ProofResult(failure=str(error))
         row = (self.ctx.campaign, node, self.phase, self.mode, time.time(), release)
         append_proof(self.ledger, ProofRow(*row, same=verdict.same, reason=verdict.reason, raw=raw))
         return verdict

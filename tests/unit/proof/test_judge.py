@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugins.filter import rackready_gpu
-from rackready.drivers.proof.judge import Verdict, judged
+from rackready.drivers.proof.judge import ProofResult, judged
 from rackready.drivers.proof.kinds import KINDS
 from rackready.drivers.proof.recorded import Recorded, RecordedStep
 from rackready.drivers.proof.rules import _is_tuned
@@ -36,7 +36,7 @@ MODULE = Recorded((step("rackready_driver", DRIVER),))
 
 
 def test_equal_answers_prove_it() -> None:
-    assert judged(COMMAND, document({"changed": True, "result": PROGRAM}), NOW) == Verdict()
+    assert judged(COMMAND, document({"changed": True, "result": PROGRAM}), NOW) == ProofResult()
     assert judged(MODULE, document({"changed": False, "result": DRIVER}), NOW).same
 
 
@@ -58,7 +58,7 @@ def test_equal_answers_prove_it() -> None:
     ],
 )
 def test_an_answer_that_is_not_whole_proves_nothing(text: str, why: str) -> None:
-    assert judged(COMMAND, text, NOW) == Verdict(failure=why)
+    assert judged(COMMAND, text, NOW) == ProofResult(failure=why)
 
 
 @pytest.mark.parametrize("more", [{"seconds": None}, {"seconds": "x"}, {"seconds": []}], ids=["none", "text", "list"])
@@ -109,7 +109,7 @@ ANSWERS: list[tuple[dict[str, Any], str]] = [
 def test_any_other_answer_of_any_module_is_a_difference(name: str, answer: dict[str, Any], why: str) -> None:
     record = Recorded((step(name, DRIVER),))
     assert judged(record, document({"changed": False, "result": DRIVER}), NOW).same
-    assert judged(record, document(answer), NOW) == Verdict((f"role : task: {why}",))
+    assert judged(record, document(answer), NOW) == ProofResult((f"role : task: {why}",))
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not name.startswith("rackready_")])
@@ -126,8 +126,8 @@ def test_any_other_answer_of_ansibles_modules_is_a_difference(name: str) -> None
 
 
 def test_the_reason_names_the_first_difference_and_the_number_of_others() -> None:
-    assert Verdict(("a : b: c", "d", "e")).reason == "a : b: c and 2 more"
-    assert Verdict(("a : b: c",)).reason == "a : b: c"
+    assert ProofResult(("a : b: c", "d", "e")).reason == "a : b: c and 2 more"
+    assert ProofResult(("a : b: c",)).reason == "a : b: c"
 
 
 # rules: role and task, what they recorded, bounds; each answer with the reason why it is not good enough

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rackready.drivers.proof import payload
-from rackready.drivers.proof.judge import Verdict, judged
+from rackready.drivers.proof.judge import ProofResult, judged
 from rackready.drivers.proof.kinds import KINDS
 from rackready.drivers.proof.recorded import Recorded, RecordedStep
 from rackready.ondevice import replay
@@ -62,7 +62,7 @@ def learned(*steps: RecordedStep, env: dict[str, str] | None = None) -> Recorded
     )
 
 
-def verdict(record: Recorded, env: dict[str, str] | None = None) -> Verdict:
+def verdict(record: Recorded, env: dict[str, str] | None = None) -> ProofResult:
     return judged(record, json.dumps(ask(*record.steps, env=env)), time.time())
 
 
@@ -151,7 +151,7 @@ def test_an_answer_that_changed_is_a_difference(one: RecordedStep, damage: Break
     record = learned(step(one.action, args, one.task))
     assert verdict(record).same
     damage(folder)
-    assert verdict(record) == Verdict((f"role : {one.task}: {why}",))
+    assert verdict(record) == ProofResult((f"role : {one.task}: {why}",))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rackready.ondevice import replay
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProofResult:
     """``differs``: every step that did not answer as recorded, and why; empty: the node is as its release says.
 
     ``failure``: why nothing is known.
@@ -36,27 +36,27 @@ class Verdict:
         return self.failure or (f"{self.differs[0]}{more}" if self.differs else "")
 
 
-def judged(recorded: Recorded, text: str, received: float) -> Verdict:
+def judged(recorded: Recorded, text: str, received: float) -> ProofResult:
     """Return the verdict on a node's document. ``received``: when its end arrived, seconds since the epoch."""
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     if not isinstance(document, Mapping) or document.get("format") != replay.FORMAT or not document.get("complete"):
-        return Verdict(failure="the node's answer is no document of this version")
+        return ProofResult(failure="the node's answer is no document of this version")
     answers = document.get("steps")
     if not isinstance(answers, list) or document.get("digest") != replay.digest(answers):
-        return Verdict(failure="the node's answer is damaged")
+        return ProofResult(failure="the node's answer is damaged")
     if not recorded.steps or len(answers) != len(recorded.steps):
-        return Verdict(failure=f"{len(answers)} answers, expected {len(recorded.steps)}")
+        return ProofResult(failure=f"{len(answers)} answers, expected {len(recorded.steps)}")
     try:
         begun = received - float(document["seconds"])
         found = [
             (step, _difference(recorded, step, one, begun)) for step, one in zip(recorded.steps, answers, strict=True)
         ]
     except (AttributeError, KeyError, TypeError, ValueError):  # it must not stop the proofs of other nodes
-        return Verdict(failure="the node's answer cannot be read")
-    return Verdict(tuple(f"{step.where}: {why}" for step, why in found if why))
+        return ProofResult(failure="the node's answer cannot be read")
+    return ProofResult(tuple(f"{step.where}: {why}" for step, why in found if why))
 
 
 def _difference(recorded: Recorded, step: RecordedStep, answer: Mapping[str, Any], begun: float) -> str:
