@@ -26,6 +26,7 @@ from typing import IO, Any
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from rackready import files
 from rackready.model.problems import RackreadyError
 
 INVENTORY = "pulled.json"
@@ -94,9 +95,7 @@ def main() -> int:
         (message,) = error.messages
         names = ("where", "expected", "actual", "next_step")
         result["failure"] = {"code": error.code, **{name: str(getattr(message, name)) for name in names}}
-    fresh = request.run / ".result"
-    fresh.write_text(json.dumps(result), encoding="utf-8")
-    fresh.replace(request.run / "result.json")
+    files.replace(request.run / "result.json", json.dumps(result).encode())
     return 0
 
 
@@ -131,7 +130,7 @@ def _unopened(request: Request, expected: str, actual: str) -> PulledError:
         f"{request.node}: release",
         expected=expected,
         actual=actual,
-        next_step="Run the phase again on the controller: it installs the node's key anew.",
+        next_step="Run the phase again on the controller: it installs the node's key again.",
     )
 
 
