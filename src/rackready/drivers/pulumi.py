@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -73,18 +72,6 @@ def require_engine(root: Path) -> Path:
             next_step="Run `make setup`, which installs rackready into .venv; or install the package again.",
         )
     return Path(engine)
-
-
-def engine_version(engine: Path) -> str:
-    """Return the engine's version, e.g. 3.250.0. Raises EngineError when it cannot be run."""
-    env = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    try:
-        out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EngineError(
-            f"Pulumi engine {engine}", expected="it runs", actual=error, next_step=f"Run `{setup_command()}` again."
-        ) from error
-    return out.stdout.strip().removeprefix("v")
 
 
 def environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:

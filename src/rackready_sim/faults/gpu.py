@@ -153,7 +153,6 @@ def _missing_after_boot(state: State, gpu: int) -> None:
 
 
 _INVENTORY = "node/gpu/sanity/inventory"
-_R1 = "node/gpu/validation/dcgm-r1"
 _R3 = "node/gpu/validation/dcgm-r3"
 _XID = "node/gpu/sanity/xid"
 _ECC = "node/gpu/sanity/ecc"

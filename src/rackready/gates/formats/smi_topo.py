@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from rackready.format_error import TWICE, FormatError
 
-DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Nearest first: one PCIe bridge, several, the host bridge, between host bridges of a NUMA node, between NUMA nodes."""
 _NAME = re.compile(r"^(?:GPU|NIC)\d+$|^mlx5_\w+$")
 _LEGEND = re.compile(r"^(?P<nic>NIC\d+): (?P<device>\S+)$")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
