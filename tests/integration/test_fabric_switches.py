@@ -358,7 +358,7 @@ def test_a_new_password_is_proven_and_a_killed_change_is_finished(project: Proje
     pending = file.with_name("leaf01.pending")
     second = pending.read_text(encoding="utf-8").strip()
     code, text = project.run("switch", "rotate", "leaf01")
-    assert (code, text) == (0, f"leaf01: a change was cut; the new password works and is now in file {file}\n")
+    assert (code, text) == (0, f"leaf01: a change was interrupted; the new password works and is now in file {file}\n")
     assert (file.read_text(encoding="utf-8").strip(), pending.exists()) == (second, False)
     shown = on_switch(project, "nv", "config", "show", "-o", "commands")
     assert "nv set system aaa user cumulus hashed-password *" in shown.replace("'", "")

@@ -88,7 +88,7 @@ def test_ctrl_c_stops_within_30_s_and_says_how_to_go_on(project: Project, record
     assert stopped.landed == "install"
     assert stopped.seconds < 30
     assert stopped.code == 130
-    assert "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped." in project.progress()
+    assert "stopped. Nothing is lost: `make deploy ENV=sim` continues where it stopped." in project.progress()
 
 
 def test_second_controller_is_refused_while_the_first_lives(

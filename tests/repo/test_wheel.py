@@ -168,7 +168,7 @@ def test_setup_says_what_was_tried(run: Run, repository: Path) -> None:
     refusal = json.loads(done.stdout)
     assert refusal["error"] == (
         f"Pulumi engine in {repository}/.rackready/tools/bin - Expected: installed "
-        "Actual: set-up ended with 2; its words are above. "
+        "Actual: set-up ended with 2; its output is above. "
         "Make one of these ways work, then run `rackready setup` again. Only provisioning needs it."
     )
     assert "found on the PATH: there is no pulumi on the PATH" in done.stderr

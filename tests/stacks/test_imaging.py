@@ -220,11 +220,11 @@ def test_another_host_key_than_ours_is_refused(bench: Bench, monkeypatch: pytest
 NO_REPORT = (
     "node01: the ramdisk does not report - Expected: a first report Actual: none 0 s after power-on. Look at its "
     "console through the BMC, and whether 52:54:00:00:00:01 is the port that it boots from (boot_mac). Power it off "
-    "before you run again: it is then booted anew."
+    "before you run again: it then boots again."
 )
 NO_PROGRESS = (
     "node01: imaging makes no progress - Expected: the next report Actual: none for 0 s, last report: writing 40 %. "
-    "Look at its console through the BMC. Power it off before you run again: it is then booted anew."
+    "Look at its console through the BMC. Power it off before you run again: it then boots again."
 )
 
 

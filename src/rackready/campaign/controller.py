@@ -132,11 +132,11 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
     for row in ledger.campaigns(status=UNFINISHED):
         why = _why_not(row, wanted, paths)
         if not why:
-            say(f"going on with campaign {row['id']}, which was cut off")
+            say(f"continuing campaign {row['id']}, which was cut off")
             return CampaignRequest.load(row["summary"]["request"]), True
         say(
-            f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger "
-            "recorded"
+            f"campaign {row['id']} was cut off and is not resumed ({why}): a new one continues from what the "
+            "ledger recorded"
         )
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
     _forget(paths.workflows)
@@ -251,7 +251,7 @@ def stop_error(request: CampaignRequest, command: str) -> StoppedError:
         step = f"It was a dry run: nothing was changed. `{command}` looks again."
         return StoppedError(what="stopped", next_step=step)
     again = f"make deploy ENV={request.env}" if command == f"rackready deploy --env {request.env}" else command
-    return StoppedError(what="stopped", next_step=f"Nothing is lost: `{again}` goes on where it stopped.")
+    return StoppedError(what="stopped", next_step=f"Nothing is lost: `{again}` continues where it stopped.")
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
@@ -320,7 +320,7 @@ def _end_work(error: BaseException, say: Say) -> None:
         try:
             say(
                 f"{error}: stopped, with work that did not end. "
-                "Run the same command again: it goes on from what is recorded."
+                "Run the same command again: it continues from what is recorded."
             )
         finally:
             os._exit(_FAILED)

@@ -191,7 +191,7 @@ class Return:
             scratch = tenant.scratch(erase=True)
         if scratch.refused:
             step = "Nothing uses the drives now. Correct the cause, then run again: it begins with them."
-            raise HandBackRefusedError.of([self._message("scratch", "erased and made anew", scratch.refused, step)])
+            raise HandBackRefusedError.of([self._message("scratch", "erased and recreated", scratch.refused, step)])
         if scratch.erased:
             self._tell(ledger, f"erased: {', '.join(scratch.erased)}")
         door = self._door()

@@ -189,7 +189,7 @@ class _Wait:
         start = f"Start `rackready worker --env {self.offer.request['env']}{options}`, then run again"
         begun, limit = self.queue.was_claimed(self.offer), self.queue.use.wait_s
         if begun:
-            text = f"{self.offer.phase}: its worker let go of it, and no other took it within {limit} s - {lacking}. "
+            text = f"{self.offer.phase}: its worker gave it back, and no other took it within {limit} s - {lacking}. "
             return NodeResult(Outcome.ERROR, f"{text}{start}: what was begun is observed first.")
         text = f"{self.offer.phase}: no worker took it within {limit} s - {lacking}. {start}."
         return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)

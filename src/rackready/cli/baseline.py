@@ -33,8 +33,8 @@ def baseline(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Compare firmware and BIOS settings with the baseline, and bring nodes to it: one node first, then waves.
 
-    Nodes in production are drained first. A node on which jobs run is waited for, never interrupted. A rollback uses
-    the image that the BMC keeps; with `--check` it only says what it would do.
+    Nodes in production are drained first. rackready waits for jobs and never interrupts them. A rollback uses the image
+    that the BMC keeps; with `--check` it only says what it would do.
 
     Exit codes: 0 every node is at its baseline, 1 some differ or went wrong, 2 refused.
     """

@@ -64,7 +64,7 @@ def trust(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Show the certificate that each BMC serves beside the pinned one; pin it if confirmed.
 
-    Nothing is sent to a BMC: no login, no password. Compare the SHA-256 with the BMC's console or the vendor's list.
+    It sends no login and no password to a BMC. Compare the SHA-256 with the BMC's console or the vendor's list.
 
     Exit codes: 0 every BMC is trusted, 1 some are not, 2 refused.
     """
@@ -93,10 +93,10 @@ def rotate(
 ) -> None:
     """Give each BMC a new random password of its own, and write it to the place of `bmc.password`.
 
-    The place is a file, or a key in a file of sops or Ansible Vault. The first BMC is alone, then waves follow, until
-    the stop rule of the site holds them. A change that was cut is finished: the pending password is tried, then the
-    old one, each once. A BMC with the password of the factory (`bmc.factory_password`) gets its own at its first
-    contact, by any `deploy`, too.
+    The place is a file, or a key in a file of sops or Ansible Vault. rackready changes one BMC first, then works in
+    waves, until the site's stop rule ends the run. It finishes an interrupted change: it tries the pending password,
+    then the old one, each once. A BMC with its factory password (`bmc.factory_password`) also gets its own at first
+    contact in any `deploy`.
 
     Exit codes: 0 every BMC has its new password, 1 some have not, 2 refused.
     """
@@ -149,9 +149,9 @@ def certify(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Give each BMC a TLS certificate of the site's CA (`bmc_authority`), for a key that never leaves the BMC.
 
-    The BMC makes a request (CSR) and the CA signs it: rackready with the CA's key, or you, with the request's file.
-    The old trust is replaced after the new certificate is verified and a login over it works. A run that was cut goes
-    on where it stopped.
+    The BMC makes a request (CSR) and the CA signs it: rackready with the CA's key, or you, with the request's file. The
+    old trust is replaced after the new certificate is verified and a login over it works. To continue an interrupted
+    run, repeat the command.
 
     Exit codes: 0 every BMC has its certificate, 1 some have not, or a request waits for your signature, 2 refused.
     """

@@ -29,7 +29,7 @@ def register(parent: typer.Typer) -> None:
 def start(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
     """Put boot files in place and start DHCP, TFTP and HTTP; only armed nodes get an answer.
 
-    A running service is brought to what the site file says.
+    A running service is updated to match the site file.
 
     Exit codes: 0 it runs, 2 refused.
     """
@@ -43,7 +43,7 @@ def start(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TE
 
 @app.command("stop")
 def stop(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
-    """Stop the daemons. Files and armed nodes stay; `start` goes on with them.
+    """Stop the daemons. Files and armed nodes stay; `start` continues with them.
 
     Exit codes: 0 it is stopped, 2 refused.
     """
@@ -59,7 +59,7 @@ def stop(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TEX
 
 @app.command("destroy")
 def destroy(env: Env = "sim", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
-    """Stop the daemons and remove every file of the service, its authority and all reports included.
+    """Stop the daemons and remove every file of the service, including its authority and all reports.
 
     Refuses while a node is armed.
 
@@ -77,7 +77,7 @@ def destroy(env: Env = "sim", verbose: Verbose = False, output: Output = Format.
 
 @app.command("disarm")
 def disarm(
-    node: Annotated[str, typer.Argument(help="Node that gets no answer any more.", autocompletion=complete.nodes)],
+    node: Annotated[str, typer.Argument(help="Node to stop answering.", autocompletion=complete.nodes)],
     env: Env = "sim",
     verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,

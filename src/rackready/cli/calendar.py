@@ -47,8 +47,8 @@ def calendar(
 ) -> None:
     """Show what is due: gate sets, evidence, comparison with the plan, passwords, certificates, firmware.
 
-    Days are from the records and in UTC; no device is asked. What rackready never did or saw has no day: a password
-    that it never set is not listed.
+    Dates come from the records, in UTC; no device is queried. Something that rackready never did or saw has no date: a
+    password that it never set is not listed.
 
     Exit codes: 0 nothing overdue, 1 something overdue, 2 refused.
     """

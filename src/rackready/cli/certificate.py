@@ -51,7 +51,7 @@ def verify(  # noqa: PLR0913, PLR0917 - each is an option of the command
     Loads nothing. A node that fails a check is quarantined and drained. A node whose certificate no longer counts is
     drained until it is deployed again. There is no dry run: a look is what records and judges.
 
-    With FILE, no node is asked: the signature and the subject of that certificate are verified.
+    With FILE, it contacts no node, and verifies the signature and the subject of that certificate.
 
     Exit codes: 0 all count, 1 some do not, 2 refused.
     """
@@ -88,8 +88,8 @@ def show(
 ) -> None:
     """Show a certificate: subject, gates with their bounds and sources, signer, and why it is void if it is.
 
-    No node is asked: what counts is the signature and, for a node of the site, its records. `certificate verify` looks
-    at the node.
+    It contacts no node: the signature counts and, for a node of the site, its records. `certificate verify` checks the
+    node itself.
 
     Exit codes: 0 it counts, 1 it is void, 2 refused.
     """

@@ -24,7 +24,8 @@ def comment(
 ) -> None:
     """Write a comment on the pull or merge request of this pipeline, or replace the one of an earlier run.
 
-    Where and by whom comes from the variables of GitHub Actions (GITHUB_TOKEN) or GitLab CI (RACKREADY_GITLAB_TOKEN).
+    The place and the login come from the variables of GitHub Actions (GITHUB_TOKEN) or GitLab CI
+    (RACKREADY_GITLAB_TOKEN).
 
     Exit codes: 0 written, updated or unchanged, 2 refused.
     """

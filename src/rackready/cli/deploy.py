@@ -44,7 +44,7 @@ Erase = Annotated[
 ]
 Full = Annotated[
     bool,
-    typer.Option("--full", help="Play every node in full, also nodes that prove that they are as their release says."),
+    typer.Option("--full", help="Play every node in full, including nodes that prove to be as released."),
 ]
 
 
@@ -58,7 +58,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
         bool, typer.Option("--failed-only", help="Only nodes that failed in the last deploy.")
     ] = False,
     pause: Annotated[bool, typer.Option("--pause", help="Let the running deploy pause after its phase.")] = False,  # noqa: FBT002
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the deploy that was paused.")] = False,  # noqa: FBT002
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the paused deploy.")] = False,  # noqa: FBT002
     abort: Annotated[  # noqa: FBT002
         bool, typer.Option("--abort", help="Let the running deploy end after its phase, or end the paused one.")
     ] = False,
@@ -67,7 +67,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Take the site's nodes through every phase to production.
 
-    Each node continues from its present state. Nodes in quarantine, out for repair or retired are left alone.
+    Each node continues from its current state. Nodes in quarantine, out for repair or retired are left alone.
 
     Exit codes: 0 all nodes ready, 1 some are not, or it was paused or ended early, 2 refused, 130 stopped.
     """

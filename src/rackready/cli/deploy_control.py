@@ -23,7 +23,7 @@ def ask(paths: EnvPaths, request: StopRequest) -> str:
     running = row is not None and row["status"] == "running" and is_held(paths.lock, paths.database)
     if row is None or not running:
         actual = "none" if row is None else f"{row['id']}: {row['status']}"
-        raise RackreadyError(where, expected="a deploy that runs", actual=actual, next_step="Nothing is to be done.")
+        raise RackreadyError(where, expected="a deploy that runs", actual=actual, next_step="There is nothing to do.")
     if not is_held_here(paths.lock):
         step = f"Run `rackready {where}` on the machine that runs it."
         raise RackreadyError(where, expected="a deploy on this machine", actual="on another one", next_step=step)
@@ -75,7 +75,7 @@ def failed(paths: EnvPaths) -> list[str]:
     found = [node for node in row["nodes"] if node in results and not _came_through(results[node])]
     if not found:
         actual = f"none in {row['id']}"
-        step = "Nothing is to be done."
+        step = "There is nothing to do."
         raise RackreadyError(where, expected="nodes that failed", actual=actual, next_step=step)
     return found
 

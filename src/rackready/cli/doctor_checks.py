@@ -170,7 +170,7 @@ def ledger(scene: Scene) -> Answer:
         gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
     if gone:
         step = (
-            "Find out who lifted them and what they changed since: what was measured before counts no longer. "
+            "Find out who lifted them and what they changed since then: earlier measurements no longer count. "
             "Then begin with an empty database"
         )
         return (

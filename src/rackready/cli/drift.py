@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a flag
     """Show how nodes and switches differ from the site file, and since which run. Changes nothing and loads no node.
 
-    It runs the roles in check mode, the switch drivers' comparison and gates that only read, on nodes in production,
-    too. What was never applied is not compared. Exit: 0 no drift, 1 drift, 2 refused, or a node or switch could not be
-    asked.
+    It runs the roles in check mode, the switch drivers' comparison and gates that only read, also on nodes in
+    production. It does not compare what was never applied. Exit: 0 no drift, 1 drift, 2 refused, or a node or switch
+    could not be compared.
     """
     from rackready.campaign.drift.run import drift_run, new_run  # noqa: PLC0415
     from rackready.campaign.log_file import log_path  # noqa: PLC0415
@@ -80,9 +80,9 @@ def _print(found: DriftRun) -> None:
     if drifted:
         console.print(f"drift: {items} {'item' if items == 1 else 'items'} on {', '.join(drifted)}")
     if unasked:
-        console.print(f"not asked, or not as a whole: {', '.join(unasked)}", style="yellow")
+        console.print(f"not compared, or only in part: {', '.join(unasked)}", style="yellow")
     if not drifted and not unasked:
-        console.print("no drift: everything that was applied is as the site wants it")
+        console.print("no drift: everything that was applied matches the site file")
     console.print(f"drift run {found.run}, {found.seconds:.1f} s; nothing was changed")
 
 

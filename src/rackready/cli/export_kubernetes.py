@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rackready.model.exported import Export, ExportedFile
     from rackready.paths import EnvPaths
 
-Out = Annotated[Path, typer.Option("--out", help="Folder for the files; made if absent. Files of others stay.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the files; created if absent. Other files in it stay.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 def kubernetes(out: Out, env: Env = "sim", part: Part = "", output: Output = Format.TEXT) -> None:
     """Write values for GPU Operator, Network Operator and DRA driver, and objects for Kueue, each with its origin.
 
-    The cluster is not asked and nothing is installed. Files of an earlier export are replaced; edited ones, and those
-    of another environment, are refused.
+    It does not contact the cluster and installs nothing. It replaces files of an earlier export; it refuses edited
+    ones, and those of another environment.
 
     Exit codes: 0 written, 2 refused and nothing written.
     """

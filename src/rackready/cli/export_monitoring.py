@@ -14,7 +14,7 @@ from rackready.model.problems import RackreadyError
 if TYPE_CHECKING:
     from rackready.render.owned_folder import Settled
 
-Folder = Annotated[Path, typer.Option("--out", help="Folder of the files. Files of others in it stay.")]
+Folder = Annotated[Path, typer.Option("--out", help="Folder for the files. Other files in it stay.")]
 
 _OURS = "# Written by rackready export metrics"
 _HEAD = _OURS + " of environment {} of site {}.\n"
@@ -142,7 +142,7 @@ def _write(out: Path, head: str, text: str) -> None:
             raise RackreadyError(
                 f"--out {out}",
                 expected="no file, or one that rackready wrote for this environment",
-                actual=there.removeprefix("# ")[:120] if there.startswith(_OURS) else "a file of somebody else",
+                actual=there.removeprefix("# ")[:120] if there.startswith(_OURS) else "somebody else's file",
                 next_step="Name another file.",
             )
         files.replace(out, text.encode(), mode=0o644)

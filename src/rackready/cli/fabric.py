@@ -16,7 +16,7 @@ Show = Annotated[
     typer.Option(
         "--show",
         metavar="SWITCH",
-        help="Print the configuration of this switch as the site wants it, and what of it is missing there; stop.",
+        help="Print the configuration that the site file gives this switch, and what the switch lacks; then stop.",
     ),
 ]
 Day0 = Annotated[
@@ -24,7 +24,7 @@ Day0 = Annotated[
     typer.Option(
         "--day0",
         metavar="SWITCH",
-        help="Print the file that this switch fetches at its first boot: name, management address, key; stop.",
+        help="Print the file that this switch fetches at its first boot: name, management address, key; then stop.",
     ),
 ]
 _MARKS = {"applied": " ", "missing": "+", "removes": "-"}

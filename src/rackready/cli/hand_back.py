@@ -39,8 +39,9 @@ def hand_back(
 ) -> None:
     """Drain a node, remove what its tenant left, erase its scratch, reboot, pass the maintenance gates, hand over.
 
-    What is removed and what stays is `hand_back` in the site file. A run that was cut is repeated by the same command.
-    Until it has ended, nothing certifies the node. A tenant who was root needs a new image instead: `deploy --erase`.
+    `hand_back` in the site file says what is removed and what stays. To continue an interrupted run, repeat the
+    command. Until it has ended, the node is not certified. A tenant who was root needs a new image instead: `deploy
+    --erase`.
 
     Exit codes: 0 returned or shown, 1 a gate failed, 2 refused.
     """

@@ -1,4 +1,4 @@
-"""`rackready hostkey accept`: shows a host's present key beside the pinned one, and pins it on confirmation."""
+"""`rackready hostkey accept`: shows a host's current key beside the pinned one, and pins it on confirmation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def accept(
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
-    """Show the pinned key, the host's present key and the serial from the node's BMC; pin the new key if confirmed.
+    """Show the pinned key, the host's current key and the serial from the node's BMC; pin the new key if confirmed.
 
     Does not log in. Stops if the BMC reports another machine.
 

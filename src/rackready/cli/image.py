@@ -32,7 +32,7 @@ def register(parent: typer.Typer) -> None:
 def build(name: Name, *, again: Again = False, output: Output = Format.TEXT, verbose: Verbose = False) -> None:
     """Build an image from packages of its distribution into the image store. Needs root.
 
-    An image that is there from the same recipe is kept.
+    An image from the same recipe is kept.
 
     Exit codes: 0 the image is in the store, 2 refused or not built.
     """
@@ -82,7 +82,7 @@ def list_(*, output: Output = Format.TEXT) -> None:
 def show(name: Name, *, output: Output = Format.TEXT) -> None:
     """Show an image of the image store.
 
-    Exit codes: 0 shown, 2 there is none of this name.
+    Exit codes: 0 shown, 2 no image has this name.
     """
     _show(_store().find(name), output)
 
@@ -91,7 +91,7 @@ def show(name: Name, *, output: Output = Format.TEXT) -> None:
 def ramdisk(*, again: Again = False, output: Output = Format.TEXT, verbose: Verbose = False) -> None:
     """Build the kernel and the ramdisk that write images on nodes. Needs root.
 
-    A ramdisk that is there from the same recipe and agent is kept.
+    A ramdisk from the same recipe and agent is kept.
 
     Exit codes: 0 the ramdisk is there, 2 refused or not built.
     """

@@ -86,7 +86,7 @@ def mirror(  # noqa: PLR0913 - what a mirror is made with
                 "--verify",
                 expected="alone",
                 actual="with --check or --archive",
-                next_step="Leave them out: it only reads.",
+                next_step="Omit them: it only reads.",
             )
         _verify(site, paths, folder, tuple(kernel or ()), output)
         return

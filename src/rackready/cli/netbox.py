@@ -62,7 +62,7 @@ def token(file: Path | None) -> str:
         raise RackreadyError(
             where,
             expected="an API token of NetBox and nothing else",
-            actual="several words, or signs that no token has",
+            actual="several words, or characters that no token has",
             next_step="Correct it.",
         )
     return found

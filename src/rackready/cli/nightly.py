@@ -39,7 +39,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
             min=1,
             max=100,
             metavar="PERCENT",
-            help="Most nodes at once of the fleet, and of each rack, tenant and scheduler. One may always be taken.",
+            help="Most nodes at once of the fleet, rack, tenant and scheduler. One may always be taken.",
         ),
     ] = SHARE_PCT,
     time_for: Annotated[
@@ -57,9 +57,9 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Measure nodes in production that are idle now, oldest evidence first, and put each back as it was.
 
-    No job is disturbed: a node is drained, and looked at again before anything runs on it. A node that passes goes
-    back; one that fails stays drained, in quarantine; one that could not be measured goes back and is named. What a
-    killed run left is put right first. With --check nothing is changed.
+    No job is disturbed: rackready drains a node, and checks it again before it measures. A node that passes goes back
+    into production; one that fails stays drained, in quarantine; one that could not be measured goes back, and the
+    output names it. A run first cleans up after a killed one. --check changes nothing.
 
     Exit codes: 0 every measured node passed, or none was idle; 1 a node failed, could not be measured or put back, or
     its scheduler did not answer; 2 refused.
@@ -95,7 +95,7 @@ def _require_jobs(kind: str, source: str) -> None:
         raise RackreadyError(
             f"{source} handover.kind",
             "nightly",
-            expected="a scheduler, which knows the jobs of a node",
+            expected="a scheduler that knows the jobs of a node",
             actual="file",
             next_step="Nothing was done: drain nodes by hand, then run `rackready gate run --set nightly --node NODE`.",
         )
@@ -125,7 +125,7 @@ def _carried_out(ctx: PhaseContext, paths: EnvPaths, order: NightOrder, *, verbo
             return shift.run(), log
         except Interrupted as error:
             raise StoppedError(
-                command, "stopped", next_step="What was taken is back, unless a line above says otherwise."
+                command, "stopped", next_step="Every taken node is back, unless a line above says otherwise."
             ) from error
 
 

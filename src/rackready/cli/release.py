@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rackready.paths import EnvPaths
 
 app = typer.Typer(help="Build, list, show and verify the signed releases of nodes that pull.", no_args_is_help=True)
-Which = Annotated[str, typer.Argument(metavar="[INDEX]", help="Begin of an index's name. Default: the newest.")]
+Which = Annotated[str, typer.Argument(metavar="[INDEX]", help="First digits of an index's name. Default: the newest.")]
 _SHORT = 12
 """Digits of a SHA-256 that people read."""
 
@@ -40,7 +40,7 @@ def register(parent: typer.Typer) -> None:
 def build(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
     """Build the release of each node, and sign an index of them: code, wheels, keys of mirrors and sealed variables.
 
-    Touches no node. A second build of the same state makes no new object. A campaign builds what it needs by itself.
+    Changes no node. A second build of the same state makes no new object. A campaign builds what it needs by itself.
 
     Exit codes: 0 every node has its release, 1 some have none, 2 refused.
     """
@@ -81,7 +81,7 @@ def list_all(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 @app.command()
 def show(index: Which = "", env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
-    """Show which node has which release, and of what it is made. Variables are sealed: they are not shown.
+    """Show which node has which release, and what is in it. Variables are sealed: they are not shown.
 
     Exit codes: 0 shown, 2 refused.
     """

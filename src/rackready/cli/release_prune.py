@@ -25,8 +25,8 @@ def prune(
 ) -> None:
     """Remove builds, objects and reports of releases that no node needs. Evidence stays.
 
-    Keeps the newest builds, and every release that a node's newest order of a phase names. Of reports, the newest play
-    and check of each phase stay, and those that an interrupted run waits for. Touches no node.
+    Keeps the newest builds, and every release that a node's newest order of a phase names. It keeps the newest report
+    of a play and of a check for each phase, and the reports that an interrupted run waits for. Changes no node.
 
     Exit codes: 0 done or shown, 2 refused.
     """
@@ -66,7 +66,7 @@ def _done(pruning: Pruning, command: str) -> Prunable:
                 f"{error.filename or paths.state}",
                 expected="a file that can be removed",
                 actual=error.strerror or error,
-                next_step="Look at owner and mode of its folder, then run again: the rest is found anew.",
+                next_step="Check owner and mode of its folder, then run again: it finds the rest.",
             ) from error
     return found
 

@@ -18,7 +18,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 
 
 def reports(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
-    """Show what each node reported last: the play and the timer's check of each phase. Reads only; no node is asked.
+    """Show what each node reported last: the play and the timer's check of each phase. Reads only; contacts no node.
 
     Exit codes: 0 every node is as released, 1 a node differs, failed, is late or never reported, 2 refused.
     """

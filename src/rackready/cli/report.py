@@ -21,7 +21,7 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str,
         typer.Argument(
             metavar="[CAMPAIGN|acceptance]",
-            help="Campaign id. Default: the latest. acceptance: the signed report of a rack, for who takes it over.",
+            help="Campaign id. Default: the latest. acceptance: the signed report of a rack for its new owner.",
         ),
     ] = "",
     env: Env = "sim",

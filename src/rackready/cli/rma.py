@@ -31,22 +31,22 @@ _MINUTE_S = 60.0
 
 
 def rma(  # noqa: PLR0913, PLR0917 - command line options
-    node: Annotated[str, typer.Argument(help="Node that goes to its vendor.", autocompletion=complete.nodes)],
+    node: Annotated[str, typer.Argument(help="Node to send to its vendor.", autocompletion=complete.nodes)],
     reason: Annotated[str, typer.Option("--reason", help="Fault, or what was done; recorded.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Show what would be gathered; change nothing.")] = False,  # noqa: FBT002 - a command line flag
     returned: Annotated[bool, typer.Option("--returned", help="The node is back: compare its parts.")] = False,  # noqa: FBT002 - a command line flag
-    without: Annotated[str, typer.Option("--without", help="Leave these out, e.g. nvidia-bug-report,evidence.")] = "",
+    without: Annotated[str, typer.Option("--without", help="Skip these, e.g. nvidia-bug-report,evidence.")] = "",
     ticket: Annotated[Path | None, typer.Option("--ticket", help="JSON file of a ticket for the summary.")] = None,
     env: Env = "sim",
     verbose: Verbose = False,  # noqa: FBT002 - a command line flag
     output: Output = Format.TEXT,
 ) -> None:
-    """Drain a node, gather logs, serials and evidence in one archive for its vendor; take it up again with --returned.
+    """Drain a node, gather logs, serials and evidence in one archive for its vendor; take it back with --returned.
 
-    What cannot be gathered is named with its reason, and stops nothing. A run that was cut is repeated by the same
-    command. The field diagnostic and nvdebug are yours: `rma` in the site file names them. With --returned, the parts
-    are compared, the node is reachable, and its peers' measurements with it no longer count. A part that returns for
-    the third time is retired.
+    If something cannot be gathered, the summary names it with the reason, and the run continues. To continue an
+    interrupted run, repeat the command. You supply the field diagnostic and nvdebug: `rma` in the site file names them.
+    --returned compares the parts, returns the node to reachable, and voids the measurements of its peers with it. A
+    part that returns for the third time is retired.
 
     Exit codes: 0 packed, back or shown, 1 back with a retired part, 2 refused.
     """
@@ -77,7 +77,7 @@ def _only_alone(given: dict[str, bool]) -> None:
                 "rma --returned",
                 expected="--reason alone: nothing is gathered",
                 actual=name,
-                next_step=f"Leave {name} out, or leave --returned out.",
+                next_step=f"Omit {name} or --returned.",
             )
 
 
@@ -90,7 +90,7 @@ def _show(leave: Leave, output: Format) -> None:
         state = "gathered before" if row["gathered_before"] else row["left_out"] or "would be gathered"
         limit = max(1, round(row["limit_s"] / _MINUTE_S))
         console.print(f"{row['name']}: {state}: {row['what']} (from the {row['by']}, at most {limit} min)")
-    console.print(f"{leave.node} would be drained first. Nothing was changed. Leave --check out to gather")
+    console.print(f"{leave.node} would be drained first. Nothing was changed. Omit --check to gather")
 
 
 def _gather(leave: Leave, reason: str, output: Format, *, verbose: bool) -> None:

@@ -107,6 +107,6 @@ def _stop(done: list[dict[str, Any]], stop_above_pct: int, *, first: bool) -> st
 def _not_begun(name: str, why: str) -> dict[str, Any]:
     text = (
         f"{name}: not begun, its password is as it was - Expected: the devices before it changed Actual: {why}. "
-        "Mend that, then run again."
+        "Correct that, then run again."
     )
     return {"name": name, "outcome": NOT_BEGUN, "message": text}

@@ -54,7 +54,7 @@ def _run(base: Path) -> list[str]:
         raise RackreadyError(
             f"Pulumi engine in {base / 'tools' / 'bin'}",
             expected="installed",
-            actual=f"set-up ended with {child.returncode}; its words are above",
+            actual=f"set-up ended with {child.returncode}; its output is above",
             next_step="Make one of these ways work, then run `rackready setup` again. Only provisioning needs it.",
         )
     return [line.removeprefix("set-up: ") for line in lines if line.startswith("set-up: ")]

@@ -59,7 +59,7 @@ def provision(  # noqa: D103, PLR0913, PLR0917 - the table has its help; each is
         typer.Option(
             "--show-installer",
             metavar="NODE",
-            help="Print the file by which the installer of this node's system installs it; stop.",
+            help="Print the answer file for the installer of this node's system; then stop.",
         ),
     ] = "",
     verbose: Verbose = False,  # noqa: FBT002

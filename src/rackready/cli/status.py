@@ -115,7 +115,7 @@ def _show(env: str, site: Outline, paths: EnvPaths, output: Format, *, scheduler
             "where it stopped"
         )
     if latest and latest["status"] == "paused":
-        console.print(f"campaign {latest['id']} is paused: `rackready deploy --resume` goes on, --abort ends it")
+        console.print(f"campaign {latest['id']} is paused: `rackready deploy --resume` continues it, --abort ends it")
 
 
 def _nodes(

@@ -43,9 +43,9 @@ def rotate(
 ) -> None:
     """Give each switch's user a new random password, and write it to the place of `switches[].password`.
 
-    The new password is kept beside the old one before the switch gets it, and proven by a second login while the first
-    stays open. The first switch is alone, then waves follow, until the stop rule of the site holds them. A change that
-    was cut is finished: the pending password is tried, then the old one, each once.
+    rackready stores the new password beside the old one before the switch gets it, and proves it by a second login
+    while the first stays open. It changes one switch first, then works in waves, until the site's stop rule ends the
+    run. It finishes an interrupted change: it tries the pending password, then the old one, each once.
 
     Exit codes: 0 every switch has its new password, 1 some have not, 2 refused.
     """

@@ -28,7 +28,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
         bool, typer.Option("--failed-only", help="Only nodes that the last upgrade to this set did not bring up.")
     ] = False,
     resume: Annotated[  # noqa: FBT002
-        bool, typer.Option("--resume", help="Go on with an upgrade that was paused or stopped by its rule.")
+        bool, typer.Option("--resume", help="Continue an upgrade that was paused or stopped by its rule.")
     ] = False,
     pause: Annotated[  # noqa: FBT002
         bool, typer.Option("--pause", help="Let the running upgrade pause after its wave.")
@@ -37,7 +37,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
         bool, typer.Option("--abort", help="Let the upgrade end after its wave; the other nodes stay as they are.")
     ] = False,
     firmware: Annotated[  # noqa: FBT002
-        bool, typer.Option("--firmware", help="Bring firmware and BIOS settings to the site's baseline, too.")
+        bool, typer.Option("--firmware", help="Also bring firmware and BIOS settings to the site's baseline.")
     ] = False,
     switches: Annotated[  # noqa: FBT002
         bool, typer.Option("--switches", help="Show the order in which switches get another system.")
@@ -51,7 +51,9 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     expect_minutes: Annotated[
         int | None,
         typer.Option(
-            "--expect-minutes", min=1, help="Longest time of a wave and its way back without the wait for jobs, min."
+            "--expect-minutes",
+            min=1,
+            help="Longest expected time of a wave and its way back, without the wait for jobs, min.",
         ),
     ] = None,
     drain_minutes: Annotated[
@@ -59,7 +61,7 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
         typer.Option("--drain-minutes", min=0, help="Longest wait for jobs; default: handover.drain_wait_s."),
     ] = None,
     outside_windows: Annotated[  # noqa: FBT002
-        bool, typer.Option("--outside-windows", help="Begin waves outside the site's maintenance windows, too.")
+        bool, typer.Option("--outside-windows", help="Also begin waves outside the site's maintenance windows.")
     ] = False,
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
@@ -67,8 +69,8 @@ def upgrade(  # noqa: PLR0913, PLR0917 - the options of the command
     """Move nodes to another version set: a canary, then waves. Without options, show the last upgrade.
 
     A wave drains its nodes and waits for their jobs, installs, reboots where needed, validates, and hands over. A node
-    that does not come up goes back to its former set; one that fails validation stays drained. A killed run goes on
-    with the same command.
+    that does not come up goes back to its former set; one that fails validation stays drained. To continue a killed
+    run, repeat the command.
 
     Exit codes: 0 all nodes are on the set, 1 some are not or it waits, 2 refused, 130 stopped.
     """

@@ -93,7 +93,7 @@ def ask(paths: EnvPaths, *, abort: bool) -> str:
     record, word = last_record(paths), "abort" if abort else "pause"
     if record is None or record.state not in OPEN:
         raise RackreadyError(
-            f"upgrade --{word}", expected="an upgrade that is open", actual="none", next_step="Nothing is to be done."
+            f"upgrade --{word}", expected="an upgrade that is open", actual="none", next_step="There is nothing to do."
         )
     running = is_held(paths.lock, paths.database)
     if running and not is_held_here(paths.lock):

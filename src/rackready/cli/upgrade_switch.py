@@ -15,7 +15,7 @@ from rackready.model.phase import PhaseContext
 if TYPE_CHECKING:
     from rackready.paths import EnvPaths
 
-_BY_HAND = "rackready installs no system on a {system} switch: upgrade {switch} by its vendor's means now, then run"
+_BY_HAND = "rackready cannot upgrade a {system} switch: upgrade {switch} with its vendor's tools now, then run"
 
 
 def show_order(paths: EnvPaths, output: Format) -> None:

@@ -67,7 +67,7 @@ def next_step(record: UpgradeRecord) -> str:
     branch = f" --branch {record.to.branch}" if record.to.branch is not None else ""
     command = f"rackready upgrade --to {record.to.set}{branch}"
     bad, not_taken = record.named(*ENDED_BADLY), record.named(NodeStep.WAITING)
-    steps = [f"{listed(bad)}: `{command} --failed-only` takes them again once mended"] if bad else []
+    steps = [f"{listed(bad)}: `{command} --failed-only` takes them again once repaired"] if bad else []
     steps += [f"{listed(not_taken)}: `{command}` takes them"] if not_taken else []
     done = (
         f"once all nodes of the site are on it, write `set: {record.to.set}` into software of the site file: until "

@@ -89,7 +89,7 @@ def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
     from rackready.ledger.node_sets import refresh  # noqa: PLC0415
 
     def seen() -> list[tuple[str, int, int]]:
-        """Return the files of the site. The version sets that an upgrade gives nodes are read as each is taken up."""
+        """Return the files of the site. The version set of an upgraded node is read when the node is watched again."""
         own = profile_files(paths.inventory / FOLDER)
         files = (paths.site_file, *overlay_files(paths, with_machines=True), *own, paths.bmc_pins)
         found = [(str(path), path.stat()) for path in files if path.exists()]
@@ -107,9 +107,9 @@ def _reload(paths: EnvPaths, tell: Tell) -> Callable[[], Site | None]:
             refresh(paths)
             site = load_site(paths.env, root=paths.root)
         except (RackreadyError, OSError) as error:
-            tell("failed", "", f"the site changed and cannot be used; the watch goes on with the one before: {error}")
+            tell("failed", "", f"the changed site file cannot be used; the watch keeps the previous one: {error}")
             return None
-        tell("site", "", "the site changed: the watch goes on with it")
+        tell("site", "", "the site file changed: the watch continues with the new one")
         return site
 
     return changed
@@ -239,7 +239,7 @@ def clear_storm(
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """End a storm: nodes that were held are drained now, up to the limit, which counts anew.
+    """End a storm: drain the nodes that were held, up to the limit, whose count starts again.
 
     Exit codes: 0 ended, 2 refused.
     """

@@ -37,9 +37,9 @@ def worker(
 ) -> None:
     """Take batches of campaigns from the queue on PostgreSQL, one at a time, until it is stopped.
 
-    A controller (`rackready deploy`) offers them: see docs/howto/workers.md. SIGTERM or Ctrl-C gives the present batch
-    back within 30 s and ends; a second one kills what runs. With `--output json` each event is one JSON document on a
-    line.
+    A controller (`rackready deploy`) offers them: see docs/howto/workers.md. SIGTERM or Ctrl-C gives the current batch
+    back within 30 s and stops the worker; a second one kills what runs. With `--output json` each event is one JSON
+    document on a line.
 
     Exit codes: 0 stopped, 2 refused.
     """

@@ -163,7 +163,7 @@ def _password(ref: SecretRef, ident: str, source: str) -> Any:  # noqa: ANN401 -
     from ansible.parsing.vault import ScriptVaultSecret, get_file_vault_secret  # noqa: PLC0415
 
     if source in {"prompt", "prompt_ask_vault_pass"}:
-        step = "Name a file or a script: a run goes on without anyone at the terminal."
+        step = "Name a file or a script: a run continues without anyone at the terminal."
         raise unreadable(ref, f"a file or script for vault id {ident}", "prompt", step)
     try:
         secret = get_file_vault_secret(filename=source, vault_id=ident, loader=DataLoader())

@@ -1,9 +1,9 @@
 """A TLS certificate of the site's CA for each BMC: made from its own request, installed, verified, then trusted.
 
-Every step leaves a file, so a run that was cut goes on where it stopped: the request (``<node>.csr``), then the signed
-certificate (``<node>.pem``); both go when the BMC serves that certificate, a client that knows only the CA accepts it,
-and a login over it works. Only then is the old trust (a pin) replaced. Until then it stays, and the BMC shows either
-the old certificate or the new: a run trusts no other.
+Every step leaves a file, so an interrupted run continues where it stopped: the request (``<node>.csr``), then the
+signed certificate (``<node>.pem``); both go when the BMC serves that certificate, a client that knows only the CA
+accepts it, and a login over it works. Only then is the old trust (a pin) replaced. Until then it stays, and the BMC
+shows either the old certificate or the new: a run trusts no other.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Certify:
             return "unchanged"
         self._require_way_back()
         if accepted and shown.sha256 == self._stored_sha256():
-            self.say(f"{self._node}: a run was cut after the BMC took its certificate; it is finished")
+            self.say(f"{self._node}: a run was interrupted after the BMC took its certificate; this run finishes it")
             self._close_intent()
             return self._finish(shown)
         return self._install(self._old_trust(shown, accepted=accepted))

@@ -54,7 +54,7 @@ def new_password() -> str:
 
 
 def needs_rotation(site: BmcSite) -> bool:
-    """Whether a BMC still has the password of the factory, or a change of its password was cut."""
+    """Whether a BMC still has the password of the factory, or a change of its password was interrupted."""
     store = store_of(site.password)
     if site.factory_password is None or store is None:
         return False
@@ -76,7 +76,7 @@ def look_row(node: str, site: BmcSite) -> dict[str, str]:
         store = _writable(node, site)
     except RackreadyError as error:
         return {"name": node, "outcome": "error", "message": str(error)}
-    how = "finish a change that was cut" if store.has_pending() else "set a new random password"
+    how = "finish an interrupted change" if store.has_pending() else "set a new random password"
     text = f"{node}: would {how}, kept in {store.pending_name} until it works; the BMC was not asked"
     return {"name": node, "outcome": "would change", "message": text}
 
@@ -150,13 +150,16 @@ class _Rotation:
         if self._works(self._place.pending):
             self._place.promote()
             self._say(
-                f"{self._node}: a change of the BMC's password was cut; the pending password works and is now in "
-                f"{self._site.password}"
+                f"{self._node}: a change of the BMC's password was interrupted; the pending password works and is now "
+                f"in {self._site.password}"
             )
             return Observation.HAPPENED
         if self._works(self._old()):
             self._old_works = True
-            self._say(f"{self._node}: a change of the BMC's password was cut; the old password works, it is set again")
+            self._say(
+                f"{self._node}: a change of the BMC's password was interrupted; the old password works, the new one is "
+                "set again"
+            )
         return Observation.NOT_HAPPENED
 
     @property
@@ -240,7 +243,7 @@ class _Rotation:
         )
         return BmcPasswordLostError(
             f"{self._node} BMC {self._site.address}:{self._site.port}",
-            f"a change of the password of user {self._site.username} was cut",
+            f"a change of the password of user {self._site.username} was interrupted",
             expected="one of the two passwords works",
             actual=f"{tried} {self._old()}; each was tried once",
             next_step=f"Reset the user at the BMC's console, write its password to {self._where}, remove "

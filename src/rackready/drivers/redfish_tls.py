@@ -113,6 +113,6 @@ def not_pinned(where: str, pinned: str, shown: str) -> BmcTlsError:
         expected=f"SHA-256 {pinned}",
         actual=f"SHA-256 {shown}",
         next_step="If the BMC or its certificate was replaced, compare the value at its console, then correct "
-        f"bmc.fingerprint, or run `rackready bmc trust {node}`. If `rackready bmc certify {node}` was cut, run it "
-        "again.",
+        f"bmc.fingerprint, or run `rackready bmc trust {node}`. If `rackready bmc certify {node}` was "
+        "interrupted, run it again.",
     )

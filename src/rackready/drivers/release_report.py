@@ -24,8 +24,8 @@ NAMESPACE = "rackready-report"
 _LARGEST_OPEN = 64 << 20
 _NONCE = 12
 _VERIFY_S = 30.0
-_STEP = "If the node was installed anew, run `rackready hostkey accept`; then run the phase again."
-_AGENT = "Run the phase again: it installs the agent anew."
+_STEP = "If the node was reinstalled, run `rackready hostkey accept`; then run the phase again."
+_AGENT = "Run the phase again: it installs the agent again."
 
 
 class ReportError(RackreadyError):

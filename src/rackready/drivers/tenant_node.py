@@ -105,7 +105,7 @@ class TenantNode:
             "what its tenant left",
             expected="an answer from the node",
             actual=actual,
-            next_step="Check that the node answers and has python3, then run again: it begins anew.",
+            next_step="Check that the node answers and has python3, then run again: it starts again.",
         )
 
 

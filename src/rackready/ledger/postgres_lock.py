@@ -97,7 +97,7 @@ def guard(connection: sa.Connection, where: str) -> None:
         "this controller has lost its lock",
         expected=f"lock number {lease}",
         actual=f"it is {holder}" if holder else "the connection that held it ended",
-        next_step="Nothing more is begun. Run the same command again: it goes on from what is recorded.",
+        next_step="Nothing more is started. Run the same command again: it continues from what is recorded.",
     )
 
 

@@ -112,7 +112,7 @@ def require_claim(connection: sa.Connection, where: str) -> None:
         "this worker has lost its batch",
         expected=f"claim {token}, held",
         actual=actual,
-        next_step="Nothing more is begun here. The batch is taken up by another worker, which observes first.",
+        next_step="Nothing more is started here. Another worker takes the batch and observes first.",
     )
 
 

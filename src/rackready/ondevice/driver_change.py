@@ -129,7 +129,7 @@ class DriverChange:
                 self.notes.append(f"an interrupted rollback to driver {change.before} is completed")
                 return self._undo(change)
             if change and change.wanted == version:
-                self.notes.append(f"an interrupted change from driver {change.before} to {version} goes on")
+                self.notes.append(f"an interrupted change from driver {change.before} to {version} continues")
                 return True
             if change:
                 words = f"from driver {change.before} to {change.wanted}"

@@ -124,7 +124,7 @@ class Drives:
 
 
 def plans(disks: Drives, mounts: list[str]) -> list[dict[str, Any]]:
-    """Return what is to be erased and made anew, one plan a mount point. Raises RefusedError."""
+    """Return what is to be erased and recreated, one plan a mount point. Raises RefusedError."""
     rows = {row[1]: row for row in mounted(disks)}
     out: list[dict[str, Any]] = []
     for mount in mounts:

@@ -233,7 +233,7 @@ def recover(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     if journal["back"]:
         words = ["an interrupted change was taken back, not yet on every node"]
     elif whole and not refused:
-        words = ["an interrupted change " + ("goes on" if journal["hosts"] else "was ended: slurmctld runs with it")]
+        words = ["an interrupted change " + ("continues" if journal["hosts"] else "was ended: slurmctld runs with it")]
         return pending(folder, journal, words, "new", "old")
     else:
         others = [name for name, new in journal["new"].items() if found.get(name) not in {new, journal["old"][name]}]

@@ -192,7 +192,7 @@ def load_plan(state: Path, node: str, digest: str) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        step = f"Run again with --erase {node}: it begins anew."
+        step = f"Run again with --erase {node}: it starts again."
         actual = getattr(error, "strerror", None) or "a damaged file"
         raise RackreadyError(path, "plan", expected="the plan that was begun", actual=actual, next_step=step) from error
     return plan

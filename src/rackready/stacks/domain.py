@@ -96,7 +96,7 @@ class StackDomain:
             started = self._start(virsh)
             state = self._state(virsh.look(self._name))
         if state.restart:
-            self._say("redefined; what runs is older: shut it down when it may end, the next run starts it anew")
+            self._say("redefined; what runs is older: shut it down when it may end, the next run starts it again")
         if self._args.ssh is None:
             return state
         self._say("started, waiting for SSH" if started else "runs, waiting for SSH")

@@ -188,14 +188,14 @@ class Imaging:
         begun, done = self._entries("intent"), self._entries("done")
         anew = bool(self._consent) and not installed_by(self._ledger, self._args.node, self._consent)
         if begun and not (anew and begun[-1].observed.get("run") != self._consent):
-            self._say("goes on with the installation that an earlier run began")
+            self._say("continues the installation that an earlier run started")
             self.powered = True
             return begun[-1]
         if not anew:
             return self._first(done)
         self._make_off(made=made)
         for entry in begun:
-            self._ledger.failed(entry.token, "begun anew with --erase")
+            self._ledger.failed(entry.token, "started again with --erase")
         return self._begin(self._consent)
 
     def _first(self, done: list[LedgerEntry]) -> LedgerEntry | None:

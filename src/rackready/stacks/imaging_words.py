@@ -63,11 +63,11 @@ def silence(node: str, last: Report | None, silent_s: float, total_s: float, job
     if last is None:
         step = (
             f"Look at its console through the BMC, and whether {job.mac} is the port that it boots from (boot_mac). "
-            "Power it off before you run again: it is then booted anew."
+            "Power it off before you run again: it then boots again."
         )
         actual = f"none {silent_s:.0f} s after power-on"
         return Message(node, "the ramdisk does not report", "a first report", actual, step)
-    step = "Look at its console through the BMC. Power it off before you run again: it is then booted anew."
+    step = "Look at its console through the BMC. Power it off before you run again: it then boots again."
     return Message(
         node, "imaging makes no progress", "the next report", f"none for {silent_s:.0f} s, {held(last)}", step
     )

@@ -236,7 +236,7 @@ class Actor:
             try:
                 self._quarantine(some)
             except ControllerBusyError:
-                self._once("waits", "", "drained nodes are recorded as quarantined when the present command has ended")
+                self._once("waits", "", "drained nodes are recorded as quarantined when the current command has ended")
                 return
             if waiting:
                 time.sleep(_BREATH_S)

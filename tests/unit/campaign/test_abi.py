@@ -130,7 +130,7 @@ def test_a_campaign_of_the_abi_before_goes_on_from_the_ledger(tmp_path: Path) ->
     with sqlite3.connect(database) as tables:
         assert tables.execute("UPDATE campaigns SET abi = '1'").rowcount == 1
     done = subprocess.run([*program, "run"], check=True, capture_output=True, text=True).stdout
-    assert "is not resumed (it was made by another version of rackready): a new one goes on" in done
+    assert "is not resumed (it was made by another version of rackready): a new one continues" in done
     assert "ROW node02 ready handover pass" in done
 
 

@@ -94,7 +94,7 @@ def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, sh
     child.send_signal(signal.SIGINT)
     text, _ = child.communicate(timeout=30)
     assert child.returncode == 130, text
-    assert "stopped. Nothing is lost: `make deploy ENV=x` goes on where it stopped." in text
+    assert "stopped. Nothing is lost: `make deploy ENV=x` continues where it stopped." in text
     assert time.monotonic() - begun < 30
     code, text = run(tmp_path, "run")
     assert code == 0, text
@@ -112,7 +112,7 @@ def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None
         text, _ = child.communicate(timeout=30)
     finally:
         child.kill()
-    assert (child.returncode, "goes on where it stopped" in text) == (130, True), text
+    assert (child.returncode, "continues where it stopped" in text) == (130, True), text
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def words(kind: str, *options: str, check: bool = False) -> str:
 
 def test_a_stop_names_the_very_command_that_goes_on() -> None:
     """Without its options it would be another campaign: of every node, and no dry run."""
-    assert words("deploy") == "stopped. Nothing is lost: `make deploy ENV=prod` goes on where it stopped."
+    assert words("deploy") == "stopped. Nothing is lost: `make deploy ENV=prod` continues where it stopped."
     assert (
         words("install", "--limit", "node01")
-        == "stopped. Nothing is lost: `rackready install --env prod --limit node01` goes on where it stopped."
+        == "stopped. Nothing is lost: `rackready install --env prod --limit node01` continues where it stopped."
     )
     assert (
         words("deploy", "--limit", "node01")
-        == "stopped. Nothing is lost: `rackready deploy --env prod --limit node01` goes on where it stopped."
+        == "stopped. Nothing is lost: `rackready deploy --env prod --limit node01` continues where it stopped."
     )
 
 

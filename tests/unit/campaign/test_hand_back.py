@@ -310,7 +310,7 @@ def test_scratch_that_was_not_erased_stops_before_the_reboot(world: World, monke
     failed = Scratch([], [], refused="nvme format: exit 1", begun=True)
     monkeypatch.setattr(Tenant, "scratch", lambda _self, *, erase: failed if erase else NO_SCRATCH)
     assert refused(world) == (
-        "node01: scratch - Expected: erased and made anew Actual: nvme format: exit 1. Nothing uses the drives now. "
+        "node01: scratch - Expected: erased and recreated Actual: nvme format: exit 1. Nothing uses the drives now. "
         "Correct the cause, then run again: it begins with them."
     )
     assert "reboot" not in world.did

@@ -58,7 +58,7 @@ def test_nodes_of_a_batch_that_a_worker_had_are_not_said_to_be_untouched(world: 
     wait.look()
     assert wait.error("node01") == NodeResult(
         Outcome.ERROR,
-        "node01: install: its worker let go of it, and no other took it within 60 s - Expected: a live worker "
+        "node01: install: its worker gave it back, and no other took it within 60 s - Expected: a live worker "
         "Actual: none. Start `rackready worker --env lab`, then run again: what was begun is observed first.",
     )
 

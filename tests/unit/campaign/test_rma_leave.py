@@ -200,7 +200,7 @@ def test_a_changed_file_is_refused_and_no_archive_is_left(faulty: Faulty) -> Non
     with pytest.raises(RmaArchiveError) as error:
         pack(case, list(case.results().values()), {})
     assert "as gathered Actual: " in str(error.value)
-    assert str(error.value).endswith(f"Remove {case.folder}/bmc-log.json, then run again: it is gathered anew.")
+    assert str(error.value).endswith(f"Remove {case.folder}/bmc-log.json, then run again: it is gathered again.")
     assert [path.name for path in case.base.iterdir()] == [case.id], "no archive, and no part of one"
 
 

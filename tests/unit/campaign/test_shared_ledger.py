@@ -77,7 +77,7 @@ def test_lost_server_stops_the_campaign_and_the_next_run_goes_on(
     assert "this controller has lost its lock - Expected: a connection that stays Actual: " in text
     assert (
         "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. "
-        "Nothing more is begun." in text
+        "Nothing more is started." in text
     )
     assert (tmp_path / "ended.log").read_text(encoding="utf-8") == "fabric held\n", (
         "what was under way ended before the lock of this machine was given back"

@@ -61,7 +61,7 @@ def test_a_job_in_another_folder_begins_anew_from_the_ledger(tmp_path: Path, kep
     assert code == -signal.SIGKILL
     code, text = run(other, "run")
     assert code == 0, text
-    assert f"was cut off and is not resumed (it began in {first}): a new one goes on" in text
+    assert f"was cut off and is not resumed (it began in {first}): a new one continues" in text
     assert did(other)[-1].startswith("handover")
     assert (kept / "x/state.sqlite").exists()
 

@@ -113,8 +113,8 @@ def test_a_changed_certificate_is_refused_with_both_values_before_the_password_i
     assert str(caught.value) == (
         f"node01 BMC {node.bmc}:{rack.bmc_port}: TLS certificate, nothing was sent to it - Expected: SHA-256 {new} "
         f"Actual: SHA-256 {old}. If the BMC or its certificate was replaced, compare the value at its console, then "
-        "correct bmc.fingerprint, or run `rackready bmc trust node01`. If `rackready bmc certify node01` was cut, run "
-        "it again."
+        "correct bmc.fingerprint, or run `rackready bmc trust node01`. If `rackready bmc certify node01` was "
+        "interrupted, run it again."
     )
     assert node.logins == 0
     code, _, err = call("bmc", "trust", "node01", "--trust-first")

@@ -63,7 +63,7 @@ def test_without_a_running_deploy_nothing_is_asked(paths: EnvPaths, before: str,
     if before:
         deployed(paths, before)
     assert refusal(control.ask, paths, StopRequest.PAUSE) == (
-        f"deploy --pause - Expected: a deploy that runs Actual: {actual}. Nothing is to be done."
+        f"deploy --pause - Expected: a deploy that runs Actual: {actual}. There is nothing to do."
     )
     assert not paths.deploy_request.exists()
 
@@ -116,7 +116,7 @@ def test_failed_only_takes_what_was_tried_and_did_not_come_through(paths: EnvPat
 def test_failed_only_without_a_failure_is_refused(paths: EnvPaths) -> None:
     deployed(paths, "finished", n1=result())
     assert refusal(control.failed, paths) == (
-        "deploy --failed-only - Expected: nodes that failed Actual: none in c-deploy. Nothing is to be done."
+        "deploy --failed-only - Expected: nodes that failed Actual: none in c-deploy. There is nothing to do."
     )
 
 

@@ -46,7 +46,7 @@ def test_no_drift_is_0(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0
     assert out == (
         "node02 is retired and was not asked\n"
-        "no drift: everything that was applied is as the site wants it\n"
+        "no drift: everything that was applied matches the site file\n"
         "drift run drift-2, 1.5 s; nothing was changed\n"
     )
 
@@ -78,7 +78,7 @@ def test_a_node_that_could_not_be_asked_is_2_with_the_drift_of_the_others(
     assert out.splitlines()[-4:] == [
         "node02 not asked: node02: no answer",
         "drift: 1 item on node01",
-        "not asked, or not as a whole: node02",
+        "not compared, or only in part: node02",
         "drift run drift-2, 1.5 s; nothing was changed",
     ]
 

@@ -168,12 +168,12 @@ def test_without_an_environment_the_next_step_is_named(
 
 
 def test_a_stopped_campaign_prints_its_document(capsys: pytest.CaptureFixture[str]) -> None:
-    error = StoppedError(what="stopped", next_step="Nothing is lost: `make deploy ENV=sim` goes on where it stopped.")
-    text = "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
+    error = StoppedError(what="stopped", next_step="Nothing is lost: `make deploy ENV=sim` continues where it stopped.")
+    text = "stopped. Nothing is lost: `make deploy ENV=sim` continues where it stopped."
     campaign_run.stopped(error, json=True)
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert (document["code"], document["what"], said.err) == ("stopped", "stopped", f"{text}\n")
-    assert document["next_step"] == "Nothing is lost: `make deploy ENV=sim` goes on where it stopped."
+    assert document["next_step"] == "Nothing is lost: `make deploy ENV=sim` continues where it stopped."
     campaign_run.stopped(error, json=False)
     assert capsys.readouterr() == ("", f"{text}\n")

@@ -98,6 +98,6 @@ def test_a_file_that_cannot_be_removed_is_said(root: Path, call: Call, monkeypat
     assert exit_code == 2
     place = root / RELEASE / f"releases/{oldest}.json"
     assert " ".join(told.split()).endswith(
-        f"{place} - Expected: a file that can be removed Actual: Permission denied. Look at owner and mode of its "
-        "folder, then run again: the rest is found anew."
+        f"{place} - Expected: a file that can be removed Actual: Permission denied. Check owner and mode of its "
+        "folder, then run again: it finds the rest."
     )

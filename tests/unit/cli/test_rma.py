@@ -59,7 +59,7 @@ def faulty(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             ("rma", "node01", "--returned", "--reason", "x", "--check"),
             (
                 "rma --returned - Expected: --reason alone: nothing is gathered Actual: --check. "
-                "Leave --check out, or leave --returned out."
+                "Omit --check or --returned."
             ),
         ),
         (
@@ -90,7 +90,7 @@ def test_a_check_shows_every_collector_and_changes_nothing(call: Call, faulty: F
         "would be gathered", "would be gathered", "no --ticket", "would be gathered", "--without", "would be gathered",
         "would be gathered", "would be gathered", "not in the site file", "not in the site file",
     ]  # fmt: skip
-    assert lines[-1] == "node01 would be drained first. Nothing was changed. Leave --check out to gather"
+    assert lines[-1] == "node01 would be drained first. Nothing was changed. Omit --check to gather"
     document = json.loads(call("rma", "node01", "--check", "--output", "json")[1])
     assert (document["done"], len(document["gather"])) == (False, 10)
     assert faulty.state()[0] == "quarantined"

@@ -47,7 +47,7 @@ def test_a_failure_of_the_first_holds_all_others() -> None:
     assert [row["outcome"] for row in rows] == ["error", *["not begun"] * 10]
     assert rows[1]["message"] == (
         "node02: not begun, its password is as it was - Expected: the devices before it changed Actual: node01, which "
-        "went first, failed. Mend that, then run again."
+        "went first, failed. Correct that, then run again."
     )
 
 

@@ -189,7 +189,7 @@ def test_a_stop_waits_for_the_operators_word(call: Call, waves: Waves) -> None:
     )
     code, out, _ = call("upgrade", "--resume")
     assert (code, waves.moved[-1]) == (1, "up node04")
-    assert f"node02: `rackready upgrade --to {NEW} --failed-only` takes them again once mended" in out
+    assert f"node02: `rackready upgrade --to {NEW} --failed-only` takes them again once repaired" in out
     waves.up.clear()
     assert document(call, "--to", NEW, "--failed-only")[0] == 0
     assert waves.moved[-1] == "up node02"
@@ -265,7 +265,7 @@ def test_an_upgrade_whose_wave_was_cut_off_is_aborted_after_it(call: Call, waves
             ("--to", NEW, "--failed-only"),
             f"--failed-only - Expected: an upgrade to {NEW} Actual: none. Begin one: `rackready upgrade --to {NEW}`.",
         ),
-        (("--pause",), "upgrade --pause - Expected: an upgrade that is open Actual: none. Nothing is to be done."),
+        (("--pause",), "upgrade --pause - Expected: an upgrade that is open Actual: none. There is nothing to do."),
         (
             ("--resume",),
             (
@@ -381,7 +381,7 @@ def test_a_switch_is_begun_and_its_rails_are_proven(
         0,
         (
             "leaf01: node01, node02, node03, node04 behind it: drained and empty\n"
-            "rackready installs no system on a cumulus_nvue switch: upgrade leaf01 by its vendor's means now, then run "
+            "rackready cannot upgrade a cumulus_nvue switch: upgrade leaf01 with its vendor's tools now, then run "
             "`rackready upgrade --env sim --switch leaf01 --done`\n"
         ),
     )

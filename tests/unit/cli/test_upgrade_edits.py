@@ -76,7 +76,7 @@ def test_after_an_abort_the_nodes_that_were_not_taken_are_named_with_the_command
     call("upgrade", "--to", NEW)
     call("upgrade", "--abort")
     assert call("upgrade")[1].endswith(
-        f"node01: `rackready upgrade --to {NEW} --failed-only` takes them again once mended. "
+        f"node01: `rackready upgrade --to {NEW} --failed-only` takes them again once repaired. "
         f"node02, node03, node04: `rackready upgrade --to {NEW}` takes them\n"
     )
 

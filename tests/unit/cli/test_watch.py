@@ -169,7 +169,7 @@ def test_a_site_that_changed_is_taken_and_a_bad_one_is_told(world: World, call: 
     assert reload() is None
     kind, _, said = told[-1]
     assert kind == "failed"
-    assert said.startswith("the site changed and cannot be used; the watch goes on with the one before: ")
+    assert said.startswith("the changed site file cannot be used; the watch keeps the previous one: ")
 
 
 def test_status_of_the_site_shows_who_is_not_watched(world: World, call: Any) -> None:  # noqa: ANN401

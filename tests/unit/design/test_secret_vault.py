@@ -137,7 +137,7 @@ def test_nothing_is_asked_at_a_terminal(tmp_path: Path, monkeypatch: pytest.Monk
     file = whole(tmp_path)
     assert refused(lambda: reveal(at(file))) == (
         f"secret in vault file {file}#bmc.node01 - Expected: a file or script for vault id prod Actual: prompt. Name a "
-        "file or a script: a run goes on without anyone at the terminal."
+        "file or a script: a run continues without anyone at the terminal."
     )
 
 

@@ -80,5 +80,5 @@ def test_a_node_that_does_not_answer_is_no_clean_node() -> None:
         TenantNode(Host(""), "node01", HandBack(), "root", "k").traces(scrub=False)
     assert str(caught.value) == (
         "node01: what its tenant left - Expected: an answer from the node Actual: empty output. Check that the node "
-        "answers and has python3, then run again: it begins anew."
+        "answers and has python3, then run again: it starts again."
     )

@@ -251,7 +251,7 @@ def test_a_change_that_nvue_took_back_meanwhile_is_made_again(
     box.nvue.time_runs_out()
     assert box.works == OLD
     assert rotate(ledger, switch(tmp_path))[0] == (
-        "leaf01: a change was cut; the old password works, the new one is set again"
+        "leaf01: a change was interrupted; the old password works, the new one is set again"
     )
     assert box.works == kept(tmp_path) != OLD
 
@@ -263,9 +263,9 @@ def test_when_neither_works_each_was_tried_once(box: Box, ledger: Ledger, tmp_pa
     with pytest.raises(SwitchPasswordLostError) as caught:
         rotate(ledger, item)
     assert str(caught.value) == (
-        "leaf01: a change of its password was cut - Expected: one of the two passwords works Actual: neither that in "
-        f"{pending(tmp_path)} nor that in file {tmp_path / 'leaf01'}; each was tried once. Set a password at the "
-        f"switch's console, write it to file {tmp_path / 'leaf01'}, remove {pending(tmp_path)}, then run again."
+        "leaf01: a change of its password was interrupted - Expected: one of the two passwords works Actual: neither "
+        f"that in {pending(tmp_path)} nor that in file {tmp_path / 'leaf01'}; each was tried once. Set a password at "
+        f"the switch's console, write it to file {tmp_path / 'leaf01'}, remove {pending(tmp_path)}, then run again."
     )
     assert box.tried == ["pending-one", OLD]
 

@@ -78,6 +78,6 @@ def test_only_a_change_that_was_taken_back_stops_the_others(
     if taken_back:
         assert out["leaf-su001-01"].message == (
             "leaf-su001-01: not changed - Expected: the change kept by spine-001 first "
-            "Actual: spine-001 rolled it back. Mend what spine-001 reports, then run again."
+            "Actual: spine-001 rolled it back. Correct what spine-001 reports, then run again."
         )
         assert out["leaf-su001-01"].touched is False

@@ -158,7 +158,7 @@ def test_a_lost_answer_while_a_node_is_down_names_both() -> None:
 def test_a_change_that_slurmctld_does_not_read_is_not_said_to_be_ended() -> None:
     fake, nodes = Losing(cluster()), two()
     fake.opens = SchedulerError(WHERE, "/etc/slurm", expected="runs", actual="dies", next_step="It is open.")
-    fake.left = Recovered("an interrupted change goes on", ("node01",), dict(NEW), {"slurm.conf": PLAIN})
+    fake.left = Recovered("an interrupted change continues", ("node01",), dict(NEW), {"slurm.conf": PLAIN})
     with pytest.raises(SchedulerError, match="Actual: dies"):
         slurm_classic.recover(fake, nodes, {"node01"})  # type: ignore[arg-type]
     fake.dies = True

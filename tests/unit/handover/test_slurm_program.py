@@ -42,6 +42,6 @@ def test_a_request_of_thousands_of_nodes_is_neither_cut_nor_shown(tmp_path: Path
         controller.change({"rackready_nodes.conf": FILE, "slurm.conf": "# caf\xe9 'x' \\\n"}, "old", "restart", [])
     assert str(caught.value) == (
         f"ctl: {tmp_path} - Expected: files as they were read Actual: the files are no longer as they were read. Run "
-        "again: it reads them anew."
+        "again: it reads them again."
     )
     assert list(machine.argv) == ["python3", "-"]

@@ -146,9 +146,9 @@ def test_lost_connection_stops_the_next_effect(postgres: PostgresServer, machine
             effect(ledger)
     actual = (
         "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. "
-        "Nothing more is begun. "
+        "Nothing more is started. "
     )
-    assert str(caught.value).endswith(f"{actual}Run the same command again: it goes on from what is recorded.")
+    assert str(caught.value).endswith(f"{actual}Run the same command again: it continues from what is recorded.")
     assert len(done) == 1
     with controller(paths):
         effect(ledger)
@@ -167,7 +167,7 @@ def test_controller_that_another_took_over_from_records_nothing_more(
         with controller(second):
             monkeypatch.setenv(postgres_lock.LEASE, lease)
             said = (
-                f"lost its lock - Expected: lock number 1 Actual: it is pid {os.getpid()} on .* Nothing more is begun"
+                f"lost its lock - Expected: lock number 1 Actual: it is pid {os.getpid()} on .* Nothing more is started"
             )
             with pytest.raises(LedgerError, match=said):
                 ledger.done(token)

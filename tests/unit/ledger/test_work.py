@@ -121,8 +121,8 @@ def test_an_effect_under_a_claim_that_is_over_is_not_begun(world: World, monkeyp
         world.queue.release(first.token, "died", blame=True)
         second = taken(world.queue, "w2")
         lost = (
-            f"this worker has lost its batch - Expected: claim {first.token}, held Actual: died. Nothing more is begun "
-            "here. The batch is taken up by another worker, which observes first."
+            f"this worker has lost its batch - Expected: claim {first.token}, held Actual: died. Nothing more is "
+            "started here. Another worker takes the batch and observes first."
         )
         for act in (
             effect,

@@ -313,7 +313,7 @@ def test_a_file_that_holds_more_than_a_token_is_refused_and_not_shown(project: P
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "--token-file token - Expected: an API token of NetBox and nothing else "
-        "Actual: several words, or signs that no token has. Correct it.\n"
+        "Actual: several words, or characters that no token has. Correct it.\n"
     )
 
 

@@ -238,7 +238,7 @@ def test_a_change_that_was_killed_goes_on_and_still_knows_the_way_back(machine: 
     machine.loaded, machine.active = "", set()
     resumed = change(machine, tmp_path)
     assert resumed.begin(NEW, wish(), [PIN], 0, "")
-    assert resumed.notes == [f"an interrupted change from driver {OLD} to {NEW} goes on"]
+    assert resumed.notes == [f"an interrupted change from driver {OLD} to {NEW} continues"]
     change(machine, tmp_path).undo(NEW, LOAD_FAILED, 0, "")
     assert state(machine, tmp_path) == before
 

@@ -431,7 +431,7 @@ def test_a_run_killed_after_slurmctld_came_up_goes_forward(tmp_path: Path, daemo
     with pytest.raises(KilledError):
         asking(op="finish", reload="restart", nodes=["n1"])
     found = asking(op="recover")
-    assert found["words"] == ["an interrupted change goes on"]
+    assert found["words"] == ["an interrupted change continues"]
     assert found["pending"] == {
         "hosts": ["n1"], "files": NEW, "instead": {"rackready_nodes.conf": None, "slurm.conf": OLD},
     }  # fmt: skip

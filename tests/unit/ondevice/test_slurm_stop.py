@@ -87,7 +87,7 @@ def test_the_end_of_a_change_restarts_a_slurmctld_that_must_be_restarted(
 ) -> None:
     asking(op="begin", hosts=["n1"])
     daemon.nodes = {"n1"}  # somebody started slurmctld by hand
-    assert asking(op="recover")["words"] == ["an interrupted change goes on"]
+    assert asking(op="recover")["words"] == ["an interrupted change continues"]
     daemon.calls.clear()
     assert asking(op="close")["result"] == "closed"
     assert daemon.calls[1:3] == [RESTART, "scontrol ping"]

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.unit.pull.world import NODE, World, sha
 
 ANEW = "Run the phase again on the controller: it writes a new order."
-AGAIN = "Run the phase again on the controller: it installs the agent anew."
+AGAIN = "Run the phase again on the controller: it installs the agent again."
 
 
 def test_an_order_is_applied_once_and_then_compared(world: World) -> None:
@@ -159,7 +159,7 @@ def test_a_damaged_object_is_refused_and_fetched_again_later(world: World) -> No
     assert world.said() == (
         f"node01: object {sha(code)[:12]} - Expected: {len(code)} bytes, SHA-256 {sha(code)[:12]} Actual: {len(code)} "
         f"bytes, SHA-256 {sha(b'x' * len(code))[:12]}. Run the phase again on the controller: it writes the release "
-        "anew."
+        "again."
     )
     place.write_bytes(code + b"more")
     assert f"Actual: more than {len(code)} bytes." in world.said()

@@ -36,7 +36,7 @@ def test_killed_in_its_play_it_goes_on_and_ends_what_was_left(world: World) -> N
     code, lines = world.agent()
     assert code == 0
     assert f"node01: ended what an earlier run left: {Path(SYSTEM_PYTHON).resolve().name} ({left})" in lines
-    assert "node01: order 5 was begun and not ended here: it goes on" in lines
+    assert "node01: order 5 was started and not ended here: it continues" in lines
     assert world.played() == ["apply", "apply"]
     assert world.report("5-apply").failure is None
     assert list(world.run_folder.iterdir()) == []

@@ -133,7 +133,7 @@ def test_a_release_is_applied_and_reported_as_a_push_would(world: World, wheels:
     ordered(world, wheels, 7, bytes(32))
     assert world.said() == (
         "node01: release - Expected: variables sealed for this node's key Actual: another key or another node's. Run "
-        "the phase again on the controller: it installs the node's key anew."
+        "the phase again on the controller: it installs the node's key again."
     )
     assert world.report("7-apply").failure.code == "pulled"  # type: ignore[union-attr]
     with pytest.raises(ReportError, match="Expected: sealed with the node's key Actual: sealed with another key"):

@@ -11,7 +11,7 @@ import yaml
 from rackready.ondevice.pull.report import agent_digest
 from tests.unit.pull.world import AGENT, ROOT, World, python_of_the_system
 
-AGAIN = "Run the phase again on the controller: it installs the agent anew."
+AGAIN = "Run the phase again on the controller: it installs the agent again."
 ROLE = ROOT / "roles/pull_agent"
 
 

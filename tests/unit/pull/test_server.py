@@ -20,8 +20,8 @@ from rackready.drivers.release_server import ReleaseServer
 from rackready.model.problems import RackreadyError
 from tests.unit.pull.world import NODE, SITE, World, until
 
-STEP = "If the node was installed anew, run `rackready hostkey accept`; then run the phase again."
-AGENT = "Run the phase again: it installs the agent anew."
+STEP = "If the node was reinstalled, run `rackready hostkey accept`; then run the phase again."
+AGENT = "Run the phase again: it installs the agent again."
 
 
 def document(**changed: Any) -> dict[str, Any]:

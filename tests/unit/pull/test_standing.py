@@ -12,7 +12,7 @@ from tests.unit.pull.world import NODE, World
 
 PHASES = ["install", "optimize"]
 ANEW = "Run the phase again on the controller: it writes a new order."
-AGAIN = "Run the phase again on the controller: it installs the agent anew."
+AGAIN = "Run the phase again on the controller: it installs the agent again."
 
 
 def order(world: World, sequence: int, phase: str, mode: str = "apply", **changed: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rackready.ondevice.pull.problem import PullProblem
 from rackready.ondevice.pull.unpack import unpack
 from tests.unit.pull.world import tar
 
-STEP = "Run the phase again on the controller: it writes the release anew."
+STEP = "Run the phase again on the controller: it writes the release again."
 
 
 def wheel(files: dict[str, bytes], *, mode: int = 0o100644) -> bytes:

@@ -173,7 +173,7 @@ def test_a_cut_run_goes_on_and_access_is_never_lost(case: Case, monkeypatch: pyt
             case.run()
     installed = case.service.asked.count(INSTALLED)
     if pins(case.pins)[NODE] != case.now():
-        with pytest.raises(BmcTlsError, match=f"If `rackready bmc certify {NODE}` was cut, run it again"):
+        with pytest.raises(BmcTlsError, match=f"If `rackready bmc certify {NODE}` was interrupted, run it again"):
             case.reaches()
     assert case.run() == "changed", case.said
     new = case.now()

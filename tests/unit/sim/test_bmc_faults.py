@@ -134,14 +134,14 @@ FAULTS = {
         BmcTlsError,
         f"TLS certificate, nothing was sent to it - Expected: SHA-256 {OTHER} Actual: SHA-256 {{shown}}. If the BMC or "
         "its certificate was replaced, compare the value at its console, then correct bmc.fingerprint, or run "
-        f"`rackready bmc trust {NODE}`. If `rackready bmc certify {NODE}` was cut, run it again.",
+        f"`rackready bmc trust {NODE}`. If `rackready bmc certify {NODE}` was interrupted, run it again.",
     ),
     "password rotation cut in the middle": Fault(
         {},
         {},
         Scene.rotated_after_a_cut,
         None,
-        f"{NODE}: a change of the BMC's password was cut; the pending password works and is now in file "
+        f"{NODE}: a change of the BMC's password was interrupted; the pending password works and is now in file "
         "{folder}/password",
     ),
     "a short 503 storm": Fault({"busy": 2}, {}, driver(Bmc.observe), None, "Off"),

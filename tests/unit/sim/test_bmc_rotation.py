@@ -143,7 +143,7 @@ def test_a_read_of_a_factory_bmc_names_the_command(service: Service, tmp_path: P
 
 CUTS = {
     "before the pending password": ("prepare", False, "has a password of its own"),
-    "pending, not set": ("prepare", True, "the old password works, it is set again"),
+    "pending, not set": ("prepare", True, "the old password works, the new one is set again"),
     "set, not proven": ("works", False, "the pending password works and is now in"),
     "proven, not in place": ("promote", False, "the pending password works and is now in"),
     "in place, not recorded": ("promote", True, "works; the change was not recorded as done"),
@@ -184,10 +184,10 @@ def test_when_neither_works_each_was_tried_once_and_nothing_is_lost(
     with pytest.raises(BmcLoginError) as caught:
         rotate(ledger, NODE, site, [].append)
     assert str(caught.value) == (
-        f"{NODE} BMC {ADDRESS}:{service.server.server_port}: a change of the password of user admin was cut - "
-        f"Expected: one of the two passwords works Actual: neither the password in {pending(tmp_path)} nor the one in "
-        f"file {tmp_path / 'factory'}; each was tried once. Reset the user at the BMC's console, write its password to "
-        f"{own(tmp_path)}, remove {pending(tmp_path)}, then run again."
+        f"{NODE} BMC {ADDRESS}:{service.server.server_port}: a change of the password of user admin was "
+        f"interrupted - Expected: one of the two passwords works Actual: neither the password in {pending(tmp_path)} "
+        f"nor the one in file {tmp_path / 'factory'}; each was tried once. Reset the user at the BMC's console, write "
+        f"its password to {own(tmp_path)}, remove {pending(tmp_path)}, then run again."
     )
     assert service.logins() == 2
     assert pending(tmp_path).read_text(encoding="utf-8") == "pending-password"

@@ -1,4 +1,4 @@
-"""Booting a simulated machine: its cables are plugged into the namespaces that it runs in, or it begins anew."""
+"""Booting a simulated machine: its cables are plugged into the namespaces that it runs in, or it starts again."""
 
 from __future__ import annotations
 

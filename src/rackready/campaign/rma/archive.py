@@ -34,7 +34,7 @@ def pack(case: Case, results: Sequence[Gathered], pages: Mapping[str, str]) -> P
                 case.folder / path,
                 expected=f"sha256 {wanted}, as gathered",
                 actual=found,
-                next_step=f"Remove {case.folder / path.split('/')[0]}.json, then run again: it is gathered anew.",
+                next_step=f"Remove {case.folder / path.split('/')[0]}.json, then run again: it is gathered again.",
             )
     fresh = case.archive.with_name(f".{case.archive.name}.new")
     try:

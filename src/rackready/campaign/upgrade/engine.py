@@ -124,7 +124,7 @@ class Engine:
     def _asked(self) -> bool:
         asked = self.ways.asked()
         if asked is StopRequest.PAUSE:
-            self._set(UpgradeState.PAUSED, "asked by another terminal; `rackready upgrade --resume` goes on")
+            self._set(UpgradeState.PAUSED, "asked by another terminal; `rackready upgrade --resume` continues it")
         elif asked is StopRequest.ABORT:
             self._abort()
         return asked is not StopRequest.NOTHING
@@ -195,7 +195,7 @@ class Engine:
         if not reasons or not record.named(NodeStep.WAITING):
             self.ways.save(record)
             return False
-        step = "Look at them; `rackready upgrade --resume` goes on with the others."
+        step = "Check them; `rackready upgrade --resume` continues with the others."
         self._set(UpgradeState.STOPPED, f"{'; '.join(reasons)}. {step}")
         return True
 

@@ -76,7 +76,7 @@ HOST_CONDITIONS = (
         id="NodeRebooted",
         severity=Severity.INFO,
         scope=Scope.NODE,
-        meaning="The node booted in the last hour. Counters that began anew explain themselves by it.",
+        meaning="The node booted in the last hour. That explains counters that started again from zero.",
         expr=f'time() - node_boot_time_seconds{{job="node"}} < {_BOOTED_S}',
         unit="s",
         expected="no boot that nobody asked for",

@@ -101,7 +101,7 @@ _ANSWERS = {
     "WORKFLOW_NVLINK_ERR": _Answer(
         Severity.CRITICAL,
         "NVLink reports an error.",
-        _DRAIN.format(what="run `rackready validate --limit NODE`; docs/runbooks/nvlink-down.md goes on."),
+        _DRAIN.format(what="run `rackready validate --limit NODE`; docs/runbooks/nvlink-down.md has the next steps."),
         watch=Act.DRAIN,
         job_lost=True,
     ),

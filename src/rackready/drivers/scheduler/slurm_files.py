@@ -43,7 +43,7 @@ BLOCKS_FROM = (24, 5)
 _FAILED = {
     "no-slurm-conf": ("slurm.conf", "Correct handover.files.folder."),
     "busy": ("no other run at work on the files", "Wait for it, then run again."),
-    "changed-meanwhile": ("files as they were read", "Run again: it reads them anew."),
+    "changed-meanwhile": ("files as they were read", "Run again: it reads them again."),
     "journal": ("the files as a killed run left them", "Compare them with the kept ones by hand, then run again."),
     "taken-over": (
         "this run's change is still open",

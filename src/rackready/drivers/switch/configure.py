@@ -60,7 +60,7 @@ def _in_waves(
 def _not_begun(name: str, reverted: str) -> NodeResult:
     text = (
         f"{name}: not changed - Expected: the change kept by {reverted} first Actual: {reverted} rolled it back. "
-        f"Mend what {reverted} reports, then run again."
+        f"Correct what {reverted} reports, then run again."
     )
     return NodeResult(Outcome.ERROR, text, touched=False)
 

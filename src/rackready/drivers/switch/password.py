@@ -68,7 +68,7 @@ def able(switch: Switch) -> Store:
 def look(switch: Switch) -> str:
     """Return what `rotate` would do, without a login. Raises as ``able`` does."""
     store = able(switch)
-    how = "finish a change that was cut" if store.has_pending() else "set a new random password"
+    how = "finish an interrupted change" if store.has_pending() else "set a new random password"
     return f"{switch.name}: would {how}, kept in {store.pending_name} until it works"
 
 
@@ -82,7 +82,7 @@ class Rotation:
     say: Callable[[str], None]
 
     def run(self) -> None:
-        """Change the password, or finish a change that was cut. Raises SwitchPasswordLostError and SwitchError."""
+        """Change the password, or finish an interrupted change. Raises SwitchPasswordLostError and SwitchError."""
         store = able(self.switch)
         if store.has_pending() and self._finish(store):
             return
@@ -94,7 +94,7 @@ class Rotation:
             self._kept(store, self._open(store.pending))
             store.promote()
             self._end("observed after interruption")
-            self.say(f"{self.switch.name}: a change was cut; the new password works and is now in {store.ref}")
+            self.say(f"{self.switch.name}: a change was interrupted; the new password works and is now in {store.ref}")
             return True
         time.sleep(driver_for(self.switch.name, self.switch.os).login_pause_s)
         return False
@@ -109,7 +109,9 @@ class Rotation:
             raise self._lost(store) from error
         try:
             if cut:
-                self.say(f"{self.switch.name}: a change was cut; the old password works, the new one is set again")
+                self.say(
+                    f"{self.switch.name}: a change was interrupted; the old password works, the new one is set again"
+                )
             store.prepare(new_password)
             token = self._begin()
             driver.set_password(self._user, reveal(store.pending))
@@ -183,7 +185,7 @@ class Rotation:
     def _lost(self, store: Store) -> SwitchPasswordLostError:
         return SwitchPasswordLostError(
             self.switch.name,
-            "a change of its password was cut",
+            "a change of its password was interrupted",
             expected="one of the two passwords works",
             actual=f"neither that in {store.pending_name} nor that in {store.ref}; each was tried once",
             next_step=f"Set a password at the switch's console, write it to {store.ref}, remove {store.pending_name}, "

@@ -42,7 +42,7 @@ _TWO = 2
 HCAS_NOT_FOUND = FailKind(
     "nccl-hcas-not-found",
     "HCAs found by NCCL",
-    meaning="NCCL did not find all of the node's HCAs, and goes on without them.",
+    meaning="NCCL did not find all of the node's HCAs, and continues without them.",
     next_step=f"Check the state of {{missing}} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}",
     runbook=RUNBOOK,
 )

@@ -114,7 +114,7 @@ def parse(document: object) -> Plan:
             "plan",
             expected=f"schema {SCHEMA}",
             actual=str(actual),
-            next_step="Build the ramdisk and the plan anew.",
+            next_step="Build the ramdisk and the plan again.",
         )
     read = _Reader()
     plan = _read(document, read)

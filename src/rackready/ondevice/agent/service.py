@@ -63,7 +63,7 @@ class Service:
                 f"{self._options.ca}",
                 expected=f"SHA-256 {self._options.ca_sha256}",
                 actual=actual,
-                next_step="Another machine answers on the provisioning network, or the service was made anew.",
+                next_step="Another machine answers on the provisioning network, or the service was recreated.",
             )
         context = ssl.create_default_context(cadata=pem)
         context.verify_flags |= _NO_CHECK_TIME
@@ -85,7 +85,7 @@ class Service:
         self._again(lambda: _body(self._open("PUT", url, data)), url, _DELAYS_S[: tries - 1])
 
     def stream(self, url: str, size: int) -> Iterator[bytes]:
-        """Yield a file in pieces. After a lost connection it goes on where it stopped.
+        """Yield a file in pieces. After a lost connection it continues where it stopped.
 
         Raises ImagingError when it ends early again and again, or has another size.
         """

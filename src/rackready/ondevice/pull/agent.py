@@ -203,7 +203,7 @@ class _Run:
 
     def _tell_again(self, state: dict[str, Any], order: PullOrder) -> None:
         if state.get("sequence") == order.sequence:
-            say(f"{self.config.node}: order {order.sequence} was begun and not ended here: it goes on")
+            say(f"{self.config.node}: order {order.sequence} was started and not ended here: it continues")
 
     def _note(self, order: PullOrder, state: str) -> None:
         values = {"site": self.config.site, "sequence": order.sequence, "mode": order.mode, "release": order.release}

@@ -94,7 +94,7 @@ def get_object(url: str, node: str, sha256: str, size: int, target: Path) -> Non
             os.fsync(out.fileno())
         if count != size or found != sha256:
             said = f"more than {size} bytes" if count > size else f"{count} bytes, SHA-256 {found[:12]}"
-            step = "Run the phase again on the controller: it writes the release anew."
+            step = "Run the phase again on the controller: it writes the release again."
             raise PullProblem("object-damaged", where, f"{size} bytes, SHA-256 {sha256[:12]}", said, step)
         part.replace(target)
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 from .problem import PullProblem
 
-AGAIN = "Run the phase again on the controller: it installs the agent anew."
+AGAIN = "Run the phase again on the controller: it installs the agent again."
 CONFIG_KEYS = ("url", "node", "site", "machine")
 
 

@@ -18,7 +18,7 @@ from .problem import PullProblem, disk_full
 from .unpack import unpack
 
 VERSION = 1
-_STEP = "Run the phase again on the controller: it writes the release anew."
+_STEP = "Run the phase again on the controller: it writes the release again."
 _LARGEST = 1 << 30
 _SPARE = 64 << 20
 """Bytes that stay free beside a release."""
@@ -94,7 +94,7 @@ def _document(places: Places, config: Config, order: PullOrder) -> dict[str, Any
         raise PullProblem("release-damaged", where, "JSON", "something else", _STEP) from error
     if not isinstance(found, dict) or found.get("version") != VERSION:
         said = f"version {found.get('version')}" if isinstance(found, dict) else "something else"
-        step = "Run the phase again on the controller: it installs the agent anew."
+        step = "Run the phase again on the controller: it installs the agent again."
         raise PullProblem("version", where, f"version {VERSION}", said, step)
     if found.get("node") != config.node:
         raise PullProblem("other-node", where, f"node {config.node}", f"a release for {found.get('node')}", _STEP)

@@ -14,7 +14,7 @@ from .problem import PullProblem
 
 _MOST_BYTES = 4 << 30
 _MOST_FILES = 100_000
-_STEP = "Run the phase again on the controller: it writes the release anew."
+_STEP = "Run the phase again on the controller: it writes the release again."
 _WHEEL_PARTS = ("purelib", "platlib")
 """Folders of a wheel's .data that belong beside its packages (Binary distribution format, PyPA)."""
 

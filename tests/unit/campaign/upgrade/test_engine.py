@@ -104,7 +104,7 @@ def test_what_does_not_come_up_goes_back_and_stops_the_upgrade() -> None:
         UpgradeState.STOPPED,
         (
             "new kind of failure in wave 2: install nvidia_driver : load; 1 of 2 nodes of wave 2 failed, "
-            "more than 25 %. Look at them; `rackready upgrade --resume` goes on with the others."
+            "more than 25 %. Check them; `rackready upgrade --resume` continues with the others."
         ),
     )
     assert record.nodes["node02"].reason == "no driver"
@@ -140,7 +140,7 @@ def test_a_known_kind_stops_again_only_by_its_share() -> None:
     world = World(record_of(*NODES), site)
     world.up["node02"] = world.up["node04"] = NO_DRIVER
     record = world.run()
-    assert record.reason.startswith("new kind of failure in wave 2: install nvidia_driver : load. Look")
+    assert record.reason.startswith("new kind of failure in wave 2: install nvidia_driver : load. Check")
     world.site = site_of(upgrade={"stop_above_pct": 100})
     assert world.run().state is UpgradeState.FINISHED
     assert world.moved[-2:] == ["up node04", "back node04"]

@@ -54,7 +54,7 @@ def test_another_authority_is_not_trusted(bench: Bench) -> None:
     assert caught.value.code == "authority"
     assert caught.value.message == (
         f"{options.ca} - Expected: SHA-256 {'00' * 32} Actual: {actual}. Another machine answers on the provisioning "
-        "network, or the service was made anew."
+        "network, or the service was recreated."
     )
 
 
