@@ -158,7 +158,7 @@ def test_a_file_of_an_older_version_is_replaced(call: Call, records: Path) -> No
         (
             "apt.prom",
             "# HELP apt_upgrades\n",
-            "Expected: no file, or one that rackready wrote for this environment Actual: a file of somebody",
+            "Expected: no file, or one that rackready wrote for this environment Actual: somebody else's file",
         ),
         (
             "rackready.prom",
