@@ -191,10 +191,15 @@ _COMMA = re.compile(r",(?![^\[]*\])")
 """A comma between names, not one inside a bracket."""
 
 
+def _parts(text: str) -> list[str]:
+    """Return the names and host lists of an option, not expanded."""
+    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+
+
 def names_of(limit: str) -> list[str]:
     """Return the names in ``--limit``: names and host lists, comma-separated. Raises RackreadyError."""
     try:
-        return [name for text in _COMMA.split(limit) if text.strip() for name in expand_names(text.strip())]
+        return [name for part in _parts(limit) for name in expand_names(part)]
     except ValueError as error:
         expected = "names or host lists such as gpu[01-32], comma-separated"
         raise RackreadyError(f"--limit {limit}", expected=expected, actual=error, next_step="Correct it.") from error
@@ -220,7 +225,7 @@ def choose(site: Site, limit: str) -> list[str]:
 def erased(site: Site, nodes: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the nodes of ``--erase``: names or host lists. Raises RackreadyError for one that is not imaged here."""
     wanted: list[str] = []
-    for text in (part.strip() for names in given for part in _COMMA.split(names) if part.strip()):
+    for text in (part for names in given for part in _parts(names)):
         try:
             wanted += expand_names(text)
         except ValueError as error:

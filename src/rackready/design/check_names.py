@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from rackready.design.flaw import Flaw
 from rackready.design.names import listed
 from rackready.model.base import expand_names
+from rackready.model.site import Site
+from rackready.profiles import loader
 
 Loc = tuple[str | int, ...]
 Gone = Callable[[str], bool]
@@ -15,6 +17,11 @@ Gone = Callable[[str], bool]
 
 def _never(_name: str) -> bool:
     return False
+
+
+def known_platforms(site: Site) -> list[str]:
+    """Return the ids of the server profiles that the site's nodes use, in their order; unknown ones are left out."""
+    return sorted({node.platform for node in site.nodes()} & set(loader.known("platform")))
 
 
 def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gone: Gone = _never) -> list[Flaw]:

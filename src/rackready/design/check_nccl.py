@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from rackready.design.check_names import Loc
+from rackready.design.check_names import Loc, known_platforms
 from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
 from rackready.model import nccl
@@ -28,8 +28,7 @@ def check_nccl(subject: Subject) -> list[Flaw]:
     if site.fabric.kind != "roce" and (declared.settings or declared.platforms):
         text = f"rackready writes NCCL's settings on RoCE fabrics only, and fabric.kind is {site.fabric.kind}."
         out.append(Flaw(here, text, "Remove it, and let the nodes' image bring /etc/nccl.conf."))
-    used = sorted({node.platform for node in site.nodes()} & set(known))
-    return out + [flaw for name in used for flaw in _hcas(declared, loader.platform(name))]
+    return out + [flaw for name in known_platforms(site) for flaw in _hcas(declared, loader.platform(name))]
 
 
 def _settings(settings: nccl.Settings, here: Loc) -> Iterator[Flaw]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from rackready.design.check_names import Loc, unknown
+from rackready.design.check_names import Loc, known_platforms, unknown
 from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
@@ -21,8 +21,11 @@ def check_outlets(subject: Subject) -> list[Flaw]:
     """Return outlets that do not exist, cannot be switched or feed two nodes, and supplies without an outlet."""
     site = subject.site
     devices = {device.name: (number, device) for number, device in enumerate(site.devices)}
-    used = {node.platform for node in site.nodes()} & set(loader.known("platform"))
-    supplies = {platform: psus.count for platform in used if (psus := loader.platform(platform).psus) is not None}
+    supplies = {
+        platform: psus.count
+        for platform in known_platforms(site)
+        if (psus := loader.platform(platform).psus) is not None
+    }
     taken: Taken = {}
     out: list[Flaw] = []
     for r, rack in enumerate(site.racks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.design.check_names import Loc, members, names_twice, twice, unknown
+from rackready.design.check_names import Loc, known_platforms, members, names_twice, twice, unknown
 from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.names import listed
 from rackready.model.base import expand_range
@@ -59,8 +59,7 @@ def check_units(subject: Subject) -> list[Flaw]:
 
 
 def _nodes(site: Site) -> list[_Box]:
-    used = {node.platform for node in site.nodes()} & set(loader.known("platform"))
-    known = {platform: loader.platform(platform).rack_units for platform in used}
+    known = {platform: loader.platform(platform).rack_units for platform in known_platforms(site)}
     return [
         _Box(rack.name, node.name, node.unit, known[node.platform], ("racks", r, "nodes", n))
         for r, rack in enumerate(site.racks)

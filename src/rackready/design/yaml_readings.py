@@ -16,11 +16,12 @@ _JUDGED = frozenset({"bool", "int", "float", "str"})
 """Without dates (2027-03-01): in YAML 1.2 they are text, and a date field reads that text as the same date."""
 
 _DECIMAL = re.compile(r"^[-+]?[0-9]+$")
-_COUNT = re.compile(r"^(0|[1-9][0-9]*)$", re.ASCII)
-"""A number that every version of YAML reads alike: most numbers of a site."""
 _BASED = re.compile(r"^(0o[0-7]+|0x[0-9a-fA-F]+)$")
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 """Numbers of the core schema of YAML 1.2.2 (10.3.2). Both versions read infinity, nan, null, true and false alike."""
+
+_COUNT = re.compile(r"^(0|[1-9][0-9]*)$", re.ASCII)
+"""A number that every version of YAML reads alike: most numbers of a site."""
 
 _LONGEST = 40
 """Longest text checked as a number: no field takes a longer one, and Python reads no number of thousands of digits."""

@@ -165,9 +165,9 @@ class _OwnLoader(_Strict, yaml.SafeLoader):
 
 
 class _PackagedLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads packaged profiles with the parser in C, where PyYAML has it: every process that loads a site reads some.
+    """Reads profiles of installed packages with the parser in C, where PyYAML has it: each load of a site reads some.
 
-    For our own files alone: brackets that are nested 100,000 deep end the process there.
+    A site's own files are not read with it: brackets that are nested 100,000 deep end the process there.
     """
 
 

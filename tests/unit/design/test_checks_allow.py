@@ -12,13 +12,19 @@ from tests.unit.design.written import change, example, parse, refusals
 B200, H100, LAB = "b200-4su-roce", "h100-1su-infiniband", "lab-4-nodes"
 
 
-def test_links_may_end_on_sub_ports() -> None:
+def split_ports() -> dict[str, Any]:
+    """Return the lab with two leaves, eight ports of the first of them split in two."""
     document = example(LAB)
     document["switches"] = [
         {**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"}
         for number, name in enumerate(("leaf01", "leaf02"))
     ]
     document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
+    return document
+
+
+def test_links_may_end_on_sub_ports() -> None:
+    document = split_ports()
     document["links"][0] = {"node": "node01", "rails": "1-2", "switch": "leaf01", "ports": "swp1s0-swp1s1"}
     document["links"] += [
         {"node": "node01", "rails": "3-4", "switch": "leaf01", "ports": "swp2s0-swp2s1"},
@@ -33,12 +39,7 @@ def test_links_may_end_on_sub_ports() -> None:
 
 def test_one_link_spans_sub_ports_of_several_cages() -> None:
     """As docs/howto/leaf-spine.md writes it."""
-    document = example(LAB)
-    document["switches"] = [
-        {**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"}
-        for number, name in enumerate(("leaf01", "leaf02"))
-    ]
-    document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
+    document = split_ports()
     document["links"][0] = {"node": "node[01-04]", "rails": "1-4", "switch": "leaf01", "ports": "swp1s0-swp8s1"}
     site = parse(document)
     assert [link.ports for link in site.links if link.switch == "leaf01"] == [
