@@ -20,7 +20,7 @@ from rackready.drivers.pulumi import (
     require_engine,
     stack_name,
 )
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, shipped
 
 
 @pytest.fixture
@@ -65,12 +65,16 @@ def test_nothing_of_the_environment_is_told_to_anybody_else(paths: EnvPaths) -> 
     assert secret not in str(variables)
 
 
-def test_without_an_engine_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("elsewhere", "command"), [(False, "make setup"), (True, "rackready setup")])
+def test_without_an_engine_the_next_step_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool, command: str
+) -> None:
+    """`make setup` would install it below the checkout, which a site repository elsewhere does not search."""
     monkeypatch.setattr(driver, "search_path", lambda _root: str(tmp_path))
     with pytest.raises(
-        EngineError, match=r"Pulumi engine - Expected: `pulumi` on the PATH .* Actual: none\. Run `make setup`"
+        EngineError, match=rf"Pulumi engine - Expected: `pulumi` on the PATH .* Actual: none\. Run `{command}`"
     ):
-        require_engine(tmp_path)
+        require_engine(tmp_path if elsewhere else shipped())
 
 
 def test_without_our_provider_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
