@@ -36,7 +36,7 @@ class Accounts:
 
     def service(self) -> dict[str, Any]:
         """Return how this BMC's service differs from the plain one."""
-        found: dict[str, Any] = self._store.state(NODE.get()).get("bmc_service", {})
+        found: dict[str, Any] = self._store.seen(NODE.get()).get("bmc_service", {})
         return found
 
     @property

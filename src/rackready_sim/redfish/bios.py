@@ -25,7 +25,7 @@ def answer(hardware: Hardware, system: str) -> Any:  # noqa: ANN401 - a Flask re
     if not isinstance(given, dict) or not given:
         return _refused("Base.1.8.1.PropertyMissing", "Attributes")
     with hardware.store.hardware_locked():
-        state = hardware.state()
+        state = hardware.store.state(NODE.get())
         unknown = sorted(set(given) - set(state["bmc"]["bios"]))
         if unknown:
             return _refused("Base.1.8.1.PropertyUnknown", unknown[0])

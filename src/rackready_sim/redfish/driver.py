@@ -33,23 +33,23 @@ class Hardware:
 
     def chassis(self) -> dict[str, str]:
         """Serial number, maker, product and firmware of the node that is asked."""
-        found: dict[str, str] = self.store.state(NODE.get())["chassis"]
+        found: dict[str, str] = self.store.seen(NODE.get())["chassis"]
         return found
 
     def state(self) -> dict[str, Any]:
-        """Return the whole hardware state of the node that is asked."""
-        return self.store.state(NODE.get())
+        """Return the whole hardware state of the node that is asked: to read, not to change."""
+        return self.store.seen(NODE.get())
 
     def nics(self) -> list[dict[str, str]]:
         """Return id and MAC address of every NIC."""
-        state = self.store.state(NODE.get())
+        state = self.store.seen(NODE.get())
         if "metal" in state:  # the one card that the machine has
             return [{"id": state["metal"]["nic"]["id"], "mac": state["metal"]["nic"]["mac"]}]
         return [{"id": nic["netdev"], "mac": nic["mac"]} for nic in state["nics"]]
 
     def flash(self) -> Flash:
         """Return the firmware's variables of the node that is asked. Raise NotFound if it has no firmware."""
-        if "metal" not in self.store.state(NODE.get()):
+        if "metal" not in self.store.seen(NODE.get()):
             message = "SecureBoot was not found"
             raise error.NotFound(message)
         return Flash(self.store, NODE.get())

@@ -36,7 +36,7 @@ class Misbehaviour:
 
     def faults(self) -> dict[str, Any]:
         """Return the faults of the BMC that is asked."""
-        found: dict[str, Any] = self._store.state(NODE.get()).get("bmc_faults", {})
+        found: dict[str, Any] = self._store.seen(NODE.get()).get("bmc_faults", {})
         return found
 
     def before(self, environ: dict[str, Any]) -> tuple[str, Iterable[bytes]] | None:

@@ -24,7 +24,7 @@ class Outages:
         """Return the application of one BMC as it is reachable through its faults."""
 
         def answered(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            bmc = self._store.state(node).get("bmc") or {}
+            bmc = self._store.seen(node).get("bmc") or {}
             if _now_in(bmc.get("restarting")):
                 self._sessions.forget(node)
                 message = f"{node}: its BMC restarts"

@@ -54,6 +54,7 @@ class NodePower:
             name: ThreadPoolExecutor(1, thread_name_prefix=f"power-{name}") for name in [*nodes, *self._switches]
         }
         self._pending: dict[str, list[str]] = {node: [] for node in nodes}
+        self._watched: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def adopt(self) -> None:
@@ -62,9 +63,15 @@ class NodePower:
             queue.submit(guarded, node, partial(self._watch_or_reboot, node))
 
     def state(self, node: str) -> str:
-        """Return the power state of the container; a transition in progress is reported as such."""
+        """Return the power state of the container; a transition in progress is reported as such.
+
+        Podman is asked only about a node whose first process nobody watches: clients read this hundreds of times.
+        """
         with self._lock:
             pending = self._pending[node][0] if self._pending[node] else ""
+            watched = node in self._watched
+        if watched and not pending:
+            return "On"
         if pending in ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"):
             return "PoweringOn" if pending not in ("On", "ForceOn") or not self._machines().running(node) else "On"
         running = self._machines().running(node)
@@ -150,10 +157,15 @@ class NodePower:
         except ProcessLookupError:
             pass
         else:
+            with self._lock:
+                self._watched[node] = pid
             poll = select.poll()
             poll.register(handle, select.POLLIN)
             poll.poll()
             os.close(handle)
+            with self._lock:
+                if self._watched.get(node) == pid:
+                    del self._watched[node]
         self._queues[node].submit(guarded, node, partial(self._watch_or_reboot, node, ended=pid))
 
     def _watch_or_reboot(self, node: str, ended: int = 0) -> None:

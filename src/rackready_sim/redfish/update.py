@@ -175,7 +175,7 @@ class Updates:
 
     def _flash(self, task: Task) -> None:
         with self._hardware.store.hardware_locked():
-            state = self._hardware.state()
+            state = self._hardware.store.state(NODE.get())
             state.setdefault("firmware_before", {})[task["part"]] = state["chassis"].get(task["part"], "")
             place = state["chassis"] if task["part"] == "bmc" else state.setdefault("firmware_staged", {})
             place[task["part"]] = task["version"]

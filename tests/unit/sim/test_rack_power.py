@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -210,3 +211,30 @@ def test_a_switch_that_reboots_is_booted_and_cabled_again(tmp_path: Path, monkey
     machines.on, machines.exit_code = False, 0
     power._watch_or_reboot("spine01")
     assert machines.boots == 1, "it was powered off"
+
+
+def test_a_node_whose_first_process_is_watched_is_on_without_a_question_to_podman(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, asked = Bench(tmp_path), []
+    with subprocess.Popen(["sleep", "60"]) as first:
+        monkeypatch.setattr(
+            "rackready_sim.podman.inspect",
+            lambda name: Container(name, "running" if first.poll() is None else "exited", first.pid, 0),
+        )
+        monkeypatch.setattr(bench.machines, "running", lambda name: bool(asked.append(name)) or first.poll() is None)
+        bench.power.adopt()
+        _until(lambda: bench.power.state("node01") == "On" and "node01" in bench.power._watched)
+        asked.clear()
+        assert bench.power.state("node01") == "On"
+        assert asked == []
+        first.kill()
+    _until(lambda: bench.power.state("node01") == "Off")
+    assert asked[-1] == "node01"
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

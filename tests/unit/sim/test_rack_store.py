@@ -63,3 +63,15 @@ def test_a_missing_hardware_state_says_what_to_run(store: Store) -> None:
         SimError, match=r"node01: hardware state - Expected: a file at .* Actual: none\. Run `rackready sim up`"
     ):
         store.state("node01")
+
+
+def test_readers_share_a_hardware_state_until_it_is_written_anew(store: Store) -> None:
+    store.write_state("node01", {"boot_count": 1})
+    shared = store.seen("node01")
+    assert store.seen("node01") is shared
+    assert store.state("node01") is not shared, "a writer changes its own"
+    store.write_state("node01", {"boot_count": 2})
+    assert store.seen("node01") == {"boot_count": 2}
+    (store.hardware("node01") / "state.json").unlink()
+    with pytest.raises(SimError, match=r"node01: hardware state - Expected: a file at .* Actual: none\."):
+        store.seen("node01")
