@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,17 +63,22 @@ def test_each_target_runs_its_part(tmp_path: Path, target: str, root: bool, runs
     assert (ended, asked) == (code, [f"{options}{one} -k x" for one in runs])
 
 
-def played(folder: Path, *arguments: str, root: bool) -> tuple[int, list[str], str]:
-    """Run it in a checkout whose pytest writes down its arguments, and what becomes of bytecode."""
+def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tuple[int, list[str], str]:
+    """Run it in a checkout whose pytest writes down its arguments, and where bytecode and other files go.
+
+    ``room_gib``: free memory of the machine.
+    """
     (folder / "scripts").mkdir()
     (folder / "scripts/pytest-all").write_bytes((ROOT / "scripts/pytest-all").read_bytes())
     for name, text in {
         ".venv/bin/pytest": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >>asked\n'
-        'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n',
+        'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n'
+        'echo "$TMPDIR" >files; cat "$CONTAINERS_STORAGE_CONF" >>files; mkdir -p "${TMPDIR:-.}/left"\n',
+        "bin/df": f"#!/bin/sh\necho Avail; echo {room_gib * 1024 * 1024}\n",
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
     }.items():
         program = folder / name
-        program.parent.mkdir(parents=True)
+        program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
     done = subprocess.run(
@@ -97,6 +103,24 @@ def test_files_that_are_named_are_the_only_ones(tmp_path: Path) -> None:
 
 def test_bytecode_is_kept_apart_from_the_sources_whatever_the_environment_says(tmp_path: Path) -> None:
     assert played(tmp_path, "unit", root=False)[2] == f"written to {tmp_path}/.rackready/pycache"
+
+
+def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_the_end(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    killed = Path(f"/dev/shm/rr-tests.{ended.pid}")  # noqa: S108 - the folder of a run that was killed
+    killed.mkdir()
+    assert played(tmp_path, "unit", root=False, room_gib=10)[0] == 0
+    folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
+    assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
+    assert not Path(folder).exists()
+    assert not killed.exists()
+
+
+def test_without_room_in_memory_they_lie_where_they_always_do(tmp_path: Path) -> None:
+    assert played(tmp_path, "unit", root=False, room_gib=9)[0] == 0
+    assert (tmp_path / "files").read_text(encoding="utf-8") == "\n"
 
 
 def test_a_rack_that_is_not_slow_is_in_the_folder_that_make_test_reads() -> None:
