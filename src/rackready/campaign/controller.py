@@ -296,8 +296,9 @@ def _engine(database: Path, batches: int, say: Say) -> Iterator[Callable[[], Non
 
     def keep_pace() -> None:
         nonlocal looks
-        if looks != workflow.pace.seconds:
-            looks = workflow.pace.seconds
+        wanted = workflow.pace.seconds
+        if not looks / 2 < wanted < looks * 2:  # each change is a commit
+            looks = wanted
             queue.set_polling_interval_sec(looks)
 
     try:

@@ -24,7 +24,7 @@ from rackready.model.phase import PLAN
 QUEUE = "rackready-batches"
 
 POLL_S = 0.1
-"""How often the engine looks for batches to begin and for their results until it knows how long they take, s."""
+"""How often the engine looks for batches to begin and for their results in the first seconds of a new phase, s."""
 
 _OFTEN = 50
 _LEAST_S, _MOST_S = 0.02, 0.5
@@ -41,16 +41,23 @@ class Pace:
 
     def __init__(self) -> None:
         self._known: dict[str, float] = {}
-        self.seconds = POLL_S
+        self.turn_to("")
 
     def took(self, phase: str, seconds: float) -> None:
         """Note how long a batch of a phase took."""
         self._known[phase] = seconds
 
     def turn_to(self, phase: str) -> None:
-        """Set ``seconds`` for a phase."""
-        known = self._known.get(phase)
-        self.seconds = POLL_S if known is None else min(_MOST_S, max(_LEAST_S, known / _OFTEN))
+        """Note that a phase begins."""
+        self._phase, self._begun = phase, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time between two looks now, s. Batches of a new phase take at least as long as the first has taken so far."""
+        known = self._known.get(self._phase)
+        least = POLL_S if known is None else _LEAST_S
+        takes = time.monotonic() - self._begun if known is None else known
+        return min(_MOST_S, max(least, takes / _OFTEN))
 
 
 pace = Pace()

@@ -143,3 +143,16 @@ def test_it_looks_seldom_for_long_work_and_often_for_short_work() -> None:
         looks.append(pace.seconds)
     pace.turn_to("fabric")
     assert [*looks, pace.seconds] == [0.1, 0.02, 0.2, 0.5, 0.1]
+
+
+def test_it_looks_more_seldom_the_longer_the_first_batch_of_a_phase_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(workflow.time, "monotonic", lambda: now[0])
+    pace = workflow.Pace()
+    pace.turn_to("install")
+    looks = []
+    for seconds in (0.0, 5.0, 15.0, 60.0):
+        now[0] = 1000.0 + seconds
+        looks.append(pace.seconds)
+    pace.turn_to("fabric")
+    assert [*looks, pace.seconds] == [0.1, 0.1, 0.3, 0.5, 0.1]
