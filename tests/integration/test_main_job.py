@@ -11,8 +11,12 @@ from tests.integration.project import Project
 
 pytestmark = pytest.mark.integration
 
+SHORT = {"id": "cluster/fabric/stress/incast", "inputs": {"seconds": 5}}
+"""Each node receives on each rail, one after the other: 32 runs, and most of the time of a deploy."""
+
 
 def test_one_bad_node_is_quarantined_and_three_become_ready(project: Project) -> None:
+    project.change_site({"gates": {"also": [SHORT]}})
     code, _ = project.run("sim", "inject", "node03", "nvlink-down", "--gpu", "2")
     assert code == 0
     before = len(project.progress().splitlines())
