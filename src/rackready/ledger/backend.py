@@ -69,8 +69,8 @@ class Backend(Protocol):
     def machine_of(self, engine: sa.Engine, boot_id: str) -> str:
         """Return another machine whose controller ran in that boot, "" when it was this one or is not known."""
 
-    def step(self, cause: str, *, reading: bool = False) -> str:
-        """Return the next step after that error of the database."""
+    def step(self, cause: BaseException, *, reading: bool = False) -> str:
+        """Return the next step after that error of the database's client library."""
 
     def controller(self, what: str) -> AbstractContextManager[object]:
         """Be the only controller of these records in the context. Raises ControllerBusyError."""

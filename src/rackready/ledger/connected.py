@@ -10,7 +10,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from rackready.ledger.backend import Backend, backend_of
-from rackready.ledger.error import LedgerError
+from rackready.ledger.error import LedgerError, client_error
 from rackready.model.problems import Message
 from rackready.paths import Database
 
@@ -98,10 +98,10 @@ class Connected:
 
     def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> Message:
         """Return the message about an error of the database, with the next step."""
-        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        cause = client_error(error)
         said = " ".join(str(cause).split()).removesuffix(".")
         expected = self.backend.readable if reading else self.backend.writable
-        return Message("", what, expected, said, self.backend.step(said, reading=reading))
+        return Message("", what, expected, said, self.backend.step(cause, reading=reading))
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from rackready.design.secrets import reveal
 from rackready.ledger import postgres_lock as lock
 from rackready.ledger import schema
-from rackready.ledger.error import LedgerError
+from rackready.ledger.error import LedgerError, client_error
 from rackready.model.database import Server, WorkerUse
 from rackready.model.object_store import SharedOutputs
 from rackready.paths import Database
@@ -55,7 +55,27 @@ while the server answers it would keep its locks for 15 minutes, longer than loc
 
 _READING = f"{_OPTIONS} -c default_transaction_read_only=on"
 
-_STEPS = {
+_ABSENT = "Make it as in docs/howto/postgresql.md, or correct name and user in {settings}."
+_NO_RIGHT = "Grant the role what docs/howto/postgresql.md lists, then run again."
+_STANDBY = "Name the primary, not a standby, as host in {settings}."
+_CROWDED = "Raise max_connections of the server, or end other sessions, then run again."
+_CUT_OFF = (
+    "Nothing was half written. Run the same command again once the server answers: it goes on from what is recorded."
+)
+_BY_CODE = {
+    "3D000": _ABSENT,  # invalid_catalog_name
+    "42P01": _ABSENT,  # undefined_table
+    "42501": _NO_RIGHT,  # insufficient_privilege
+    "25006": _STANDBY,  # read_only_sql_transaction
+    "55P03": "Find the other writer that does not end (pg_stat_activity), then run again.",  # lock_not_available
+    "53300": _CROWDED,  # too_many_connections
+    "53100": "Free disk space on the database's server, then run again.",  # disk_full
+    "57P01": _CUT_OFF,  # admin_shutdown
+    "57P02": _CUT_OFF,  # crash_shutdown
+}
+"""SQLSTATE of an error in a session -> the next step (PostgreSQL 15, appendix A)."""
+
+_WITHOUT_CODE = {
     (
         "password authentication failed",
         "no password supplied",
@@ -65,18 +85,13 @@ _STEPS = {
     ("root certificate", "server certificate", "certificate verify", "SSL"): (
         "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
     ),
-    ("does not exist",): "Make it as in docs/howto/postgresql.md, or correct name and user in {settings}.",
+    ("does not exist",): _ABSENT,
     (
         "no pg_hba.conf entry",
     ): "Allow this machine, user and database in the server's pg_hba.conf, as in docs/howto/postgresql.md.",
-    ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
-    ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
-    ("lock timeout",): "Find the other writer that does not end (pg_stat_activity), then run again.",
-    (
-        "too many clients",
-        "remaining connection slots",
-    ): "Raise max_connections of the server, or end other sessions, then run again.",
-    ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
+    ("permission denied",): _NO_RIGHT,
+    ("in recovery",): _STANDBY,
+    ("too many clients", "remaining connection slots"): _CROWDED,
     (
         "refused",
         "could not translate",
@@ -95,12 +110,9 @@ _STEPS = {
         "could not receive",
         "could not send",
         "connection pointer",
-    ): (
-        "Nothing was half written. Run the same command again once the server answers: it goes on from what is "
-        "recorded."
-    ),
+    ): _CUT_OFF,
 }
-"""Words in an error of the server or of libpq -> the next step."""
+"""Words of libpq -> the next step: it gives no SQLSTATE where a connection cannot be made or breaks."""
 
 
 _engines: dict[tuple[int, Server, str], sa.Engine] = {}
@@ -193,14 +205,13 @@ class Postgres:
         with self._reported("cannot be read"), engine.connect() as connection:
             return lock.machine_of(connection, boot_id)
 
-    def step(self, cause: str, *, reading: bool = False) -> str:  # noqa: ARG002 - it is the same for both
+    def step(self, cause: BaseException, *, reading: bool = False) -> str:  # noqa: ARG002 - it is the same for both
         """Return the next step after that error."""
         places = {
             "settings": self.database.settings,
             "secret": self.server.password or f"{self.database.settings} (it names no password)",
         }
-        found = (text for words, text in _STEPS.items() if any(word in cause for word in words))
-        return next(found, "Run `rackready doctor`, and look at the server's log.").format(**places)
+        return _step(cause).format(**places)
 
     @contextmanager
     def controller(self, what: str) -> Iterator[None]:
@@ -290,10 +301,22 @@ class Postgres:
         try:
             yield
         except sa.exc.SQLAlchemyError as error:
-            cause = lock.error_text(error)
             raise LedgerError(
-                self.server, f"the ledger {what}", expected=self.writable, actual=cause, next_step=self.step(cause)
+                self.server,
+                f"the ledger {what}",
+                expected=self.writable,
+                actual=lock.error_text(error),
+                next_step=self.step(client_error(error)),
             ) from error
+
+
+def _step(cause: BaseException) -> str:
+    code = getattr(cause, "sqlstate", None)
+    other = "Run `rackready doctor`, and look at the server's log."
+    if code is not None:
+        return _BY_CODE.get(code, other)
+    said = str(cause)
+    return next((text for words, text in _WITHOUT_CODE.items() if any(word in said for word in words)), other)
 
 
 def _made(connection: sa.Connection) -> bool:

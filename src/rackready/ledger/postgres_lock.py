@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from rackready.design.names import listed
 from rackready.ledger import work_tables
-from rackready.ledger.error import ControllerBusyError, LedgerError
+from rackready.ledger.error import ControllerBusyError, LedgerError, client_error
 
 LEASE = "RACKREADY_LEASE"
 """Environment variable: the number under which this process, or the controller that started it, took the lock."""
@@ -232,8 +232,7 @@ class Hold:
 
 def error_text(error: BaseException) -> str:
     """Return the message of a database error, on one line."""
-    cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
-    return " ".join(str(cause).split()).removesuffix(".")
+    return " ".join(str(client_error(error)).split()).removesuffix(".")
 
 
 def _last(connection: sa.Connection) -> Any:  # noqa: ANN401 - a row of controllers, or None

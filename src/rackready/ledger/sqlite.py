@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import socket
+import sqlite3
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from rackready.ledger import schema
-from rackready.ledger.error import LedgerError
+from rackready.ledger.error import LedgerError, client_error
 from rackready.paths import private_dir
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from rackready.model.object_store import SharedOutputs
 
 _ARGS = {"timeout": 30, "check_same_thread": False}
+_PRIMARY = 0xFF
+"""Bits of SQLite's result code that say what happened; the others say where."""
+_DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+_DISK = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,13 @@ class SqliteFile:
             self.make(engine, schema.metadata)
             _add_indexes(engine)
         except (OSError, sa.exc.SQLAlchemyError) as error:
-            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            cause = client_error(error)
             raise LedgerError(
                 self.home,
                 "the ledger cannot be written",
                 expected=self.writable,
                 actual=cause,
-                next_step=self.step(str(cause)),
+                next_step=self.step(cause),
             ) from error
         return engine
 
@@ -118,11 +123,12 @@ class SqliteFile:
         """Return "": no other machine writes here."""
         return ""
 
-    def step(self, cause: str, *, reading: bool = False) -> str:
+    def step(self, cause: BaseException, *, reading: bool = False) -> str:
         """Return the next step: free space does not help a damaged file."""
-        if any(words in cause for words in ("not a database", "malformed")):
+        code = getattr(cause, "sqlite_errorcode", 0) & _PRIMARY
+        if code in _DAMAGED:
             return "Run `rackready doctor`: it shows the next step."
-        if any(words in cause for words in ("disk I/O error", "disk is full")):
+        if code in _DISK:
             return "Free disk space there (`df`), check `dmesg` for errors of its disk, then run again."
         return "Run `rackready doctor`." if reading else "Free disk space or correct its owner, then run again."
 

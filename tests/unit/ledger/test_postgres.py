@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from rackready.design.database import read_server
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger import schema
+from rackready.ledger.postgres import Postgres
 from rackready.ledger.store import Ledger, LedgerError
+from rackready.model.database import Server
 from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.model.state import NodeState
 from rackready.paths import Database, EnvPaths
@@ -231,6 +234,26 @@ def test_database_of_another_environment(postgres: PostgresServer, tmp_path: Pat
         "Give each environment a database of its own: correct name in "
     )
     assert said in refusal(prod)
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        ("3D000", "Make it as in docs/howto/postgresql.md, or correct name and user in "),
+        ("42501", "Grant the role what docs/howto/postgresql.md lists, then run again."),
+        ("25006", "Name the primary, not a standby, as host in "),
+        ("55P03", "Find the other writer that does not end (pg_stat_activity), then run again."),
+        ("53300", "Raise max_connections of the server, or end other sessions, then run again."),
+        ("53100", "Free disk space on the database's server, then run again."),
+        ("57P01", "Nothing was half written. Run the same command again once the server answers: it goes on from "),
+        ("22012", "Run `rackready doctor`, and look at the server's log."),
+    ],
+)
+def test_the_code_of_the_server_and_not_its_words_chooses_the_step(code: str, step: str, tmp_path: Path) -> None:
+    """A server speaks the language of its lc_messages."""
+    server = Server(schema="rackready/database/v1", host="db", name="lab", user="me", tls="disable")
+    error = psycopg.errors.lookup(code)("Verbindung abgelehnt, connection refused")
+    assert Postgres(server, EnvPaths(tmp_path, "lab").database).step(error).startswith(step)
 
 
 def test_role_that_may_not_write(postgres: PostgresServer, tmp_path: Path) -> None:
