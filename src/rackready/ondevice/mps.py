@@ -98,12 +98,13 @@ class Mps:
             for path, content in wish.files.items()
             if text(self._at(path)) != content
         ]
-        unit = f"{'enabled' if self._is('enabled') else 'disabled'}, {'active' if self._is('active') else 'inactive'}"
+        enabled, active = self._is("enabled"), self._is("active")
+        unit = f"{'enabled' if enabled else 'disabled'}, {'active' if active else 'inactive'}"
         found += _unlike("unit", UNIT, "enabled, active", unit)
         modes = self._gpus()
         for gpu, (mode, _) in modes.items():
             found += _unlike("gpu", f"GPU {gpu} compute mode", _MODE, mode)
-        if unit.endswith("inactive"):  # the daemon's own answers follow from that
+        if not active:  # the daemon's own answers follow from that
             return found
         answer = self._ask("get_default_active_thread_percentage", wish.pipes)
         found += _unlike("gpu", "MPS active thread percentage", f"{wish.percentage:.1f}", answer)

@@ -252,11 +252,30 @@ def test_a_kill_between_any_two_steps_is_put_right(world: World, *, drained: boo
         row = ledger.state("node01")
         assert row is not None
         mark = begin(ledger, "nightly-1", row)
-        ledger.set_state("node01", NodeState(state), "" if state == "ready" else mark.words, phase="handover")
+        taken = state == "certified"
+        reason, run = (mark.words, "nightly-1") if taken else ("", "deploy-1")
+        ledger.set_state("node01", NodeState(state), reason, phase="handover", campaign=run)
     world.cluster.reason = {"node01": mark.reason} if drained else {}
     assert world.night(2, hours=0.1).resolved.lines == {"node01": BACK}
     assert (world.cluster.reason, world.states()["node01"]) == ({}, "ready")
     assert world.marks() == [("node01", "back")]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason", "state"),
+    [("nightly-1", "in the words of another release", "ready"), ("deploy-2", "drained: {reason}", "certified")],
+    ids=["ours", "of a deploy since"],
+)
+def test_the_run_of_a_record_and_not_its_reason_makes_it_ours(world: World, run: str, reason: str, state: str) -> None:
+    with world.ledger() as ledger:
+        row = ledger.state("node01")
+        assert row is not None
+        mark = begin(ledger, "nightly-1", row)
+        text = reason.format(reason=mark.reason)
+        ledger.set_state("node01", NodeState.CERTIFIED, text, phase="handover", campaign=run)
+    world.cluster.reason = {"node01": mark.reason}
+    assert world.night(2, hours=0.1).resolved.lines == {"node01": BACK}
+    assert world.states()["node01"] == state
 
 
 def test_a_fail_that_a_killed_night_recorded_is_a_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ class Hands:
 
     def _back(self, mark: Mark, outcome: str, *, measured: bool) -> None:
         row = self.ledger.state(mark.node)
-        if row is not None and row.state is NodeState.CERTIFIED and row.reason == mark.words:
+        if row is not None and row.state is NodeState.CERTIFIED and row.campaign == mark.campaign:
             self.ledger.set_state(mark.node, NodeState.READY, mark.note, phase=mark.phase, campaign=mark.of)
         self._event(mark.node, f"put back into production: {outcome}", "ok")
         self._end(mark, "back", outcome, measured=measured)
