@@ -18,7 +18,6 @@ from rackready.ledger.history import history
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import REACHED, NodeResult, PhaseContext
-from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready_sim import faults
 from rackready_sim.redfish import misbehave
@@ -352,21 +351,3 @@ def test_a_node_that_fails_its_baseline_stays_inventoried(node: Node, monkeypatc
 def test_a_node_that_does_not_come_up_stays_baselined(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(node, Outcome.ERROR, monkeypatch)
     assert found[-1] == ("baselined", "node01: no SSH")
-
-
-def test_a_node_that_was_provisioned_is_not_looked_at_again_and_keeps_its_notes(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(node, Outcome.PASS, monkeypatch)
-    asked = len(node.service.asked)
-    found, calls = prepared(node)
-    assert (len(node.service.asked), calls) == (asked, [["node01"]])
-    assert found.data[REACHED]["inventoried"].startswith("as on ")
-    assert found.data[REACHED]["inventoried"].endswith(f": {ALL}{OPEN} (as listed while it is off)")
-
-
-def test_notes_of_a_ledger_of_before_say_so(node: Node) -> None:
-    with Ledger.open(EnvPaths(node.root, "sim").database) as ledger:
-        ledger.set_state("node01", NodeState.READY)
-    found, _ = prepared(node)
-    assert set(found.data[REACHED].values()) == {"not compared: it was provisioned before that was done"}
