@@ -38,7 +38,17 @@ def lose_fan(found: dict[str, Any]) -> None:
         ends[:] = [end for end in ends if end != FAN]
 
 
-@pytest.mark.parametrize("change", [lose_digest, lose_fan])
+def lose_no_members(found: dict[str, Any]) -> None:
+    del found["no_members"]
+
+
+def add_no_members(found: dict[str, Any]) -> None:
+    found["unread"][FAN] = "HTTP 500"
+    found["digest"] = sealed(found)["digest"]
+    found["no_members"] = [FAN]
+
+
+@pytest.mark.parametrize("change", [lose_digest, lose_fan, lose_no_members, add_no_members])
 def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
     change: Callable[[dict[str, Any]], object],
 ) -> None:
@@ -66,8 +76,10 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
         ),
         (lambda found: next(iter(found["trails"].values())).append({}), "a trail that is not a list of addresses"),
         (lambda found: found.update(unread=None), "documents, trails or unread missing"),
+        (lambda found: found.update(no_members=None), "no_members that is not a list of unread addresses"),
+        (lambda found: found.update(no_members=[FAN]), "no_members that is not a list of unread addresses"),
     ],
-    ids=["another address", "no object", "no address in a trail", "no list of what is unread"],
+    ids=["another address", "no object", "no address in a trail", "no list of what is unread", "null", "read"],
 )
 def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any]], object], actual: str) -> None:
     found = told(change)

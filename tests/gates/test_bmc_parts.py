@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers.redfish_read import sealed
 from rackready.gates.base import GateFacts
 from rackready.gates.bmc.parts import PCIE, PartsListed
 from rackready.gates.records.offline import facts
@@ -233,3 +235,38 @@ def test_another_collection_without_members_is_an_error() -> None:
         del found["Members"], found["Members@odata.count"]
 
     assert tells(changed(bare))[0][0] == "bmc-link-unread"
+
+
+def answered(change: Callable[[dict[str, Any]], object]) -> Verdict:
+    """Return the verdict on the stored answer of a storage collection without members, after a change."""
+    there = copy.deepcopy(world(healthy()))
+    found = there[f"{SYSTEM}/Storage"]
+    del found["Members"], found["Members@odata.count"]
+    gate, known = PartsListed(), rack()
+    run = gate.plan(known, ["node01"])[0]
+    told = json.loads(gathered(there, run.commands[0].argv[1:]))
+    del told["digest"]
+    change(told)
+    return gate.evaluate(known, run, outputs(run, {"redfish": Said(json.dumps(sealed(told)))}))
+
+
+def test_the_field_and_not_the_words_says_that_a_collection_has_no_members() -> None:
+    judged = answered(lambda told: told["unread"].update({f"{SYSTEM}/Storage": "in the words of another release"}))
+    assert (judged.outcome, judged.findings) == (Outcome.PASS, [])
+
+
+def test_the_answer_of_an_earlier_release_does_not_say_why_a_collection_is_unread() -> None:
+    judged = answered(lambda told: told.pop("no_members"))
+    assert (judged.outcome, tells(judged)) == (
+        Outcome.ERROR,
+        [
+            (
+                "bmc-link-unread",
+                "node01 BMC",
+                "a document, since the BMC links to it",
+                "no collection: it has no Members",
+                "what=parts",
+                f"address={SYSTEM}/Storage",
+            )
+        ],
+    )

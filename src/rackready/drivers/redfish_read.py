@@ -31,8 +31,6 @@ Get = Callable[[str], Document]
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|privatekey", re.IGNORECASE)
 _NOISE = frozenset({"@odata.context", "@odata.etag", "Actions"})
 _FATAL = (BmcLoginError, BmcTlsError, BmcUnreachableError, BmcIdentityError)
-NO_MEMBERS = "no collection: it has no Members"
-"""Why a collection without its list is unread."""
 _PAGES = 200
 """The most pages of one collection: a service with endless pages must not block us."""
 
@@ -44,6 +42,9 @@ class Gathered:
     trails: dict[str, list[str]] = field(default_factory=dict)
     documents: dict[str, Document] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    """Address -> why, in words."""
+    no_members: list[str] = field(default_factory=list)
+    """Addresses in ``unread`` of collections without their list of members."""
 
     def document(self) -> Document:
         """Return everything as one JSON document."""
@@ -53,6 +54,7 @@ class Gathered:
                 "trails": self.trails,
                 "documents": self.documents,
                 "unread": self.unread,
+                "no_members": self.no_members,
                 "complete": True,
             }
         )
@@ -64,10 +66,10 @@ def sealed(document: Document) -> Document:
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a gathered document."""
-    return hashlib.sha256(
-        json.dumps([document.get(key) for key in ("trails", "documents", "unread")], sort_keys=True).encode()
-    ).hexdigest()
+    """Return the SHA-256 of a gathered document. Documents of earlier releases have no ``no_members``."""
+    parts = [document.get(key) for key in ("trails", "documents", "unread")]
+    parts += [document["no_members"]] if "no_members" in document else []
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gathered:
@@ -163,7 +165,8 @@ class Walk:
         if "Members" not in collection and counted == 0 and counted is not False:
             return []
         if not isinstance(collection.get("Members"), list):
-            self._found.unread[address] = NO_MEMBERS
+            self._found.unread[address] = "no collection: it has no Members"
+            self._found.no_members = sorted({*self._found.no_members, address})
             return []
         members: list[Document] = []
         page: Document | None = collection

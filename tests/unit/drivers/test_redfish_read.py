@@ -103,7 +103,9 @@ def test_pages_that_never_end_are_unread() -> None:
 def test_what_is_no_collection_is_unread() -> None:
     there = service()
     del there["/c/A/s"]["Members"]
-    assert Walk(getter(there)).all(["Chassis/*/Sensors/*"]).unread == {"/c/A/s": "no collection: it has no Members"}
+    found = Walk(getter(there)).all(["Chassis/*/Sensors/*", "Chassis/*=A/Sensors/*"])
+    assert found.unread == {"/c/A/s": "no collection: it has no Members"}
+    assert (found.no_members, found.document()["no_members"]) == (["/c/A/s"], ["/c/A/s"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.drivers.redfish_read import FORMAT, NO_MEMBERS, digest
+from rackready.drivers.redfish_read import FORMAT, digest
 from rackready.format_error import FormatError
 from rackready.gates.base import AGAIN, NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
@@ -120,15 +120,20 @@ def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, s
 
 @dataclass(frozen=True, slots=True)
 class BmcAnswer:
-    """One gathered answer."""
+    """One gathered answer. ``no_members``: the unread collections that have no list of members."""
 
     documents: Mapping[str, Document]
     trails: Mapping[str, Sequence[str]]
     unread: Mapping[str, str]
+    no_members: frozenset[str] = frozenset()
 
     @classmethod
     def of(
-        cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]
+        cls,
+        documents: Mapping[str, Document],
+        trails: Mapping[str, Sequence[str]],
+        unread: Mapping[str, str],
+        no_members: Collection[str] = (),
     ) -> BmcAnswer:
         """Return what was gathered.
 
@@ -136,9 +141,8 @@ class BmcAnswer:
         judged.
         """
         odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
-        return cls(
-            {address: item for address, item in documents.items() if address not in odd}, trails, {**unread, **odd}
-        )
+        kept = {address: item for address, item in documents.items() if address not in odd}
+        return cls(kept, trails, {**unread, **odd}, frozenset(no_members))
 
     def at(self, *trails: str) -> Iterator[Document]:
         """Yield every document to which one of the trails led, once."""
@@ -188,7 +192,7 @@ def read_answer(  # noqa: PLR0913
         )
         return None
     for address, why in found.unread.items():
-        if why == NO_MEMBERS and address.rstrip("/").endswith(bare):
+        if address in found.no_members and address.rstrip("/").endswith(bare):
             continue
         judge.error(
             Place(node, "BMC"),
@@ -213,6 +217,10 @@ def parse(output: Output) -> BmcAnswer:
     documents, trails, unread = (found.get(key) for key in ("documents", "trails", "unread"))
     if not isinstance(documents, dict) or not isinstance(trails, dict) or not isinstance(unread, dict):
         raise FormatError("documents, trails or unread missing")
+    # An earlier release did not store it: why an address is unread is unknown then.
+    no_members = found.get("no_members", [])
+    if not isinstance(no_members, list) or any(address not in unread for address in no_members):
+        raise FormatError("no_members that is not a list of unread addresses")
     if any(not isinstance(item, dict) or item.get("@odata.id") != address for address, item in documents.items()):
         raise FormatError("a resource that is not a JSON object, or does not have its own address")
     if any(not isinstance(ends, list) or any(not isinstance(end, str) for end in ends) for ends in trails.values()):
@@ -223,7 +231,7 @@ def parse(output: Output) -> BmcAnswer:
     if lost:
         message = f"{lost[0]} was found and is missing from the document"
         raise FormatError(message)
-    return BmcAnswer.of(documents, trails, unread)
+    return BmcAnswer.of(documents, trails, unread, no_members)
 
 
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
