@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -40,24 +40,6 @@ NOT_HELD = (
     "<Code>PreconditionFailed</Code><Message>At least one of the pre-conditions you specified did not hold.</Message>"
     "<Condition>{}</Condition>"
 )
-
-
-class S3Server(Protocol):
-    """A server with the bucket BUCKET."""
-
-    endpoint: str
-
-    def found(self, key: str) -> bytes | None:
-        """Return what is stored under a key, the prefix included."""
-
-    def plant(self, key: str, data: bytes) -> None:
-        """Store something behind the API's back."""
-
-    def lose(self, key: str) -> None:
-        """Remove an object behind the API's back."""
-
-    def keys(self) -> list[str]:
-        """Return all keys."""
 
 
 class RecordedServer:

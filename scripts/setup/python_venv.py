@@ -6,7 +6,6 @@ import importlib.util
 import json
 import sys
 from functools import partial
-from pathlib import Path
 
 import apt
 from console import ROOT, SetupError, digest_of, retried, run, say
@@ -85,12 +84,6 @@ def _create() -> None:
         what="making .venv",
         what_to_do="Install Python's venv module (apt: python3-venv), then run this again.",
     )
-
-
-def _base_python() -> str:
-    """Return the Python below any virtual environment: one must not be cleared by its own interpreter."""
-    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return str(base) if base.exists() else sys.executable
 
 
 def _python() -> str:

@@ -59,15 +59,6 @@ NEAR = [f"p{place}" for place in range(1, 41)]
 FAR = ["p70", "p140", "p220", "p300", "p460", "p700", "p1500", "p3000"]
 
 
-TO_A_SWITCH = [
-    ("osfp_flat", "ethernet", 400),
-    ("qsfp112", "ethernet", 400),
-    ("osfp_flat", "infiniband", 800),
-    ("qsfp56", "infiniband", 200),
-]
-"""Plug, layer and rate of NICs at a switch with twin-port cages."""
-
-
 def reachable() -> set[str]:
     """Parts of plans over all kinds of links and many distances."""
     seen: set[str] = set()

@@ -26,7 +26,6 @@ _SOCKET_GB_S = 2.4
 _NOISE = 0.0025
 _MTU_FACTOR = {4096: 1.0, 2048: 0.985, 1024: 0.955, 512: 0.88, 256: 0.76, 0: 0.0}
 _DISTANCE_GBPS = {"PXB": 1e9, "NODE": 285.0, "SYS": 190.0, "HOST": 1e9}
-_COPY_FACTOR = {"PXB": 1.0, "HOST": 1.0}
 
 
 def noise(sigma: float = _NOISE) -> float:

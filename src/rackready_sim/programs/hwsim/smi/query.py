@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from itertools import product
 
-from .. import machine, store
+from .. import machine
 from ..machine import Gpu
 from . import mig
 
@@ -189,8 +189,3 @@ def _header(names: list[str], formats: set[str]) -> int:
 def _unknown(name: str) -> int:
     sys.stdout.write(f'Field "{name}" is not a valid field to query.\n\n')
     return 2
-
-
-def xid_count(gpu: Gpu) -> int:
-    """Return how many Xids the GPU reported since power-on."""
-    return sum(1 for xid in store.hardware()["xids"] if xid["pci"] == gpu.part["pci"])
