@@ -37,6 +37,14 @@ _LEVELS = ("sanity", "validation", "performance", "stress")
 _COVERAGE = "coverage"
 _ON = "Correct what the phase reports, then run `rackready deploy`."
 """Without a limit: a node alone has no partner where it must be measured again."""
+_REPAIR = "When it is repaired, run `rackready repair NODE --reason '...'`, then `rackready deploy`."
+_RMA = "When it is back, run `rackready rma NODE --returned --reason '...'`, then `rackready deploy`."
+_BACK = {
+    NodeState.QUARANTINED.value: _REPAIR,
+    NodeState.STUCK.value: _REPAIR,
+    NodeState.REPAIR.value: _RMA,
+}
+"""State of a node that is set aside -> its way back."""
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
 Key = tuple[str, str, str, str]
@@ -164,14 +172,11 @@ class Faults:
     def _alone(self, found: NodePage) -> None:
         """Add a node without a record against it."""
         if found.state in ASIDE:
-            outcome, what = found.state, "set aside without a finding of a gate"
+            outcome, what, step = found.state, "set aside without a finding of a gate", _BACK[found.state]
         else:
             outcome, what = found.outcome, "no gate has measured it"
-        self._add(
-            (outcome, "", what, ""),
-            FaultPlace(found.name, "", found.reason, "" if found.reason else _again(found.name)),
-            "",
-        )
+            step = "" if found.reason else _again(found.name)
+        self._add((outcome, "", what, ""), FaultPlace(found.name, "", found.reason, step), "")
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
         """Add the findings of a record that is not a pass, and return 1, or 0 for a pass."""

@@ -118,7 +118,9 @@ def test_the_first_screen_of_a_thousand_nodes_names_the_rack_and_the_node_to_go_
     shown: Callable[[str], Shown],
 ) -> None:
     page = shown("thousand").at(DESK)
-    assert words(page.get_by_role("status")) == "26 of 1000 nodes need work. 24 fail 1 not run 975 pass"
+    assert words(page.get_by_role("status")) == (
+        "26 of 1000 nodes need work. 24 fail 1 not run 975 pass 1 passed, but set aside"
+    )
     feed, worst = rows(page)
     assert words(feed) == (
         "r041 3 of 8 nodes power supply input lost on n0322, n0323, n0325: look for one cause in the rack "
@@ -194,6 +196,66 @@ def test_every_text_can_be_read(rack: str, scheme: Any, shown: Callable[[str], S
     page = shown(rack).at(DESK)
     page.emulate_media(color_scheme=scheme)
     assert page.evaluate(CONTRAST) == []
+
+
+SIGNS = """() => [...document.querySelectorAll('.aside .sign')].map(one => {
+  const words = document.createRange(); words.selectNode(one.nextSibling);
+  const [sign, text] = [one.getBoundingClientRect(), words.getClientRects()[0]];
+  return Math.abs(sign.top + sign.bottom - text.top - text.bottom) / 2; })"""
+"""How far the middle of each sign of the map's legend is from that of the word beside it, px."""
+
+
+@every_rack
+def test_the_signs_of_the_legend_stand_on_the_line_of_their_words(rack: str, shown: Callable[[str], Shown]) -> None:
+    off = shown(rack).at(DESK).evaluate(SIGNS)
+    assert off
+    assert max(off) < 3
+
+
+def test_counts_that_need_another_line_begin_below_the_verdict(shown: Callable[[str], Shown]) -> None:
+    page = shown("thousand").at(PHONE)
+    boxes = [one.bounding_box() for one in page.locator(".verdict > *").all()]
+    lines: dict[float, float] = {}
+    for box in boxes:
+        assert box is not None
+        lines.setdefault(round(box["y"] + box["height"] / 2), box["x"])
+    assert len(lines) > 2
+    assert len(set(lines.values())) == 1
+
+
+@every_rack
+def test_the_counts_of_parts_are_explained_where_they_stand(rack: str, shown: Callable[[str], Shown]) -> None:
+    page = shown(rack).at(DESK)
+    note = page.get_by_text("GPUs, NVLinks, NICs, rails: parts that a gate measured, of those that the site declares.")
+    assert note.count() == 1
+    assert note.is_visible() == (rack != "healthy")
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert note.is_visible()
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (
+            "n0700",
+            (
+                "repair set aside without a finding of a gate on 1 node Next step: When it is back, run rackready rma "
+                "NODE --returned --reason '...', then rackready deploy. r088 U19 n0700 reason its fans are being "
+                "replaced"
+            ),
+        ),
+        (
+            "n0990",
+            (
+                "stuck set aside without a finding of a gate on 1 node Next step: When it is repaired, run rackready "
+                "repair NODE --reason '...', then rackready deploy. r124 U31 n0990 reason its BMC does not answer "
+                "since the power-on"
+            ),
+        ),
+    ],
+)
+def test_a_node_that_no_gate_set_aside_has_its_way_back(node: str, text: str, shown: Callable[[str], Shown]) -> None:
+    assert words(shown("thousand").at(DESK).locator(".fault", has_text=node)) == text
 
 
 def test_the_keyboard_goes_from_the_worst_node_to_its_folded_evidence(shown: Callable[[str], Shown]) -> None:

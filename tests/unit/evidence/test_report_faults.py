@@ -161,15 +161,23 @@ def test_the_worst_comes_first_then_what_most_nodes_have_and_coverage_last() -> 
     )
 
 
+REPAIR = "When it is repaired, run `rackready repair NODE --reason '...'`, then `rackready deploy`."
+RMA = "When it is back, run `rackready rma NODE --returned --reason '...'`, then `rackready deploy`."
+
+
 @pytest.mark.parametrize("small", [True, False])
-def test_a_node_that_is_stuck_though_no_gate_failed_is_told_with_its_reason(*, small: bool) -> None:
+@pytest.mark.parametrize(("state", "step"), [("stuck", REPAIR), ("quarantined", REPAIR), ("repair", RMA)])
+def test_a_node_that_is_set_aside_though_no_gate_failed_is_told_with_its_reason_and_its_way_back(
+    state: str, step: str, *, small: bool
+) -> None:
     (group,) = page(
-        node("node02", "pass", gate(NVLINK, "pass"), state="stuck", reason="no answer of its BMC"), small=small
+        node("node02", "pass", gate(NVLINK, "pass"), state=state, reason="no answer of its BMC"), small=small
     )["groups"]
-    assert (group["outcome"], group["what"], group["places"][0]["actual"]) == (
-        "stuck",
+    assert (group["outcome"], group["what"], group["places"][0]["actual"], group["next_step"]) == (
+        state,
         "set aside without a finding of a gate",
         "no answer of its BMC",
+        step,
     )
 
 
