@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rackready.design.database import read_server
-from rackready.drivers.marks import stat_fields
+from rackready.drivers.marked_processes import stat_fields
 from rackready.paths import Database, EnvPaths
 
 PASSWORD = "a-password-that-is-shown-nowhere"

@@ -26,7 +26,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
-from rackready.stacks.ending import end_with  # noqa: E402 - run by path: the root is put on the path first
+from rackready.stacks.end_with_engine import end_with  # noqa: E402 - run by path: the root is put on the path first
 from rackready_sim.boot import BootSettings  # noqa: E402
 from rackready_sim.redfish.app import build_app  # noqa: E402
 from rackready_sim.redfish.driver import Hardware  # noqa: E402

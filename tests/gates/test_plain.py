@@ -11,7 +11,7 @@ import pytest
 
 from rackready.gates.base import Run
 from rackready.gates.engine.registry import gate
-from rackready.gates.plain.makers import made, recognised, slots
+from rackready.gates.plain.document_makers import made, recognised, slots
 from rackready.gates.plain.nvidia import SERVICES
 from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Finding, Outcome, Verdict

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rackready.drivers.marks import marked, project_mark
+from rackready.drivers.marked_processes import marked, project_mark
 from tests.integration.project import Project
 
 NODES = ("node01", "node02", "node03", "node04")

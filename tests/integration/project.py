@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from rackready.design.site import load_site, merge
-from rackready.drivers.marks import end_all, marked, project_mark
+from rackready.drivers.marked_processes import end_all, marked, project_mark
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import EventRow, Ledger
 from rackready.model.evidence import EvidenceRecord

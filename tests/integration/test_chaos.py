@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rackready.campaign.request import DEPLOY
-from rackready.drivers.marks import VARIABLE, child_mark, project_mark
+from rackready.drivers.marked_processes import VARIABLE, child_mark, project_mark
 from tests.integration import chaos
 from tests.integration.aftermath import installed_twice, left_on, orphans, power_problems
 from tests.integration.chaos import (

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rackready.drivers.marks import claim_mark, end_all, marked, project_mark
+from rackready.drivers.marked_processes import claim_mark, end_all, marked, project_mark
 from rackready.ledger.store import Ledger
 from tests.integration.project import Project
 from tests.integration.worker_nets import CONTROLLER, DATABASE, Nets, is_dead

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from rackready.design.site import load_site, merge
-from rackready.drivers.marks import end_all, marked, project_mark
+from rackready.drivers.marked_processes import end_all, marked, project_mark
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready_sim.store import Store
 from tests.integration.project import ROOT, Project, within

@@ -21,8 +21,8 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from rackready.stacks import boot, services
 from rackready.stacks.boot import BOOT_TYPE, BootArgs, BootProvider
-from rackready.stacks.by_type import ByType, UnknownTypeError
 from rackready.stacks.provider import every_kind
+from rackready.stacks.provider_dispatch import ProviderDispatch, UnknownTypeError
 from rackready.stacks.values import plain, wrapped
 from tests.stacks.test_metal import Mocks
 from tests.unit.boot_service.made import settings
@@ -246,7 +246,7 @@ class Request:
 
 def test_each_request_goes_to_the_provider_of_its_type() -> None:
     one, two = Asked(), Asked()
-    both = ByType({"rackready:a:One": one, "rackready:b:Two": two})
+    both = ProviderDispatch({"rackready:a:One": one, "rackready:b:Two": two})
     urns = {"rackready:a:One": one, "rackready:stacks:Parent$rackready:b:Two": two}
     for kind in urns:
         for verb in VERBS:
@@ -256,7 +256,7 @@ def test_each_request_goes_to_the_provider_of_its_type() -> None:
 
 def test_cancel_reaches_every_kind() -> None:
     one, two = Asked(), Asked()
-    asyncio.run(ByType({"rackready:a:One": one, "rackready:b:Two": two}).cancel())
+    asyncio.run(ProviderDispatch({"rackready:a:One": one, "rackready:b:Two": two}).cancel())
     assert (one.asked, two.asked) == (["cancel"], ["cancel"])
 
 

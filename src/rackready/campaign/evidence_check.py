@@ -11,8 +11,8 @@ from rackready.campaign.evidence_plan import EvidencePlan, EvidenceReadings, Evi
 from rackready.campaign.evidence_reader import on_record, tell, with_production
 from rackready.design.pinned import site_of
 from rackready.gates.engine.validate import run_gates
-from rackready.handover.look import look, look_after, look_first, looking
 from rackready.handover.production import take_out
+from rackready.handover.read_only_gates import look, look_after, look_first, looking
 from rackready.handover.run import run_handover
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome

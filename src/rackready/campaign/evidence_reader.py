@@ -17,11 +17,11 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.damaged import set_aside
 from rackready.handover.certify import entries, fingerprints
-from rackready.handover.look import counting_verdicts, to_load, unseen
-from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.partners import drained_as_partner, last_word
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production
+from rackready.handover.read_only_gates import counting_verdicts, to_load, unseen
+from rackready.handover.read_only_gates import fingerprints as seen_now
 from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.evidence import EvidenceRecord, Fingerprint

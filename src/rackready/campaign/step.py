@@ -11,7 +11,7 @@ from typing import Any
 
 from rackready.campaign.fabric_plan import FabricNodePlan, FabricStep
 from rackready.campaign.log_file import log_path
-from rackready.campaign.offered import run_offered, use_of
+from rackready.campaign.phase_on_workers import run_offered, use_of
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working

@@ -20,7 +20,7 @@ from rackready.design.names import listed
 from rackready.design.pinned import digest, pin, pinned_file, read_pinned
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
-from rackready.drivers.marks import VARIABLE, claim_mark, end_all, marked, project_mark
+from rackready.drivers.marked_processes import VARIABLE, claim_mark, end_all, marked, project_mark
 from rackready.drivers.process import gone, session_members
 from rackready.drivers.ssh.target import read_private_key
 from rackready.ledger.error import ControllerBusyError

@@ -17,7 +17,7 @@ from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
     from rackready.gates.base import GateFacts, Run
-    from rackready.gates.plain.makers import Slot
+    from rackready.gates.plain.document_makers import Slot
     from rackready.gates.plain.source import Source
 
 _LAUNCH = re.compile(r"(?:^|-)launch\d+$")
@@ -59,7 +59,7 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
     A file without a key goes to the tool that its content shows, else to the gate's commands in their order. Raises
     RackreadyError when a file has no command, a command has two files, or a file could be of several commands.
     """
-    from rackready.gates.plain.makers import shown, slots  # noqa: PLC0415
+    from rackready.gates.plain.document_makers import shown, slots  # noqa: PLC0415
 
     keys, every = command_keys(plan)
     found = slots(facts, plan)

@@ -23,8 +23,8 @@ def show(
 
     The kept bytes are never changed or removed.
     """
-    from rackready.evidence.aside import proof as bytes_of  # noqa: PLC0415
-    from rackready.evidence.aside import set_aside  # noqa: PLC0415
+    from rackready.evidence.damaged_evidence import proof as bytes_of  # noqa: PLC0415
+    from rackready.evidence.damaged_evidence import set_aside  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)

@@ -12,7 +12,7 @@ from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
     from rackready.gates.base import GateFacts
-    from rackready.gates.plain.every import Judged
+    from rackready.gates.plain.all_gates import Judged
 
 
 def evaluate_all(
@@ -23,7 +23,7 @@ def evaluate_all(
     output: Format,
 ) -> int:
     """Judge, print, and return the exit code: 1 when a gate fails, else 2 for an error or without a verdict, else 0."""
-    from rackready.gates.plain.every import judge_all  # noqa: PLC0415
+    from rackready.gates.plain.all_gates import judge_all  # noqa: PLC0415
     from rackready.gates.records.offline import Captured  # noqa: PLC0415
 
     if len(facts.nodes) != 1:
@@ -47,7 +47,7 @@ def evaluate_all(
 
 def _texts(captured: Sequence[str]) -> dict[str, str]:
     """Return outputs by kind. Raises RackreadyError for a file of no known kind, and for two of one kind."""
-    from rackready.gates.plain.every import kind_of, unknown  # noqa: PLC0415
+    from rackready.gates.plain.all_gates import kind_of, unknown  # noqa: PLC0415
 
     out: dict[str, str] = {}
     files: dict[str, str] = {}

@@ -190,7 +190,7 @@ def _verdict(
 
     ``ended``: exit codes and seconds by key.
     """
-    from rackready.gates.plain.makers import made  # noqa: PLC0415
+    from rackready.gates.plain.document_makers import made  # noqa: PLC0415
     from rackready.gates.records.offline import Captured, evaluate  # noqa: PLC0415
 
     def captured(key: str, text: str) -> Captured:

@@ -109,7 +109,7 @@ def _carried_out(ctx: PhaseContext, paths: EnvPaths, order: NightOrder, *, verbo
     from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
-    from rackready.watch.act import unrecorded_faults  # noqa: PLC0415
+    from rackready.watch.drain_faulty import unrecorded_faults  # noqa: PLC0415
 
     command = f"rackready nightly --env {ctx.env}"
     with (

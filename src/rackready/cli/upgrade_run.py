@@ -44,7 +44,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import OPEN, UpgradeRecord, UpgradeState
 from rackready.paths import EnvPaths, shipped
-from rackready.watch.act import unrecorded_faults
+from rackready.watch.drain_faulty import unrecorded_faults
 
 _GO_ON = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW})
 """States from which the same command continues by itself."""

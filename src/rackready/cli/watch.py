@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from rackready.ledger.store import Ledger
     from rackready.model.site import Site
     from rackready.paths import EnvPaths
-    from rackready.watch.act import Tell
-    from rackready.watch.desk import WatchDesk
+    from rackready.watch.drain_faulty import Tell
     from rackready.watch.engine import Engine
+    from rackready.watch.follow_up import FollowUp
 
 _COLOURS = {"drained": "red", "storm": "bold red", "not-watched": "yellow", "failed": "yellow", "waits": "yellow"}
 
@@ -61,24 +61,24 @@ def watch(
         following: Site | None = site
         while following is not None:
             site = following
-            engine, desk = _made(site, paths, ledger, tell, once=once)
+            engine, follow_up = _made(site, paths, ledger, tell, once=once)
             engine.stop, engine.reload = stop, _reload(paths, tell)
             engine.current = lambda: load_site(env, root=paths.root)
-            _run(engine, desk)
+            _run(engine, follow_up)
             following = engine.successor
         if once:
-            desk.work()
+            follow_up.work()
             raise typer.Exit(_result(told, ledger, site, paths, output))
 
 
-def _run(engine: Engine, desk: WatchDesk) -> None:
-    """Watch, with the desk beside it, until the watch ends."""
-    worker = threading.Thread(target=desk.run, name="watch desk", daemon=True)
+def _run(engine: Engine, follow_up: FollowUp) -> None:
+    """Watch, with the follow-up beside it, until the watch ends."""
+    worker = threading.Thread(target=follow_up.run, name="watch follow-up", daemon=True)
     worker.start()
     try:
         engine.run()
     finally:
-        desk.stop.set()
+        follow_up.stop.set()
         worker.join(timeout=90)
 
 
@@ -128,15 +128,15 @@ def _require(paths: EnvPaths, env: str) -> None:
         )
 
 
-def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool) -> tuple[Engine, WatchDesk]:
-    """Return the watch and its desk."""
+def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool) -> tuple[Engine, FollowUp]:
+    """Return the watch and its follow-up."""
     from rackready.drivers.ssh.target import node_target  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
-    from rackready.watch.act import Actor  # noqa: PLC0415
     from rackready.watch.bmc_logs import BmcLogs  # noqa: PLC0415
-    from rackready.watch.desk import WatchDesk  # noqa: PLC0415
+    from rackready.watch.drain_faulty import Actor  # noqa: PLC0415
     from rackready.watch.engine import Engine  # noqa: PLC0415
-    from rackready.watch.prove import Prover  # noqa: PLC0415
+    from rackready.watch.fault_evidence import Prover  # noqa: PLC0415
+    from rackready.watch.follow_up import FollowUp  # noqa: PLC0415
     from rackready.watch.store import WatchStore  # noqa: PLC0415
     from rackready.watch.stream import SshLines  # noqa: PLC0415
     from rackready.watch.tickets import TicketDesk  # noqa: PLC0415
@@ -148,7 +148,7 @@ def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool
     engine.bmcs = BmcLogs(site, store, engine.bmc) if site.watch.bmc else None
     tickets = TicketDesk(site, paths, store, evidence)
     outbox = Outbox(site.watch.webhook, store, tickets, tell)
-    return engine, WatchDesk(store, Prover(site, paths, evidence), tickets, outbox, tell)
+    return engine, FollowUp(store, Prover(site, paths, evidence), tickets, outbox, tell)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.compute_addresses import NicAddress, compute_addresses
 from rackready.design.endpoints import rack_number
-from rackready.design.flaw import ADDRESS
 from rackready.design.names import listed
 from rackready.design.nic_use import nic_plan
+from rackready.design.site_flaws import ADDRESS
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import Network, Networks
 from rackready.model.problems import Problem

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready.design.expand_values import last_number
-from rackready.design.flaw import Flaw
+from rackready.design.site_flaws import Flaw
 from rackready.model.network import Network, Networks
 
 FIRST_HOST = 10

@@ -25,7 +25,7 @@ from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
 from rackready.design.check_watch import check_watch
-from rackready.design.flaw import ADDRESS, Flaw, Loc, Lost, Subject
+from rackready.design.site_flaws import ADDRESS, Flaw, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.model.switch import Switch
 from rackready.profiles import loader

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
 from rackready.design.check_names import Loc
-from rackready.design.flaw import ADDRESS, Flaw, Subject
 from rackready.design.handover_of import handover_places
+from rackready.design.site_flaws import ADDRESS, Flaw, Subject
 from rackready.model.network import Networks
 from rackready.model.site import Site
 from rackready.profiles import loader

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.qos import qos_facts
+from rackready.design.site_flaws import Flaw, Lost, Subject
 from rackready.design.switch_systems import system_of
 from rackready.design.written_ports import group_ports, own_ports, port_range, whole_ports
 from rackready.model.base import expand_range

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rackready.design.capacity.from_site import platform_model, switch_model
 from rackready.design.capacity.parts import DeviceModel
 from rackready.design.check_names import Loc
-from rackready.design.flaw import Flaw, Subject
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.facility import Facility, Nameplate
 from rackready.model.site import Device, Site
 from rackready.profiles import loader

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from rackready.design.check_names import members
-from rackready.design.flaw import Flaw, Subject
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 

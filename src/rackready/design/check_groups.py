@@ -7,8 +7,8 @@ from itertools import combinations
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rackready.design.check_names import Loc, members, names_twice, twice, unknown
-from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Lost, Subject
 from rackready.design.tenants import FULL_MEMBER
 from rackready.model.base import expand_names
 from rackready.model.operations import MaintenanceWindow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rackready.design.check_names import Loc, unknown
 from rackready.design.facts import driver_set
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.handover_of import handover_places, served
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.design.software_of import software_views
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import RackreadyError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from rackready.design.flaw import Flaw
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw
 from rackready.model.base import expand_names
 from rackready.model.site import Site
 from rackready.profiles import loader

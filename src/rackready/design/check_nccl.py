@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from rackready.design.check_names import Loc, known_platforms
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model import nccl
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader

@@ -10,8 +10,8 @@ from rackready.design.check_addresses import site_pools
 from rackready.design.check_names import Loc
 from rackready.design.compute_addresses import racks_in_subnet, subnet_number
 from rackready.design.endpoints import rack_number, unit_of
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
 from rackready.model.topology import Topology

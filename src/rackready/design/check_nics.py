@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rackready.design.check_names import Loc
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rackready.design.check_names import Loc, members, names_twice, unknown
 from rackready.design.endpoints import rack_number
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.names import listed
 from rackready.design.other_fabrics import CALLED, OtherSwitch, other_layout, racks_of_fabric
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.other_fabric import OtherFabric
 from rackready.model.site import Site
 from rackready.profiles import loader

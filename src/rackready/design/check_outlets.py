@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address
 
 from rackready.design.check_names import Loc, known_platforms, unknown
-from rackready.design.flaw import Flaw, Lost, Subject
+from rackready.design.site_flaws import Flaw, Lost, Subject
 from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
 

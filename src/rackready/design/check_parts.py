@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rackready.design.check_groups import domain_nodes
 from rackready.design.check_names import Loc, members
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.handover_of import place_of
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.several import HandoverPart, SeveralHandover
 from rackready.model.site import PlugInHandover, Site, SlurmHandover
 

@@ -10,7 +10,7 @@ from rackready.design.capacity.from_site import platform_model
 from rackready.design.capacity.parts import DeviceModel
 from rackready.design.capacity.remedies import WAYS
 from rackready.design.check_names import Loc
-from rackready.design.flaw import Flaw, Subject
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.model.facility import Feed, PowerNode, Rated
 from rackready.model.site import Rack, Site
 from rackready.model.supply import InputVolts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.imaging import SERVED_BOOTS, boot_of, disks_of
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.model.problems import Message
 from rackready.model.provisioning import Provisioning
 from rackready.model.site import Node, Site

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.design.flaw import Flaw, Subject
 from rackready.design.pull import SYSTEM_PYTHONS
+from rackready.design.site_flaws import Flaw, Subject
 from rackready.design.software_of import software_views
 from rackready.profiles import loader
 

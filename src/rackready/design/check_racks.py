@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.check_names import Loc, known_platforms, members, names_twice, twice, unknown
-from rackready.design.flaw import Flaw, Lost, Subject
 from rackready.design.names import listed
+from rackready.design.site_flaws import Flaw, Lost, Subject
 from rackready.model.base import expand_range
 from rackready.model.site import Node, Site
 from rackready.profiles import loader

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.handover_of import handover_places
+from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.model.operations import files_of
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rackready.design.check_gates import today
 from rackready.design.check_names import members, names_twice
 from rackready.design.cuda_compat import no_gpu, no_pair
-from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.names import listed
 from rackready.design.repositories import kind_of, repositories_of
+from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.design.software_of import SoftwareView, software_views
 from rackready.model.profile import GpuProfile
 from rackready.model.site import Site

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.flaw import Flaw, Loc, Subject
+from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.design.virtual_place import Shortage, numa_of, shortages
 from rackready.model.site import Node, Site
 from rackready.model.virtual import Hypervisor

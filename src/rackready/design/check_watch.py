@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rackready.design.flaw import Flaw, Loc, Subject
 from rackready.design.monitoring.condition import Act
 from rackready.design.monitoring.conditions import conditions
+from rackready.design.site_flaws import Flaw, Loc, Subject
 
 
 def check_watch(subject: Subject) -> list[Flaw]:

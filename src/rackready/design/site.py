@@ -11,18 +11,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready.design import check, node_sets
-from rackready.design.absent import require_site_file
 from rackready.design.assign import assign
 from rackready.design.bmc_pins import pins, with_pins
 from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
-from rackready.design.flaw import Flaw, Lost, lost_between
 from rackready.design.near_key import near_key, wants_secret
+from rackready.design.no_site_file import require_site_file
 from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
 from rackready.design.shape_problems import kind_of_value, no_mapping, shape_problem
+from rackready.design.site_flaws import Flaw, Lost, lost_between
 from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
 from rackready.design.truth_values import truth_problems

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rackready.design.ssh_words import JUMP_SOCKET
-from rackready.drivers.marks import JUMP_MASTER
+from rackready.drivers.marked_processes import JUMP_MASTER
 from rackready.drivers.process import start_ticks
 from rackready.paths import private_dir
 

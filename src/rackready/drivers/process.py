@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, masters, name_of, project_mark, stat_fields
+from rackready.drivers.marked_processes import (
+    VARIABLE,
+    child_mark,
+    end_all,
+    marked,
+    masters,
+    name_of,
+    project_mark,
+    stat_fields,
+)
 from rackready.ledger.store import Ledger
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackready.evidence import heat
+from rackready.evidence import overview_tables
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.faults import ASIDE, Faults, places
 from rackready.evidence.node_page import NodePage
@@ -97,7 +97,7 @@ class Overview:
 
     def racks(self, site: Site) -> list[dict[str, Any]]:
         """Return the map."""
-        return heat.racks(
+        return overview_tables.racks(
             site, [{"name": name, "state": state, "outcome": outcome} for name, (state, outcome) in self.cells.items()]
         )
 
@@ -126,12 +126,12 @@ class Overview:
             "aside": {found.name for found in listed if found.outcome in CONTINUES},
             "shown": sorted(self.shown, key=lambda node: not _needy(node["outcome"], node["state"])),
             "linked": {node["name"] for node in self.shown},
-            "table": heat.gate_table(self.shown),
+            "table": overview_tables.gate_table(self.shown),
             "bad_gates": self._counted(bad=True),
             "good_gates": self._counted(bad=False),
             "bad_first": BAD_FIRST,
             "outcomes": {name: found for name in BAD_FIRST if (found := self.outcomes()[name])},
-            "pairs": heat.pairs(self._pairs),
+            "pairs": overview_tables.pairs(self._pairs),
             "strips": self._strips(),
             "runs": self.runs,
             "events": self.events,

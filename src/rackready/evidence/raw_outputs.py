@@ -20,7 +20,7 @@ from pathlib import Path
 from rackready import files
 from rackready.drivers.object_store import Bucket, bucket_of
 from rackready.drivers.object_store_error import LOG, ObjectStoreError
-from rackready.evidence.aside import DamagedOutput, put_aside
+from rackready.evidence.damaged_evidence import DamagedOutput, put_aside
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.output_place import FilePlace, ObjectPlace, OutputPlace
 from rackready.evidence.scrub import scrub

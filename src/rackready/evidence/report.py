@@ -17,7 +17,7 @@ import jinja2
 
 from rackready.design.collector import without_gc
 from rackready.design.site import load_site
-from rackready.evidence import bounds, heat, junit
+from rackready.evidence import bounds, junit, overview_tables
 from rackready.evidence.node_page import node_page
 from rackready.evidence.overview import Overview
 from rackready.evidence.parts import Judging, Part, ReportError, ReportPart, parts
@@ -186,7 +186,7 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
     environment.filters |= {"ticks": _ticks, "figure": bounds.figure, "minute": _minute}
     about: dict[str, Any] = {
         "again": "judged_again" in head,
-        "signs": heat.SIGNS,
+        "signs": overview_tables.SIGNS,
         "words": bounds.WORDS,
         "label": bounds.label,
     }

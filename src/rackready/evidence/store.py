@@ -14,12 +14,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from rackready.drivers.object_store_error import ObjectStoreError
-from rackready.evidence.aside import DamagedOutput, put_aside
 from rackready.evidence.damage import OUTPUT_LOST, Damaged, judged, stand_in
+from rackready.evidence.damaged_evidence import DamagedOutput, put_aside
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import EMPTY, RawOutputs, stopped
+from rackready.evidence.record_precedence import counts, failed_since, standing, stands, usable
 from rackready.evidence.rows import rows
-from rackready.evidence.standing import counts, failed_since, standing, stands, usable
 from rackready.ledger.append_only import append_only, lifted
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger, put_campaign

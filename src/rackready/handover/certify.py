@@ -17,9 +17,9 @@ from rackready.gates.records.damaged import set_aside
 from rackready.gates.records.fingerprint import gather
 from rackready.handover.certificate import issue, require, statement
 from rackready.handover.keys import keys_of
-from rackready.handover.look import counting_verdicts, look, to_load, unseen
-from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.policy import Decision, Moment, decide
+from rackready.handover.read_only_gates import counting_verdicts, look, to_load, unseen
+from rackready.handover.read_only_gates import fingerprints as seen_now
 from rackready.handover.returned import kept_out
 from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger

@@ -43,7 +43,7 @@ PARTNER_OF = "partner_of"
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Hand over every node with a certificate for what it is now, and drain the others. Returns a result per node."""
-    from rackready.handover.moving import clear_elsewhere  # noqa: PLC0415 - it drains with this module
+    from rackready.handover.other_schedulers import clear_elsewhere  # noqa: PLC0415 - it drains with this module
 
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)

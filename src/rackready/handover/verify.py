@@ -9,8 +9,8 @@ from rackready.gates.records.node_parts import PartsReading
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
 from rackready.handover.keys import keys_of
-from rackready.handover.look import counting_verdicts, fingerprints, look, to_load
 from rackready.handover.policy import light
+from rackready.handover.read_only_gates import counting_verdicts, fingerprints, look, to_load
 from rackready.handover.returned import kept_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint

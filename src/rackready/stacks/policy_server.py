@@ -23,7 +23,7 @@ from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
 from pulumi.runtime.rpc import _special_secret_sig, _special_sig_key
 
 from rackready import __version__
-from rackready.stacks.ending import end_with
+from rackready.stacks.end_with_engine import end_with
 from rackready.stacks.policy import RULES, UNKNOWN
 
 PACK = "rackready"

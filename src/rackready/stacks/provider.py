@@ -30,12 +30,12 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks.args import NodeArgs
 from rackready.stacks.boot import BOOT_TYPE, BootProvider
-from rackready.stacks.by_type import ByType
 from rackready.stacks.domain_resource import DomainResource
-from rackready.stacks.ending import end_with
+from rackready.stacks.end_with_engine import end_with
 from rackready.stacks.imaging import ERASE_VARIABLE, Imaging, installed_by
 from rackready.stacks.machine import MachineIncompleteError, MachineState, StackMachine
 from rackready.stacks.metal import NODE_TYPE
+from rackready.stacks.provider_dispatch import ProviderDispatch
 from rackready.stacks.resource import Work, args_of, checked, inputs_of, teller
 from rackready.stacks.values import IncompleteError, Props, database, plain, state_dir, wrapped
 from rackready.stacks.virtual import DOMAIN_TYPE
@@ -153,9 +153,9 @@ def _preview(properties: Props) -> dict[str, PropertyValue]:
     }
 
 
-def every_kind() -> ByType:
+def every_kind() -> ProviderDispatch:
     """Return the provider of all our resources."""
-    return ByType({NODE_TYPE: MetalProvider(), BOOT_TYPE: BootProvider(), DOMAIN_TYPE: DomainResource()})
+    return ProviderDispatch({NODE_TYPE: MetalProvider(), BOOT_TYPE: BootProvider(), DOMAIN_TYPE: DomainResource()})
 
 
 class _Servicer(ProviderServicer):

@@ -28,7 +28,7 @@ from rackready import files
 from rackready.design.imaging import imaging_words
 from rackready.design.pinned import site_of
 from rackready.drivers import pulumi as engine
-from rackready.drivers.marks import name_of
+from rackready.drivers.marked_processes import name_of
 from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome

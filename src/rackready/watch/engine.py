@@ -18,8 +18,8 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.watch import readings
-from rackready.watch.act import Actor, Tell
 from rackready.watch.bmc_logs import BmcLogs, mark_of
+from rackready.watch.drain_faulty import Actor, Tell
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import BEAT, Seen, WatchStore
 from rackready.watch.stream import BEAT_S, Lines, NodeStream, StreamItem

@@ -10,7 +10,7 @@ import pytest
 
 from rackready.gates.base import Command, GateFacts, Run
 from rackready.gates.engine.registry import gate
-from rackready.gates.plain.makers import made, recognised, slots
+from rackready.gates.plain.document_makers import made, recognised, slots
 from rackready.gates.records import offline
 from rackready.gates.records.offline import Captured, evaluate
 from rackready.model.outcome import Outcome

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rackready.campaign import controller, offered, phase_table, work_batch, worker, workflow
+from rackready.campaign import controller, phase_on_workers, phase_table, work_batch, worker, workflow
 from rackready.campaign.controller import Reporter, run_campaign
 from rackready.campaign.request import CampaignRequest
 from rackready.campaign.summary import exit_code, summarise
@@ -123,7 +123,7 @@ def main() -> int:
     """Run the part."""
     root, part = Path(sys.argv[1]), sys.argv[2]
     controller._POLL_S = workflow.POLL_S = 0.02
-    offered._POLL_S = worker._POLL_S = 0.1
+    phase_on_workers._POLL_S = worker._POLL_S = 0.1
     worker.__version__ = os.environ.get("VERSION", worker.__version__)
     phase_table.PHASES["install"] = replace(phase_table.PHASES["install"], run=install)
     if part == "batch":

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from rackready import files
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.proof import Played
-from rackready.campaign.pull.parts import BuiltRelease, OrderingError, PullParts, Triggered
 from rackready.campaign.pull.run import pulled
+from rackready.campaign.pull.service_interfaces import BuiltRelease, OrderingError, PullServices, Triggered
 from rackready.design.pinned import site_of
 from rackready.drivers.release import sealing
 from rackready.drivers.release_report import PullReport, read_report
@@ -243,8 +243,10 @@ class Rack:
     def open_report(self, node: str, data: bytes) -> PullReport:
         return read_report(data, node, self.nodes[node].host_key, self.nodes[node].key)
 
-    def parts(self) -> PullParts:
-        return PullParts(self, self, self.trigger, self.open_report, self.signer, lambda node: self.nodes[node].machine)
+    def parts(self) -> PullServices:
+        return PullServices(
+            self, self, self.trigger, self.open_report, self.signer, lambda node: self.nodes[node].machine
+        )
 
     # a run -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.evidence.aside import proof, set_aside
+from rackready.evidence.damaged_evidence import proof, set_aside
 from rackready.evidence.output_place import ASIDE
 from rackready.evidence.store import EMPTY
 from rackready.handover import certify

@@ -19,7 +19,7 @@ from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.records.node_parts import PartsReading
-from rackready.handover import look as looking
+from rackready.handover import read_only_gates as looking
 from rackready.handover.certify import entries
 from rackready.handover.policy import looks
 from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE

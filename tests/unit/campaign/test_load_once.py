@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.handover.look import looking
+from rackready.handover.read_only_gates import looking
 from rackready.model.operations import DeclaredSkip
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NOTE, NodeResult

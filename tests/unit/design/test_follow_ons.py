@@ -10,11 +10,11 @@ import pytest
 
 from rackready.design import check, plan_beyond, site
 from rackready.design.assign import assign
-from rackready.design.flaw import Flaw
 from rackready.design.plan import plan_site
 from rackready.design.plan_beyond import with_plan
 from rackready.design.plan_summary import summary
 from rackready.design.prune import STAND_INS, Pruned
+from rackready.design.site_flaws import Flaw
 from rackready.model.problems import Problem, SiteInvalidError
 from tests.unit.design.written import Change, change, example, parse, refusals
 

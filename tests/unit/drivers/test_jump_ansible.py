@@ -15,7 +15,7 @@ from rackready.design.ssh_words import JUMP_SOCKET, common_args, jump_argv
 from rackready.drivers import ansible
 from rackready.drivers.ansible_events import Events, collect
 from rackready.drivers.ansible_ssh import connections
-from rackready.drivers.marks import masters
+from rackready.drivers.marked_processes import masters
 from rackready.drivers.ssh import session
 from rackready.drivers.ssh.pins import pin
 from rackready.model.outcome import Outcome

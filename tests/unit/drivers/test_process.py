@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rackready.drivers import marks, process
+from rackready.drivers import marked_processes, process
 from rackready.ledger.store import Ledger
 
 
@@ -314,22 +314,24 @@ def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(
 
 @pytest.mark.parametrize("value", ["", "{mark}0", "{mark}0.0123456789ab", "x{mark}"])
 def test_only_this_very_mark_counts(tmp_path: Path, value: str) -> None:
-    mark = marks.project_mark(tmp_path / "state.sqlite")
-    stranger = subprocess.Popen(["sleep", "300"], env={**os.environ, marks.VARIABLE: value.format(mark=mark)})
+    mark = marked_processes.project_mark(tmp_path / "state.sqlite")
+    stranger = subprocess.Popen(
+        ["sleep", "300"], env={**os.environ, marked_processes.VARIABLE: value.format(mark=mark)}
+    )
     try:
-        assert stranger.pid not in marks.marked(mark)
+        assert stranger.pid not in marked_processes.marked(mark)
     finally:
         stranger.kill()
         stranger.wait()
 
 
 def test_whoever_looks_is_not_found_itself_nor_who_started_it(tmp_path: Path) -> None:
-    mark = marks.child_mark(marks.project_mark(tmp_path / "state.sqlite"))
+    mark = marked_processes.child_mark(marked_processes.project_mark(tmp_path / "state.sqlite"))
     look = (
-        f"import os; from rackready.drivers.marks import marked; found = marked({mark!r}); "
+        f"import os; from rackready.drivers.marked_processes import marked; found = marked({mark!r}); "
         "print(len(found), {os.getpid(), os.getppid()} & set(found))"
     )
     script = f'sleep 300 & "{sys.executable}" -c "$LOOK"; kill $!'
-    env = {**os.environ, marks.VARIABLE: mark, "LOOK": look, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, marked_processes.VARIABLE: mark, "LOOK": look, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
     assert done.stdout == "1 set()\n", done.stderr

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from rackready import __version__
-from rackready.evidence.aside import proof, set_aside
+from rackready.evidence.damaged_evidence import proof, set_aside
 from rackready.evidence.output_place import ASIDE
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger

@@ -18,7 +18,7 @@ from typing import cast
 import pytest
 
 from rackready.drivers import object_store
-from rackready.evidence.aside import set_aside
+from rackready.evidence.damaged_evidence import set_aside
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import AT_ONCE, EMPTY, RawOutputs
 from rackready.evidence.report_source import ReportSource

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from rackready.evidence import heat
+from rackready.evidence import overview_tables
 from rackready.evidence.report import render
 from tests.gates.stage import site_with
 from tests.unit.evidence.test_report_browser import CHROMIUM, document, gate
@@ -65,7 +65,7 @@ def rack() -> dict[str, Any]:
         node |= {"gates": [*found, waiting(node["name"])] if found else [gate(node["name"], "pass", 477.0)]}
         node |= {"state": "quarantined" if found else "installed", "outcome": "fail", "reason": ""}
     report["nodes"][3]["result"] = {"phase": "fabric", "outcome": "fail", "message": CABLE}
-    report["racks"] = heat.racks(site_with(4), report["nodes"])
+    report["racks"] = overview_tables.racks(site_with(4), report["nodes"])
     return report
 
 

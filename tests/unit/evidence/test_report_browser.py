@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, sync_playwright
 
 from rackready.design.site import load_site
-from rackready.evidence import heat
+from rackready.evidence import overview_tables
 from rackready.evidence.report import render
 
 CHROMIUM = shutil.which("chromium")
@@ -115,7 +115,7 @@ def document() -> dict[str, Any]:
         "campaign": {"id": "c1", "kind": "deploy", "status": "ended", "begun": None, "ended": None},
         "generated": "2026-01-01T00:00:00+00:00",
         "summary": {"ready": 3, "quarantined": 1},
-        "racks": heat.racks(load_site("sim"), nodes),
+        "racks": overview_tables.racks(load_site("sim"), nodes),
         "nodes": nodes,
         "runs": [pair],
         "declared_skips": [{"gate": "node/gpu/validation/dcgm-r3", "nodes": ["node04"], "reason": "a <b>reason</b>"}],

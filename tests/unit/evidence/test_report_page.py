@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
-from rackready.evidence import heat
+from rackready.evidence import overview_tables
 from rackready.evidence.report import render
 from tests.unit.evidence.test_report_browser import PAIR, document, gate
 
@@ -17,7 +17,7 @@ def healthy() -> dict[str, Any]:
     found = document()
     for node in found["nodes"]:
         node |= {"outcome": "pass", "state": "ready", "reason": "", "gates": [gate(node["name"], "pass", 477.0)]}
-    found |= {"declared_skips": [], "unseen": [], "racks": heat.racks(load_site("sim"), found["nodes"])}
+    found |= {"declared_skips": [], "unseen": [], "racks": overview_tables.racks(load_site("sim"), found["nodes"])}
     return found
 
 

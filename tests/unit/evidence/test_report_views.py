@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
-from rackready.evidence import heat
+from rackready.evidence import overview_tables
 from rackready.evidence.bounds import ShownBound, label
 from rackready.evidence.distribution import Strip, describe, picture
 from rackready.evidence.units import Units
@@ -60,7 +60,7 @@ def run(first: str, second: str, rail: int, outcome: str, value: float | None) -
 
 def test_the_map_shows_every_node_from_the_top_unit_down() -> None:
     site = load_site("sim")
-    found = heat.racks(
+    found = overview_tables.racks(
         site, [node("node01"), node("node02", "fail"), node("node03", "not_run"), node("node04", "skip")]
     )
     assert [rack["name"] for rack in found] == [rack.name for rack in site.racks]
@@ -84,7 +84,7 @@ def test_the_gate_matrix_is_grouped_by_layer_with_a_row_a_gate() -> None:
         node("node01", gates={GEMM: "pass", CPU: "pass", BURN: "fail"}),
         node("node02", gates={GEMM: "pass", CPU: "pass"}),
     ]
-    table = heat.gate_table(nodes)
+    table = overview_tables.gate_table(nodes)
     assert table["nodes"] == ["node01", "node02"]
     assert [layer["name"] for layer in table["layers"]] == ["gpu", "host"]
     gpu, host = table["layers"]
@@ -96,7 +96,7 @@ def test_the_gate_matrix_is_grouped_by_layer_with_a_row_a_gate() -> None:
 
 
 def test_a_pair_shows_its_worst_rail_and_its_lowest_bandwidth_in_its_unit() -> None:
-    (matrix,) = heat.pairs(
+    (matrix,) = overview_tables.pairs(
         [
             run("node02", "node01", 1, "pass", 392.0),
             run("node01", "node02", 2, "fail", 187.0),
@@ -129,7 +129,7 @@ def test_of_latencies_a_pair_shows_the_highest_that_is_judged() -> None:
         "metrics": latencies,
         "criteria": [bound("latency_average", 10.0, "le", "ceiling", "us")],
     }
-    (matrix,) = heat.pairs([judged])
+    (matrix,) = overview_tables.pairs([judged])
     assert (matrix["metric"], matrix["worst"], matrix["rows"][0]["cells"][1]["value"]) == (
         "latency_average",
         "highest",
@@ -138,7 +138,9 @@ def test_of_latencies_a_pair_shows_the_highest_that_is_judged() -> None:
 
 
 def test_a_second_attempt_takes_the_place_of_the_first() -> None:
-    (matrix,) = heat.pairs([run("node01", "node02", 1, "error", None), run("node01", "node02", 1, "pass", 391.0)])
+    (matrix,) = overview_tables.pairs(
+        [run("node01", "node02", 1, "error", None), run("node01", "node02", 1, "pass", 391.0)]
+    )
     assert matrix["rows"][0]["cells"][1]["outcome"] == "pass"
 
 
@@ -146,7 +148,7 @@ def test_a_large_matrix_keeps_the_nodes_with_a_bad_pair() -> None:
     runs = [
         run(f"node{2 * at + 1:03}", f"node{2 * at + 2:03}", 1, "fail" if at == 7 else "pass", 390.0) for at in range(40)
     ]
-    (matrix,) = heat.pairs(runs)
+    (matrix,) = overview_tables.pairs(runs)
     assert matrix["nodes"] == ["node015", "node016"]
     assert (matrix["pairs"], matrix["left_out"]) == (40, 78)
 

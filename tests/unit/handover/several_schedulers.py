@@ -13,7 +13,7 @@ import yaml
 from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode
 from rackready.drivers.scheduler.file import FileAdapter
-from rackready.handover import moving, run
+from rackready.handover import other_schedulers, run
 from rackready.handover.run import run_handover
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -112,7 +112,7 @@ def made(root: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         return {node: NodeResult(Outcome.PASS) for node in nodes}
 
     monkeypatch.setattr(run, "run_playbook", play)
-    monkeypatch.setattr(moving, "run_playbook", install)
+    monkeypatch.setattr(other_schedulers, "run_playbook", install)
     monkeypatch.setattr(run, "keys_of", lambda *_: None)
     monkeypatch.setattr(
         run, "fingerprints", lambda _site, _paths, nodes: {node: fingerprint(node=node) for node in nodes}

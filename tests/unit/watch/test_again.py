@@ -12,7 +12,7 @@ import pytest
 from rackready.ledger.lock import ControllerLock
 from rackready.model.state import NodeState
 from rackready.model.watch import Watch
-from rackready.watch import act, storm
+from rackready.watch import drain_faulty, storm
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import Seen, Step
 from tests.unit.watch.test_bmc_logs import LEAK, OLD, Bmc, gathered
@@ -124,14 +124,14 @@ def test_a_drain_that_another_command_lifted_before_it_was_recorded_is_made_agai
 
 def test_many_nodes_are_recorded_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(act.time, "sleep", pauses.append)
+    monkeypatch.setattr(drain_faulty.time, "sleep", pauses.append)
     world = World(tmp_path, {"storm_share": 1.0})
-    monkeypatch.setattr(act, "_AT_ONCE", 2)
+    monkeypatch.setattr(drain_faulty, "_AT_ONCE", 2)
     world.ready()
     for node in ("node01", "node02", "node03", "node04"):
         world.see(node)
     world.actor().act()
-    assert pauses == [act._BREATH_S]
+    assert pauses == [drain_faulty._BREATH_S]
     assert {row.state for row in world.ledger.states()} == {NodeState.QUARANTINED}
 
 
@@ -146,11 +146,11 @@ def test_nodes_of_a_campaign_that_was_killed_do_not_wait_for_another_command(wor
     try:
         assert held.wait(30)
         world.see("node03")
-        assert act.working(world.store, world.paths) == {}
+        assert drain_faulty.working(world.store, world.paths) == {}
         world.actor().act()
         assert [node for node, _ in world.scheduler.drains] == ["node03"]
         world.ledger.event("20260101-1", "node03", "install", "goes on")
-        assert act.working(world.store, world.paths) == {"node03": "20260101-1"}, "resumed under the same lock"
+        assert drain_faulty.working(world.store, world.paths) == {"node03": "20260101-1"}, "resumed under the same lock"
     finally:
         over.set()
         child.join()

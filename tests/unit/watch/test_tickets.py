@@ -23,8 +23,8 @@ from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
 from rackready.model.ticket import Ticket
 from rackready.model.watch import TicketWebhook
-from rackready.watch.desk import WatchDesk
-from rackready.watch.prove import COMMANDS, Prover
+from rackready.watch.fault_evidence import COMMANDS, Prover
+from rackready.watch.follow_up import FollowUp
 from rackready.watch.store import Seen, Step
 from rackready.watch.tickets import TicketDesk, folder
 from rackready.watch.webhook import SIGNATURE, Outbox, post
@@ -45,10 +45,10 @@ class Clock:
         return self.now
 
 
-def desk(world: World, webhook: TicketWebhook | None = None, clock: Clock | None = None) -> WatchDesk:
+def desk(world: World, webhook: TicketWebhook | None = None, clock: Clock | None = None) -> FollowUp:
     tickets = TicketDesk(world.site, world.paths, world.store, world.evidence)
     outbox = Outbox(webhook, world.store, tickets, world.tell, clock or Clock())
-    return WatchDesk(world.store, Prover(world.site, world.paths, world.evidence, answer), tickets, outbox, world.tell)
+    return FollowUp(world.store, Prover(world.site, world.paths, world.evidence, answer), tickets, outbox, world.tell)
 
 
 def only(world: World) -> Ticket:
@@ -118,7 +118,7 @@ def test_a_kill_between_two_steps_repeats_no_ticket(world: World, step: Step) ->
 # the end ---------------------------------------------------------------------------------------------------------
 
 
-def opened(world: World) -> WatchDesk:
+def opened(world: World) -> FollowUp:
     world.see("node03")
     world.actor().act()
     made = desk(world)

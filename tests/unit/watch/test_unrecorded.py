@@ -6,7 +6,7 @@ import time
 
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
-from rackready.watch.act import unrecorded_faults
+from rackready.watch.drain_faulty import unrecorded_faults
 from rackready.watch.store import Seen, WatchStore
 from tests.unit.watch.world import World
 

@@ -13,7 +13,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.watch import Watch
 from rackready.paths import EnvPaths
-from rackready.watch.act import Actor
+from rackready.watch.drain_faulty import Actor
 from rackready.watch.store import Step
 from tests.unit.design.several_sites import BOTH, KUBERNETES, SLURM, part, several
 from tests.unit.watch.world import FakeScheduler, World, down

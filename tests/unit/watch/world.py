@@ -17,7 +17,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.watch import Watch
 from rackready.paths import EnvPaths
-from rackready.watch.act import Actor
+from rackready.watch.drain_faulty import Actor
 from rackready.watch.engine import Engine
 from rackready.watch.store import Seen, WatchStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rackready.campaign.nightly.hands import Hands
+from rackready.campaign.nightly.drained_nodes import DrainedNodes
 from rackready.campaign.nightly.marks import TAKEN, Mark, open_marks
 from rackready.design.handover_of import handover_site
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerNode
@@ -27,14 +27,14 @@ class Resolved:
     open: set[str] = field(default_factory=set)
 
 
-def resolve(hands: Hands, store: EvidenceStore) -> Resolved:
+def resolve(drained: DrainedNodes, store: EvidenceStore) -> Resolved:
     """End every mark of an earlier night: its node failed, or it goes back. Programs left on it are stopped first."""
     out = Resolved()
-    mine = [mark for mark in open_marks(hands.ledger) if not _overtaken(hands, mark, out)]
-    states = hands.look_after(mine, lambda adapter, mark: _look(hands, adapter, mark))
+    mine = [mark for mark in open_marks(drained.ledger) if not _overtaken(drained, mark, out)]
+    states = drained.look_after(mine, lambda adapter, mark: _look(drained, adapter, mark))
     silent = {node: quoted(str(answer)) for node, answer in states.items() if isinstance(answer, RackreadyError)}
     held = [mark for mark in mine if _held(mark, states[mark.node])]
-    dirty = _clean(hands, [mark.node for mark in held])
+    dirty = _clean(drained, [mark.node for mark in held])
     for mark in mine:
         why = silent.get(mark.node) or dirty.get(mark.node, "")
         if why:
@@ -43,31 +43,31 @@ def resolve(hands: Hands, store: EvidenceStore) -> Resolved:
             continue
         failed = _failed(store, mark) if mark in held else ""
         if failed:
-            hands.quarantine(mark, failed)
+            drained.quarantine(mark, failed)
             out.lines[mark.node] = f"failed in a night that was killed: {failed}"
-        elif left := hands.put_back([mark], "taken by a night that was killed"):
+        elif left := drained.put_back([mark], "taken by a night that was killed"):
             out.lines[mark.node] = left[mark.node]
-            out.open |= {mark.node} & {one.node for one in open_marks(hands.ledger)}
+            out.open |= {mark.node} & {one.node for one in open_marks(drained.ledger)}
         else:
             out.lines[mark.node] = "put back into production: a night that was killed had taken it"
     return out
 
 
-def _overtaken(hands: Hands, mark: Mark, out: Resolved) -> bool:
+def _overtaken(drained: DrainedNodes, mark: Mark, out: Resolved) -> bool:
     """End a mark whose node left the site, or was repaired since: whoever did that decides about the node."""
-    known = {node.name for node in hands.site.nodes()}
+    known = {node.name for node in drained.site.nodes()}
     why = "it is no longer in the site" if mark.node not in known else ""
-    if not why and hands.ledger.epoch(mark.node) != mark.epoch:
+    if not why and drained.ledger.epoch(mark.node) != mark.epoch:
         why = "it was repaired since"
     if why:
-        hands.forget(mark, why)
+        drained.forget(mark, why)
         out.lines[mark.node] = f"taken by a night that was killed, and left as it is: {why}"
     return bool(why)
 
 
-def _look(hands: Hands, adapter: SchedulerAdapter, mark: Mark) -> SchedulerNode:
+def _look(drained: DrainedNodes, adapter: SchedulerAdapter, mark: Mark) -> SchedulerNode:
     """End a reservation that the killed run left on the node, and return the node's state."""
-    handover = handover_site(hands.site, mark.node).handover
+    handover = handover_site(drained.site, mark.node).handover
     if isinstance(adapter, SlurmAdapter) and isinstance(handover, SlurmHandover):
         name = reservation(mark.node, handover.validation_reservation)
         if adapter.left_reserved(name, mark.node, handover.validation_user):
@@ -80,16 +80,16 @@ def _held(mark: Mark, answer: SchedulerNode | RackreadyError) -> bool:
     return isinstance(answer, SchedulerNode) and answer.drained and answer.reason == mark.reason
 
 
-def _clean(hands: Hands, nodes: Sequence[str]) -> dict[str, str]:
+def _clean(drained: DrainedNodes, nodes: Sequence[str]) -> dict[str, str]:
     """Stop what the killed run left on nodes, let MPS run again, and return node -> why that did not work."""
     if not nodes:
         return {}
     bad: dict[str, str] = {}
 
     def tell(node: str, found: Finding) -> None:
-        hands.ledger.event(hands.ctx.campaign, node, TAKEN, str(found), "error")
+        drained.ledger.event(drained.ctx.campaign, node, TAKEN, str(found), "error")
 
-    with connect(hands.site, hands.paths, nodes) as (connection, _launcher):
+    with connect(drained.site, drained.paths, nodes) as (connection, _launcher):
         for node in nodes:
             answer = connection.sweep(node)
             if answer.exit_code != 0:

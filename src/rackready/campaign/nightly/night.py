@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rackready.campaign.nightly import choose
-from rackready.campaign.nightly.hands import Faulty, Hands
+from rackready.campaign.nightly.drained_nodes import DrainedNodes, Faulty
 from rackready.campaign.nightly.leftovers import Resolved, resolve
 from rackready.campaign.nightly.marks import Mark, longest_s
 from rackready.design.pinned import site_of
@@ -100,40 +100,40 @@ class Shift:
         deadline = self.clock() + self.order.seconds
         with Ledger.open(paths.database) as ledger:
             store = EvidenceStore.open(ledger, paths.raw)
-            hands = Hands(self.ctx, site, ledger, self.faulty)
-            night.resolved = resolve(hands, store)
+            drained = DrainedNodes(self.ctx, site, ledger, self.faulty)
+            night.resolved = resolve(drained, store)
             for node, text in night.resolved.lines.items():
                 self.say(f"{node}: {text}")
             waiting = due(ledger, store, site, self.order, night, self.clock())
             begun = self.clock()
             try:
-                self._measure_all(hands, waiting, night, deadline)
+                self._measure_all(drained, waiting, night, deadline)
             finally:
                 _keep(ledger, self.ctx, night, begun)
         return night
 
-    def _measure_all(self, hands: Hands, waiting: list[str], night: Night, deadline: float) -> None:
+    def _measure_all(self, drained: DrainedNodes, waiting: list[str], night: Night, deadline: float) -> None:
         """Measure waiting nodes, batch by batch, until none of them is idle or the time is over."""
         while waiting:
-            left, need = deadline - self.clock(), longest_s(hands.ledger)
+            left, need = deadline - self.clock(), longest_s(drained.ledger)
             if left < need:
                 why = f"left for the next night: a batch takes about {need / 60:.0f} min, {max(left, 0) / 60:.0f} left"
                 night.put("later", dict.fromkeys(waiting, why))
                 return
-            answers = choose.why_not_idle(hands.site, hands.paths, hands.ledger, waiting, need)
+            answers = choose.why_not_idle(drained.site, drained.paths, drained.ledger, waiting, need)
             idle, busy, unknown = choose.split(answers)
-            serving = {row.name for row in hands.ledger.states() if row.state is NodeState.READY}
-            batch = choose.batch(waiting, idle, serving, hands.site, self.order.share_pct)
+            serving = {row.name for row in drained.ledger.states() if row.state is NodeState.READY}
+            batch = choose.batch(waiting, idle, serving, drained.site, self.order.share_pct)
             if not batch:
                 night.put("busy", busy)
                 night.put("unknown", unknown)
                 return
-            self._measure(hands, batch, night)
+            self._measure(drained, batch, night)
             waiting = [node for node in waiting if node not in batch]
 
-    def _measure(self, hands: Hands, batch: Sequence[str], night: Night) -> None:
+    def _measure(self, drained: DrainedNodes, batch: Sequence[str], night: Night) -> None:
         """Take a batch, measure it, and put it back."""
-        taken, why = hands.take(batch)
+        taken, why = drained.take(batch)
         night.put("busy", why)
         nodes = [mark.node for mark in taken]
         if not nodes:
@@ -143,18 +143,20 @@ class Shift:
         try:
             results = run_set(self.ctx, nodes, self.order.gate_set)
         finally:
-            self._settle(hands, taken, results, night)
+            self._settle(drained, taken, results, night)
 
-    def _settle(self, hands: Hands, taken: Sequence[Mark], results: Mapping[str, NodeResult], night: Night) -> None:
+    def _settle(
+        self, drained: DrainedNodes, taken: Sequence[Mark], results: Mapping[str, NodeResult], night: Night
+    ) -> None:
         """Quarantine the nodes that failed, put the others back, and tell how each ended."""
         failed = [mark for mark in taken if mark.node in results and results[mark.node].outcome is Outcome.FAIL]
         others = [mark for mark in taken if mark not in failed]
         good = [mark for mark in others if mark.node in results and results[mark.node].outcome in CONTINUES]
         cut = [mark for mark in others if mark not in good]
-        left = hands.put_back(good, "passed", measured=True)
-        left |= hands.put_back(cut, "its measurement did not end with a result")
+        left = drained.put_back(good, "passed", measured=True)
+        left |= drained.put_back(cut, "its measurement did not end with a result")
         for mark in failed:
-            hands.quarantine(mark, results[mark.node].message)
+            drained.quarantine(mark, results[mark.node].message)
         night.put("pass", {mark.node: "" for mark in good})
         night.put("fail", {mark.node: results[mark.node].message for mark in failed})
         night.put("error", {mark.node: _why(results.get(mark.node)) for mark in cut})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.pull.parts import Agents
+from rackready.campaign.pull.service_interfaces import Agents
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext

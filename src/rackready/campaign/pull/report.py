@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rackready import files
 from rackready.campaign.pull.order import APPLY, CHECK
-from rackready.campaign.pull.parts import PullParts
+from rackready.campaign.pull.service_interfaces import PullServices
 from rackready.drivers.ansible_events import Events, Tell
 from rackready.drivers.release_report import PullReport
 from rackready.evidence.raw_outputs import RawOutputs
@@ -76,7 +76,7 @@ class Judge:
     phase: str
     paths: EnvPaths
     ledger: Ledger
-    parts: PullParts
+    services: PullServices
     tell: Tell
     other_agent: bool = False
 
@@ -84,11 +84,13 @@ class Judge:
         """Return what the report of a node shows, and store it. Anything but the report asked for is an error."""
         where = f"{node}: {self.phase}"
         try:
-            found = self.parts.open_report(node, place(self.paths, node, sequence, mode).read_bytes())
+            found = self.services.open_report(node, place(self.paths, node, sequence, mode).read_bytes())
             raw = keep_raw(RawOutputs(self.ledger, self.paths.raw), found)
         except (RackreadyError, OSError) as error:
             return NodeResult(Outcome.ERROR, f"{where}: {error}")
-        wanted = Expected(self.ledger.identity(), node, sequence, mode, self.phase, release, self.parts.agents.digest)
+        wanted = Expected(
+            self.ledger.identity(), node, sequence, mode, self.phase, release, self.services.agents.digest
+        )
         self.other_agent = found.agent != wanted.agent
         self.other_agent |= found.failure is not None and found.failure.code in _NEW_AGENT
         result = self._judged(found, wanted, where)

@@ -20,9 +20,9 @@ from rackready.campaign.drained_phase import Results, Runner
 from rackready.campaign.proof import Played, proven
 from rackready.campaign.pull import contact
 from rackready.campaign.pull.order import APPLY, CHECK, PullOrder, present, write
-from rackready.campaign.pull.parts import BuiltRelease, PullParts, Triggered
-from rackready.campaign.pull.real import parts_of
 from rackready.campaign.pull.report import Judge, forget
+from rackready.campaign.pull.service_interfaces import BuiltRelease, PullServices, Triggered
+from rackready.campaign.pull.services import services_of
 from rackready.campaign.pull.wait import GRACE_S, Wait, wait_for
 from rackready.design.facts import desired_digest
 from rackready.design.pinned import site_of
@@ -42,15 +42,17 @@ PULLED = "pulled"
 _WORKERS = 16
 
 
-def runner(ctx: PhaseContext, phase: str, play: Played, parts: PullParts | None = None) -> Runner:
+def runner(ctx: PhaseContext, phase: str, play: Played, services: PullServices | None = None) -> Runner:
     """Return what runs a phase on nodes: orders where the site says so, else a proof and the play."""
     pull = site_of(ctx).pull
     return (
-        proven(ctx, phase, play) if pull is None or phase not in pull.phases else pulled(ctx, pull, phase, play, parts)
+        proven(ctx, phase, play)
+        if pull is None or phase not in pull.phases
+        else pulled(ctx, pull, phase, play, services)
     )
 
 
-def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: PullParts | None = None) -> Runner:
+def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, services: PullServices | None = None) -> Runner:
     """Return what runs a phase on nodes by orders. A dry run is an order that only checks."""
 
     def run(own: PhaseContext, nodes: list[str]) -> Results:
@@ -59,7 +61,7 @@ def pulled(ctx: PhaseContext, pull: Pull, phase: str, play: Played, parts: PullP
         site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
         with Ledger.open(paths.database) as ledger:
             try:
-                used = parts or parts_of(site, pull, paths, ledger.identity())
+                used = services or services_of(site, pull, paths, ledger.identity())
             except RackreadyError as error:  # the key that signs cannot be used
                 return {node: _untouched(f"{node}: {phase}: {error}") for node in nodes}
             return _Pulling(own, site, paths, ledger, phase, play, used, pull, asked_dry=ctx.check).results(nodes)
@@ -91,7 +93,7 @@ class _Pulling:
     ledger: Ledger
     phase: str
     play: Played
-    parts: PullParts
+    services: PullServices
     pull: Pull
     asked_dry: bool
 
@@ -106,17 +108,17 @@ class _Pulling:
             return out | {node: _untouched(f"{node}: {self.phase}: {why}") for node in ready}
         out |= self._settled(ready)
         rest = [node for node in ready if node not in out]
-        new = contact.missing(self.ledger, self.parts.agents, rest)
+        new = contact.missing(self.ledger, self.services.agents, rest)
         if new and self.asked_dry:
             return out | self._pushed_dry(new) | self._ordered({n: ready[n] for n in rest if n not in new})
-        out |= contact.made(replace(self.ctx, check=False), self.ledger, self.parts.agents, new)
+        out |= contact.made(replace(self.ctx, check=False), self.ledger, self.services.agents, new)
         return out | self._ordered({node: ready[node] for node in rest if node not in out})
 
     def _ready(self, nodes: list[str]) -> tuple[dict[str, _Ready], Results]:
         """Return the nodes with a release, and an untouched error for each without one."""
         ready: dict[str, _Ready] = {}
         out: Results = {}
-        for node, built in self.parts.releases.built(nodes, self.play.playbook).items():
+        for node, built in self.services.releases.built(nodes, self.play.playbook).items():
             if isinstance(built, BuiltRelease):
                 ready[node] = _Ready(built, dict(self.play.variables([node])))
             else:
@@ -125,7 +127,7 @@ class _Pulling:
 
     def _unserved(self, first: _Ready) -> str:
         try:
-            self.parts.releases.served(first.built.release)
+            self.services.releases.served(first.built.release)
         except RackreadyError as error:
             return str(error)
         return ""
@@ -224,7 +226,7 @@ class _Pulling:
             site=self.ledger.identity(),
             env=self.ctx.env,
             node=node,
-            machine=self.parts.machine(node),
+            machine=self.services.machine(node),
             sequence=sequence,
             issued=now,
             expires=now + int(self.limit_s),
@@ -234,10 +236,10 @@ class _Pulling:
             phase=self.phase,
             phases=self.pull.in_order,
             playbook=self.play.playbook,
-            extra=self.parts.releases.sealed(node, extra),
+            extra=self.services.releases.sealed(node, extra),
             limit_s=limit_s,
         )
-        write(self.paths, order, self.parts.signer)
+        write(self.paths, order, self.services.signer)
         self._tell(node, f"ordered: {mode} release {one.built.release[:12]}, order {sequence}", DETAIL)
 
     def _triggered(self, waits: Mapping[str, Wait]) -> Results:
@@ -246,9 +248,9 @@ class _Pulling:
         for node in [node for node, told in found.items() if told.absent]:
             why = "its agent is gone"
             self._tell(node, f"{why}: it is put there again", "warn")
-            contact.forgotten(self.ledger, self.parts.agents, node, why)
-            bad = contact.made(replace(self.ctx, check=False), self.ledger, self.parts.agents, [node])
-            found[node] = Triggered(bad[node].message) if bad else self.parts.trigger(node)
+            contact.forgotten(self.ledger, self.services.agents, node, why)
+            bad = contact.made(replace(self.ctx, check=False), self.ledger, self.services.agents, [node])
+            found[node] = Triggered(bad[node].message) if bad else self.services.trigger(node)
         return {
             node: NodeResult(Outcome.ERROR, _untold(node, self.phase, told.failure))
             for node, told in found.items()
@@ -259,7 +261,7 @@ class _Pulling:
         if not nodes:
             return {}
         with ThreadPoolExecutor(max_workers=min(len(nodes), _WORKERS)) as pool:
-            return dict(zip(nodes, pool.map(self.parts.trigger, nodes), strict=True))
+            return dict(zip(nodes, pool.map(self.services.trigger, nodes), strict=True))
 
     def _wait(self, waits: Sequence[Wait]) -> None:
         if waits:
@@ -272,7 +274,7 @@ class _Pulling:
             if order is None or order.mode != APPLY:
                 continue
             last = self.ledger.begin(node, ORDER, order.release, {})
-            write(self.paths, replace(order, sequence=last.token, mode=CHECK), self.parts.signer)
+            write(self.paths, replace(order, sequence=last.token, mode=CHECK), self.services.signer)
             self.ledger.done(last.token)
             self._tell(node, f"order {order.sequence} is withdrawn", "warn")
 
@@ -288,11 +290,11 @@ class _Pulling:
         return result
 
     def _judge(self, node: str, release: str, sequence: int, mode: str) -> NodeResult:
-        judge = Judge(self.ctx, self.phase, self.paths, self.ledger, self.parts, self._tell)
+        judge = Judge(self.ctx, self.phase, self.paths, self.ledger, self.services, self._tell)
         result = judge.result(node, release, sequence, mode)
         if judge.other_agent:
             why = "its report shows another agent, configuration or key"
-            contact.forgotten(self.ledger, self.parts.agents, node, why)
+            contact.forgotten(self.ledger, self.services.agents, node, why)
         return result
 
     def _end(self, token: int, result: NodeResult, *, closing: bool) -> None:

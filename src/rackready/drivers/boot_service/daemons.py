@@ -15,7 +15,7 @@ from rackready import files
 from rackready.drivers.boot_service.layout import Layout
 from rackready.drivers.boot_service.nodes import BootServiceError
 from rackready.drivers.boot_service.programs import Program, said
-from rackready.drivers.marks import VARIABLE, name_of
+from rackready.drivers.marked_processes import VARIABLE, name_of
 from rackready.drivers.process import start_ticks
 
 _START_S = 30

@@ -12,7 +12,7 @@ from rackready.gates.base import Command, Gate, GateFacts, Run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.judging import common_findings
 from rackready.gates.judging.predicted_bounds import UNKNOWN, predicted
-from rackready.gates.plain.makers import slots
+from rackready.gates.plain.document_makers import slots
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry

@@ -16,7 +16,7 @@ from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import burn_findings as kinds
-from rackready.gates.gpu import clocks, dcgm_findings, parts, smi, twice
+from rackready.gates.gpu import clocks, dcgm_findings, paired_outputs, parts, smi
 from rackready.gates.gpu.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -94,7 +94,7 @@ class Burn(Load):
         *dcgm_findings.FINDINGS,
         *clocks.UNDER_LOAD,
         *smi.REPORT,
-        *twice.AROUND_LOAD,
+        *paired_outputs.AROUND_LOAD,
         smi.NUMBER_NOT_REPORTED,
         *kinds.FINDINGS,
     )
@@ -213,10 +213,11 @@ class Burn(Load):
 def _same_gpus_throughout(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | None, after: SmiLog) -> bool:
     """Return whether the reports before, under and after the load are of the same GPUs, in this order."""
     if warm is not None and not (
-        twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)
+        paired_outputs.same_gpus(judge, facts, before, warm, "under")
+        and paired_outputs.same_gpus(judge, facts, warm, after)
     ):
         return False
-    return twice.same_gpus(judge, facts, before, after)
+    return paired_outputs.same_gpus(judge, facts, before, after)
 
 
 def _power(judge: Judge, facts: NodeFacts, where: Place, gpu: SmiGpu, drawn: object) -> None:

@@ -16,7 +16,7 @@ from rackready.format_error import FormatError
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.container import ImageInputs, container_argv, exit_text
 from rackready.gates.engine.shipped_script import document
-from rackready.gates.gpu import matmul, parts, siblings, twice
+from rackready.gates.gpu import matmul, paired_outputs, parts, siblings
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging.expectation import launches
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
@@ -108,7 +108,7 @@ class GemmTorch(Gate):
     findings = (
         *matmul.FINDINGS,
         *siblings.FINDINGS,
-        twice.SAME_LAUNCH,
+        paired_outputs.SAME_LAUNCH,
         *FINDINGS,
     )
     covers = frozenset({"gpu"})
@@ -181,7 +181,7 @@ class GemmTorch(Gate):
             for number in range(self._launches(facts, node))
         ]
         bad: set[int] = set()
-        whole = None not in found and twice.distinct(
+        whole = None not in found and paired_outputs.distinct(
             judge, node, "the GEMM", [_figures(one) for one in found if one is not None]
         )
         for kind in self._kinds(facts.nodes[node]) if whole else ():

@@ -19,7 +19,7 @@ from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.nvbandwidth import Bandwidths, ListedGpu
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds
-from rackready.gates.gpu import parts, siblings, smi, twice
+from rackready.gates.gpu import paired_outputs, parts, siblings, smi
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
@@ -52,9 +52,9 @@ class NvBandwidth(Gate):
     id = "node/gpu/performance/nvbandwidth"
     findings = (
         *smi.REPORT,
-        *twice.AROUND_LOAD,
+        *paired_outputs.AROUND_LOAD,
         *siblings.FINDINGS,
-        twice.SAME_LAUNCH,
+        paired_outputs.SAME_LAUNCH,
         *kinds.FINDINGS,
     )
     covers = frozenset({"gpu"})
@@ -118,7 +118,7 @@ class NvBandwidth(Gate):
     def _distinct_launches(judge: Judge, facts: GateFacts, node: str, runs: Sequence[Bandwidths]) -> bool:
         """Return whether these are different launches, all on the node's GPUs."""
         figures = [{name: case.matrix for name, case in one.tests.items() if case.matrix} for one in runs]
-        return twice.distinct(judge, node, "nvbandwidth", figures) and all(
+        return paired_outputs.distinct(judge, node, "nvbandwidth", figures) and all(
             _same_devices(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices
         )
 
@@ -335,7 +335,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     if before is None or after is None:
         return set()
     smi.same_gpus(judge, facts.nodes[node], node, after)
-    if not twice.same_gpus(judge, facts.nodes[node], before, after):
+    if not paired_outputs.same_gpus(judge, facts.nodes[node], before, after):
         return set()
     _same_addresses(judge, facts.nodes[node], node, outputs, after)
     bad: set[int] = set()

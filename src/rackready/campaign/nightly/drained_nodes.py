@@ -31,7 +31,7 @@ Faulty = Callable[[], Mapping[str, str]]
 
 
 @dataclass
-class Hands:
+class DrainedNodes:
     """One run's way to take and to put back. Call every method under the controller lock."""
 
     ctx: PhaseContext

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 
 from rackready.design.monitoring.condition import Act
-from rackready.watch.act import Tell
+from rackready.watch.drain_faulty import Tell
 from rackready.watch.engine import Guarded
-from rackready.watch.prove import Prover
+from rackready.watch.fault_evidence import Prover
 from rackready.watch.store import OUTBOX, Fault, Step, WatchStore
 from rackready.watch.tickets import TicketDesk, ticket_id
 from rackready.watch.webhook import Outbox
@@ -18,7 +18,7 @@ _POLL_S, _FOLLOW_S = 1.0, 10.0
 
 
 @dataclass
-class WatchDesk:
+class FollowUp:
     """Carries drained faults on, one step after the other; each step is committed, so a kill repeats at most one."""
 
     store: WatchStore

@@ -16,7 +16,7 @@ class UnknownTypeError(RackreadyError):
     """The engine asks for a resource that this release does not have."""
 
 
-class ByType(api.Provider):
+class ProviderDispatch(api.Provider):
     """Pass check, diff, create, read, update and delete on to the provider of the resource's type."""
 
     def __init__(self, kinds: Mapping[str, api.Provider]) -> None:

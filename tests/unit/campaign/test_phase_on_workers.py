@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign import offered, step
+from rackready.campaign import phase_on_workers, step
 from rackready.campaign.request import CampaignRequest
 from rackready.ledger.store import Ledger
 from rackready.ledger.work import Offer
@@ -29,11 +29,11 @@ def world(postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
         yield found
 
 
-def waiting(world: World) -> offered._Wait:
-    return offered._Wait(world.ledger, world.queue, world.queue.offer(OFFER), OFFER)
+def waiting(world: World) -> phase_on_workers._Wait:
+    return phase_on_workers._Wait(world.ledger, world.queue, world.queue.offer(OFFER), OFFER)
 
 
-def long_ago(wait: offered._Wait) -> None:
+def long_ago(wait: phase_on_workers._Wait) -> None:
     """Let the time limit of a wait that began be over."""
     assert wait.told
     wait.since -= 61
@@ -80,8 +80,8 @@ def test_a_node_whose_workers_died_is_drained_and_one_that_nobody_had_is_not(
     error = {"outlived": NodeResult(Outcome.ERROR, "3 workers died"), "nobody": untouched}[result]
     drained: dict[str, str] = {}
 
-    def run_offered(*given: Any) -> offered.Results:
-        record: Callable[[Mapping[str, NodeResult]], offered.Results] = given[-1]
+    def run_offered(*given: Any) -> phase_on_workers.Results:
+        record: Callable[[Mapping[str, NodeResult]], phase_on_workers.Results] = given[-1]
         return record(dict.fromkeys(given[-2], error))
 
     def drain(_ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> dict[str, NodeResult]:

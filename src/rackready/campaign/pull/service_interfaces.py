@@ -1,4 +1,4 @@
-"""What pulled phases use beside the ledger: releases, the server, the nodes. Tests give their own."""
+"""Interfaces of what pulled phases use beside the ledger: releases, the server, the nodes. Tests have their own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Open = Callable[[str, bytes], PullReport]
 
 
 @dataclass(frozen=True, slots=True)
-class PullParts:
+class PullServices:
     """All of them. ``machine`` returns the fingerprint of a node's pinned host key."""
 
     releases: Releases

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rackready.gates.base import Command, Gate, GateFacts, Run, is_missing_output
 from rackready.gates.engine.container import Containered
 from rackready.gates.engine.registry import all_gates, gate
-from rackready.gates.plain.makers import made, sources_of
+from rackready.gates.plain.document_makers import made, sources_of
 from rackready.gates.plain.nvidia import NVLINK, SMI
 from rackready.gates.plain.pcie import LSPCI
 from rackready.gates.plain.source import Source, begins

@@ -1,4 +1,4 @@
-"""The parts of pulled phases as they really are: the release folder, its server, the agent's role and SSH."""
+"""The services of pulled phases on a site: the release folder, its server, the agent's role and SSH."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.pull.parts import UNIT, BuiltRelease, OrderingError, PullParts, Triggered
+from rackready.campaign.pull.service_interfaces import UNIT, BuiltRelease, OrderingError, PullServices, Triggered
 from rackready.design.pull import node_python
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.release.build import Builder
@@ -35,12 +35,14 @@ _NO_UNIT = 5
 """Exit code of systemctl for a unit that is not there (systemctl(1), LSB)."""
 
 
-def parts_of(site: Site, pull: Pull, paths: EnvPaths, identity: str) -> PullParts:
-    """Return the parts for a site. Raises SignatureError where its key cannot sign."""
+def services_of(site: Site, pull: Pull, paths: EnvPaths, identity: str) -> PullServices:
+    """Return the services for a site. Raises SignatureError where its key cannot sign."""
     builder, signer = Builder(site, paths), keys_of(site, paths).signer()
     agents = _Agents(site, pull, builder, signer, identity)
     reach = _Reach(site, paths, builder)
-    return PullParts(_Releases(pull, paths, builder), agents, reach.trigger, reach.open_report, signer, builder.machine)
+    return PullServices(
+        _Releases(pull, paths, builder), agents, reach.trigger, reach.open_report, signer, builder.machine
+    )
 
 
 class _Releases:
