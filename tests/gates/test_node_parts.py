@@ -181,7 +181,12 @@ def test_the_script_reads_what_dmidecode_says(monkeypatch: pytest.MonkeyPatch) -
         "Handle 0x1101, DMI type 17, 92 bytes\nMemory Device\n\tSize: No Module Installed\n\tLocator: DIMM_A2\n\n"
     )
     monkeypatch.setattr(script, "run", lambda *_argv: text)
-    assert script.memory() == {"memory module DIMM_A1": "64 GB MTC40F2046S1RC48BA1 80CE01"}
+    assert script.memory() == {
+        "memory module DIMM_A1": (
+            "64 GB MTC40F2046S1RC48BA1 80CE01",
+            {"slot": "DIMM_A1", "size": "64 GB", "part": "MTC40F2046S1RC48BA1", "serial": "80CE01"},
+        )
+    }
     monkeypatch.setattr(script, "run", lambda *_argv: "# dmidecode 3.4\n\n")
     assert script.tried(script.memory) == ({}, "dmidecode reports no memory module")
 
@@ -194,7 +199,43 @@ def test_the_script_tells_media_of_the_bmc_from_drives(monkeypatch: pytest.Monke
     ]
     monkeypatch.setattr(script, "run", lambda *_argv: json.dumps({"blockdevices": devices}))
     monkeypatch.setattr(script, "read", {"/sys/class/nvme/nvme0/firmware_rev": "GDC7502Q"}.get)
-    assert script.drives() == {"drive S6E01": "SAMSUNG MZQL2 GDC7502Q"}
+    own = {"serial": "S6E01", "model": "SAMSUNG MZQL2 GDC7502Q"}
+    assert script.drives() == {"drive S6E01": ("SAMSUNG MZQL2 GDC7502Q", own)}
+
+
+@pytest.mark.parametrize(
+    ("told", "words", "own"),
+    [
+        (
+            {"Vendor Name": "NVIDIA ", "Vendor Part Number": "MCP4Y10", "Vendor Serial Number": "MT 77"},
+            "NVIDIA MCP4Y10 MT 77",
+            {"vendor": "NVIDIA", "part": "MCP4Y10", "serial": "MT 77"},
+        ),
+        ({"Vendor Name": "N/A"}, "none", {}),
+        (None, "none", {}),
+    ],
+)
+def test_the_script_reads_the_module_of_a_port(
+    told: dict[str, str] | None, words: str, own: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = json.dumps({"result": {"output": {"Module Info": told}}})
+    monkeypatch.setattr(script, "run", lambda *_argv: answer)
+    assert script.module("mlx5_0") == {"module of mlx5_0": (words, own)}
+
+
+def test_the_document_has_the_identity_of_parts_in_words_and_as_fields(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for look in ("bios", "bmc", "drives", "programs", "libraries"):
+        monkeypatch.setattr(script, look, lambda *_names: {"a part": ("words", {})})
+    own = {"slot": "A1", "size": "64 GB", "part": "M3", "serial": "AB"}
+    monkeypatch.setattr(script, "memory", lambda: {"memory module A1": ("64 GB M3 AB", own)})
+    monkeypatch.setattr(script.sys, "argv", ["-", json.dumps({"modules": [], "programs": [], "libraries": []})])
+    assert script.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parts"]["memory modules"] == {"memory module A1": "64 GB M3 AB"}
+    assert found["parts"]["BIOS"] == {"a part": "words"}
+    assert found["numbers"] == {"memory modules": {"memory module A1": own}}
 
 
 def test_a_program_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

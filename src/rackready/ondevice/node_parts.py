@@ -2,7 +2,8 @@
 
 Sent to its python3 on standard input. The only argument is a JSON document: {"modules": [RDMA device, ...], "programs":
 [name, ...], "libraries": [soname, ...]}. "parts" is kind -> name -> identity (serials, versions, the SHA-256 of a file,
-shortened); "unread" is kind -> why it could not be read.
+shortened); "unread" is kind -> why it could not be read; "numbers" is kind -> name -> the same identity as fields
+(slot, size, model, vendor, part, serial), for memory modules, drives and modules of ports.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ LOCAL = ("nvme", "sata", "sas", "ata")
 """Transports of drives that are parts of the node. Media of its BMC (usb) and network volumes come and go."""
 
 
+Found = dict[str, tuple[str, dict[str, str]]]
+"""Name of a part -> its identity in words, and as fields where a program needs them."""
+
+
 class UnreadError(Exception):
     """A kind of parts could not be read; the argument gives the reason."""
 
@@ -37,7 +42,7 @@ class UnreadError(Exception):
 def main() -> int:
     """Print the document; always exit 0: missing parts are in it."""
     wanted = json.loads(sys.argv[1])
-    kinds: dict[str, Callable[[], dict[str, str]]] = {
+    kinds: dict[str, Callable[[], Found]] = {
         "BIOS": bios,
         "BMC": bmc,
         "memory modules": memory,
@@ -47,17 +52,20 @@ def main() -> int:
     }
     kinds.update({"module of " + device: partial(module, device) for device in wanted["modules"]})
     parts: dict[str, dict[str, str]] = {}
+    numbers: dict[str, dict[str, dict[str, str]]] = {}
     unread: dict[str, str] = {}
     with ThreadPoolExecutor(max_workers=8) as pool:
         for kind, (found, why) in zip(kinds, pool.map(tried, kinds.values())):  # noqa: B905 - old interpreters know no strict
             if why:
                 unread[kind] = why
             else:
-                parts[kind] = found
+                parts[kind] = {name: words for name, (words, _) in found.items()}
+                numbers[kind] = {name: fields for name, (_, fields) in found.items() if fields}
     document = {
         "format": FORMAT,
         "boot_id": read("/proc/sys/kernel/random/boot_id"),
         "parts": parts,
+        "numbers": {kind: found for kind, found in numbers.items() if found},
         "unread": unread,
         "complete": True,
     }
@@ -65,7 +73,7 @@ def main() -> int:
     return 0
 
 
-def tried(look: Callable[[], dict[str, str]]) -> tuple[dict[str, str], str]:
+def tried(look: Callable[[], Found]) -> tuple[Found, str]:
     """Return (parts, reason for none) of one kind; tried twice, since one failure may be accidental."""
     why = ""
     for _ in range(TRIES):
@@ -112,37 +120,39 @@ def structures(text: str) -> Iterator[dict[str, str]]:
         yield dict(line.strip().split(": ", 1) for line in block.splitlines() if line.startswith("\t") and ": " in line)
 
 
-def bios() -> dict[str, str]:
+def bios() -> Found:
     """Return vendor, version and date of the BIOS."""
     for fields in structures(run("dmidecode", "--type", "bios")):
         if "Version" in fields:
-            return {"BIOS": " ".join(fields.get(name, "?") for name in ("Vendor", "Version", "Release Date"))}
+            return {"BIOS": (" ".join(fields.get(name, "?") for name in ("Vendor", "Version", "Release Date")), {})}
     raise UnreadError("dmidecode reports no BIOS version")
 
 
-def bmc() -> dict[str, str]:
+def bmc() -> Found:
     """Return the firmware of the BMC from the kernel's IPMI driver; nothing where that driver is not loaded."""
     found = sorted(glob.glob("/sys/bus/platform/devices/ipmi_bmc.*/firmware_revision"))  # noqa: PTH207 - a pattern of kernel paths
-    return {"BMC firmware": ", ".join(read(path) or "?" for path in found)} if found else {}
+    return {"BMC firmware": (", ".join(read(path) or "?" for path in found), {})} if found else {}
 
 
-def memory() -> dict[str, str]:
+def memory() -> Found:
     """Return size, part and serial number of every memory module by its slot."""
-    found: dict[str, str] = {}
+    found: Found = {}
     for fields in structures(run("dmidecode", "--type", "memory")):
         if "Locator" in fields and not fields.get("Size", "No").startswith("No"):
-            name = "memory module " + fields["Locator"]
-            if name in found:  # firmware that gives several slots the same name distinguishes them by their bank
-                name += " " + fields.get("Bank Locator", str(len(found)))
-            found[name] = " ".join(fields.get(key, "?") for key in ("Size", "Part Number", "Serial Number"))
+            slot = fields["Locator"]
+            if "memory module " + slot in found:  # firmware that names several slots alike tells them by their bank
+                slot += " " + fields.get("Bank Locator", str(len(found)))
+            size, part, number = (fields.get(key, "?") for key in ("Size", "Part Number", "Serial Number"))
+            own = {"slot": slot, "size": size, "part": part, "serial": number}
+            found["memory module " + slot] = (f"{size} {part} {number}", own)
     if not found:
         raise UnreadError("dmidecode reports no memory module")
     return found
 
 
-def drives() -> dict[str, str]:
+def drives() -> Found:
     """Return model and firmware of every drive of the node itself by its serial number."""
-    found = {}
+    found: Found = {}
     for item in json.loads(
         run("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--output", "PATH,TRAN,RM,MODEL,SERIAL")
     )["blockdevices"]:
@@ -151,26 +161,30 @@ def drives() -> dict[str, str]:
         local = item.get("tran") in LOCAL and (not base or read(base + "transport") in (None, "pcie"))
         if local and item.get("serial"):
             words = [str(item.get("model") or "?").strip(), read(base + "firmware_rev") if base else None]
-            found["drive " + item["serial"].strip()] = " ".join(word for word in words if word)
+            number, model = item["serial"].strip(), " ".join(word for word in words if word)
+            found["drive " + number] = (model, {"serial": number, "model": model})
     return found
 
 
-def module(device: str) -> dict[str, str]:
+def module(device: str) -> Found:
     """Return vendor, part and serial number of the module or cable in a NIC's port; "none" where there is none."""
     told = json.loads(run("mlxlink", "-d", device, "-m", "--json"))["result"]["output"].get("Module Info") or {}
     words = [
         str(told.get(name) or "N/A").strip() for name in ("Vendor Name", "Vendor Part Number", "Vendor Serial Number")
     ]
-    return {"module of " + device: " ".join(words) if any(word != "N/A" for word in words) else "none"}
+    if all(word == "N/A" for word in words):
+        return {"module of " + device: ("none", {})}
+    vendor, part, number = words
+    return {"module of " + device: (" ".join(words), {"vendor": vendor, "part": part, "serial": number})}
 
 
-def programs(names: list[str]) -> dict[str, str]:
+def programs(names: list[str]) -> Found:
     """Return the digest of every program that exists, by the path that would be started."""
     found = ((name, shutil.which(name, path=PLACES)) for name in names)
-    return {"program " + name: path + " " + digest(path) for name, path in found if path}
+    return {"program " + name: (path + " " + digest(path), {}) for name, path in found if path}
 
 
-def libraries(names: list[str]) -> dict[str, str]:
+def libraries(names: list[str]) -> Found:
     """Return the digest of every library that the loader finds, by its name.
 
     The loader takes the first one of this machine's architecture.
@@ -180,7 +194,7 @@ def libraries(names: list[str]) -> dict[str, str]:
         match = re.match(r"\s*(\S+) \(([^)]*)\) => (\S+)$", line)
         if match and match.group(1) in names and ("x86-64" in match.group(2) or "AArch64" in match.group(2)):
             paths.setdefault(match.group(1), match.group(3))
-    return {"library " + name: path + " " + digest(path) for name, path in paths.items()}
+    return {"library " + name: (path + " " + digest(path), {}) for name, path in paths.items()}
 
 
 def digest(path: str) -> str:

@@ -134,17 +134,33 @@ def test_a_nic_without_a_serial_has_its_guid_and_modules_have_theirs(tmp_path: P
                 "memory modules": {"memory module A1": "64 GB M321 ABC"},
                 "drives": {"drive S5X": "MZ 1.0"},
                 "BIOS": {"BIOS": "AMI 1.2"},
-            }
+            },
+            "numbers": {
+                "module of mlx5_0": {
+                    "module of mlx5_0": {"vendor": "NVIDIA", "part": "MCP4Y10", "serial": "MT77"}
+                },
+                "memory modules": {
+                    "memory module A1": {"slot": "A1", "size": "64 GB", "part": "M321 R8", "serial": "AB C"}
+                },
+                "drives": {"drive S5X": {"serial": "S5X", "model": "MZ 1.0"}},
+            },
         },
     }  # fmt: skip
     case = gathered(tmp_path, files)
     assert {(part.kind, part.place, part.serial, part.number) for part in parts_of(case, facts)} == {
         ("nic", "mlx5_0", "a0:88", ""),
         ("module", "module of mlx5_0", "MT77", "MCP4Y10"),
-        ("memory module", "A1", "ABC", "M321"),
+        ("memory module", "A1", "AB C", "M321 R8"),
         ("drive", "S5X", "S5X", ""),
     }
     assert versions(case) == {"driver": "580.1", "NIC firmware": "28.39", "BIOS": "AMI 1.2"}
+
+
+def test_what_an_earlier_release_gathered_of_parts_is_in_words_and_no_number_is_guessed(
+    tmp_path: Path, facts: NodeFacts
+) -> None:
+    words = {"memory modules": {"memory module A1": "64 GB M321 ABC"}, "drives": {"drive S5X": "MZ 1.0"}}
+    assert parts_of(gathered(tmp_path, {"node-parts/parts.json": {"parts": words}}), facts) == []
 
 
 def test_the_page_of_a_summary() -> None:
@@ -186,13 +202,17 @@ def test_a_lost_gpu_never_gets_the_serial_of_its_neighbour(tmp_path: Path, facts
 
 
 def test_a_number_that_firmware_invents_is_no_serial(tmp_path: Path, facts: NodeFacts) -> None:
-    modules = {f"memory module A{at}": "64 GB M321 To Be Filled By O.E.M." for at in range(2)}
-    modules |= {f"memory module B{at}": "64 GB Not Specified Not Specified" for at in range(2)}
-    modules |= {f"memory module C{at}": "64 GB M321 80AD0123" for at in range(3)}
-    modules |= {f"memory module D{at}": f"64 GB M321 80AD777{at}" for at in range(2)}
+    told = {f"A{at}": ("M321", "To Be Filled By O.E.M.") for at in range(2)}
+    told |= {f"B{at}": ("Not Specified", "Not Specified") for at in range(2)}
+    told |= {f"C{at}": ("M321", "80AD0123") for at in range(3)}
+    told |= {f"D{at}": ("M321", f"80AD777{at}") for at in range(2)}
+    modules = {
+        f"memory module {slot}": {"slot": slot, "size": "64 GB", "part": part, "serial": number}
+        for slot, (part, number) in told.items()
+    }
     supplies = {f"/p{at}": {"Id": f"PSU{at}", "SerialNumber": "1A2B3C4D"} for at in range(4)}
     listed = {"trails": {"Chassis/*/PowerSubsystem/PowerSupplies/*": list(supplies)}, "documents": supplies}
-    files = {"node-parts/parts.json": {"parts": {"memory modules": modules}}, "bmc-parts/parts.json": listed}
+    files = {"node-parts/parts.json": {"numbers": {"memory modules": modules}}, "bmc-parts/parts.json": listed}
     found = parts_of(gathered(tmp_path, files), facts)
     assert {part.place: part.serial for part in found if part.serial} == {"D0": "80AD7770", "D1": "80AD7771"}
     assert len(found) == 9 + 4

@@ -34,8 +34,6 @@ _ALIKE = 3
 """Parts of one kind and node with the same number, from which on it is none of theirs. Judgement: two may be one part
 that is listed twice. GPUs are left out: NVML's number is that of a board, which may have several."""
 _GUID = "node GUID "
-_WORDS = 3
-"""Words in which ondevice/node_parts.py tells of a part with a serial number, at least."""
 _SLOT = 9
 """dmidecode's structure of a slot (DMTF DSP0134, type 9)."""
 
@@ -71,13 +69,6 @@ def serial(text: object) -> str:
     empty = low in _NOTHING or low.strip("[]") in _PHRASES or any(word in low for word in _FILLERS)
     alike = not low.strip("0-. ") or (len(low) >= _ROW and (len(set(low)) == 1 or any(low in row for row in _ROWS)))
     return "" if empty or alike else found
-
-
-def _at_end(told: str) -> str:
-    """Return the serial number at the end of a part's words; what firmware writes instead may be several words."""
-    return (
-        "" if told.lower().endswith(tuple(f" {words}" for words in _PHRASES)) else serial(told.rsplit(maxsplit=1)[-1])
-    )
 
 
 def parts_of(case: Case, facts: NodeFacts, gpus: Iterable[str] = ()) -> list[NodePart]:
@@ -187,20 +178,22 @@ def _nics(case: Case, facts: NodeFacts, slots: Mapping[str, str]) -> Iterator[No
 
 
 def _others(case: Case) -> Iterator[NodePart]:
-    """Yield memory modules, drives and modules of ports as ondevice/node_parts.py prints them."""
-    for name, told in _flat(case.document(on_node.PARTS, "parts.json").get("parts", {})):
-        words = told.split()
-        whole = len(words) >= _WORDS
-        if name.startswith("memory module ") and whole:  # size, unit, part, serial
-            slot = name.removeprefix("memory module ")
-            number = serial(" ".join(words[2:-1]))
-            yield NodePart("memory module", slot, _at_end(told), number, slot, model=" ".join(words[:2]), by="DMI")
-        elif name.startswith("drive "):
-            number = name.removeprefix("drive ")
-            yield NodePart("drive", number, serial(number), model=told, by="lsblk")
-        elif name.startswith("module of ") and told != "none" and whole:  # vendor, part, serial
-            number = serial(words[-2])
-            yield NodePart("module", name, _at_end(told), number, model=" ".join(words[:-2]), by="mlxlink")
+    """Yield memory modules, drives and modules of ports by the numbers that ondevice/node_parts.py prints.
+
+    What an earlier release gathered has them in words alone: which word is which is unknown.
+    """
+    numbers = case.document(on_node.PARTS, "parts.json").get("numbers", {})
+    for kind, named in numbers.items() if isinstance(numbers, dict) else ():
+        for name, item in named.items() if isinstance(named, dict) else ():
+            told = {key: str(value) for key, value in item.items()} if isinstance(item, dict) else {}
+            number, part = serial(told.get("serial")), serial(told.get("part"))
+            if kind == "memory modules":
+                slot = told.get("slot", "")
+                yield NodePart("memory module", slot, number, part, slot, model=told.get("size", ""), by="DMI")
+            elif kind == "drives":
+                yield NodePart("drive", told.get("serial", ""), number, model=told.get("model", ""), by="lsblk")
+            else:
+                yield NodePart("module", str(name), number, part, model=told.get("vendor", ""), by="mlxlink")
 
 
 def _flat(kinds: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

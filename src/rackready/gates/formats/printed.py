@@ -111,6 +111,7 @@ class NodeParts(Shape):
 
     boot_id: str | None = None
     parts: dict[str, dict[str, str]]
+    numbers: dict[str, dict[str, dict[str, str]]] = {}
     unread: dict[str, str]
 
 
