@@ -110,7 +110,7 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
         pass
     killed = Path(f"/dev/shm/rr-tests.{ended.pid}")  # noqa: S108 - the folder of a run that was killed
     killed.mkdir()
-    assert played(tmp_path, "unit", root=False, room_gib=10)[0] == 0
+    assert played(tmp_path, "unit", root=False, room_gib=16)[0] == 0
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
     assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
@@ -119,7 +119,7 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
 
 
 def test_without_room_in_memory_they_lie_where_they_always_do(tmp_path: Path) -> None:
-    assert played(tmp_path, "unit", root=False, room_gib=9)[0] == 0
+    assert played(tmp_path, "unit", root=False, room_gib=15)[0] == 0
     assert (tmp_path / "files").read_text(encoding="utf-8") == "\n"
 
 
