@@ -33,8 +33,9 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIM_MAY_IMPORT = {"model", "profiles", "design", "paths", "drivers", "__init__"}
 COMMANDS_OF_THE_SIM = {"commands.py", "rehearse/command.py"}
-COMMANDS_MAY_IMPORT = {"rackready.cli", "rackready.cli.complete", "rackready.cli.output"}
-"""What the simulated rack's commands use beside that: how every command takes its options, completes and prints."""
+COMMANDS_MAY_IMPORT = {"rackready.cli", "rackready.cli.complete", "rackready.cli.limit", "rackready.cli.output"}
+"""What the simulated rack's commands use beside that: how every command takes its options, chooses nodes,
+completes and prints."""
 IMPORTED_BY_ALL = {"paths", "files", "model", "entry_points", "format_error", "printed_json", "__init__"}
 RUNS_ELSEWHERE = "rackready_sim/programs/"
 """Programs inside the simulated machines: their imports are those of another machine."""

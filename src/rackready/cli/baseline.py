@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError
@@ -40,7 +40,7 @@ def baseline(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     from rackready.campaign.baseline import run_baseline_drained  # noqa: PLC0415
     from rackready.campaign.rollback import run_rollback_drained  # noqa: PLC0415
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415

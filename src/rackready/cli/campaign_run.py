@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import time
@@ -19,6 +18,7 @@ from rackready.campaign.log_file import log_path
 from rackready.campaign.request import DEPLOY_KIND, CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.deploy_control import require_not_paused
+from rackready.cli.limit import choose, written
 from rackready.cli.output import Format, console, print_json, print_reasons, print_table, progress, working_paths
 from rackready.cli.progress_lines import Lines
 from rackready.cli.sets_of_upgrade import require_no_other_set, settle_sets
@@ -187,45 +187,10 @@ _OUT = {NodeState.QUARANTINED: "fail", NodeState.REPAIR: "skip", NodeState.RETIR
 """Side states whose nodes no campaign changes -> their outcome in the summary."""
 
 
-_COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma between names, not one inside a bracket."""
-
-
-def _parts(text: str) -> list[str]:
-    """Return the names and host lists of an option, not expanded."""
-    return [part.strip() for part in _COMMA.split(text) if part.strip()]
-
-
-def names_of(limit: str) -> list[str]:
-    """Return the names in ``--limit``: names and host lists, comma-separated. Raises RackreadyError."""
-    try:
-        return [name for part in _parts(limit) for name in expand_names(part)]
-    except ValueError as error:
-        expected = "names or host lists such as gpu[01-32], comma-separated"
-        raise RackreadyError(f"--limit {limit}", expected=expected, actual=error, next_step="Correct it.") from error
-
-
-def choose(site: Site, limit: str) -> list[str]:
-    """Return the site's nodes, or those that ``--limit`` names. Raises RackreadyError for an unknown name."""
-    known = [node.name for node in site.nodes()]
-    if not limit:
-        return known
-    wanted = set(names_of(limit))
-    unknown = sorted(wanted.difference(known))
-    if unknown or not wanted:
-        raise RackreadyError(
-            f"--limit {limit}",
-            expected=f"some of {', '.join(known)}",
-            actual=", ".join(unknown) or "nothing",
-            next_step="Correct it.",
-        )
-    return [name for name in known if name in wanted]
-
-
 def erased(site: Site, nodes: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the nodes of ``--erase``: names or host lists. Raises RackreadyError for one that is not imaged here."""
     wanted: list[str] = []
-    for text in (part for names in given for part in _parts(names)):
+    for text in (part for names in given for part in written(names)):
         try:
             wanted += expand_names(text)
         except ValueError as error:

@@ -9,7 +9,7 @@ import typer
 
 from rackready.cli import certificate_file, complete
 from rackready.cli.certificate_file import Export
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json
 from rackready.model.problems import RackreadyError
 

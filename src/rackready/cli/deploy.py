@@ -7,32 +7,9 @@ from typing import Annotated
 import typer
 
 from rackready.cli import complete
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, working_paths
-from rackready.model.problems import RackreadyError
 
-
-def _not_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """Return the value. Raises RackreadyError for one that was given and is empty: it would mean every node."""
-    given = context.get_parameter_source(str(parameter.name))
-    if not value.strip() and given is not None and given.name == "COMMANDLINE":
-        raise RackreadyError(
-            "--limit",
-            expected="names of nodes, comma-separated",
-            actual="nothing",
-            next_step="Name them; without --limit, all nodes are meant.",
-        )
-    return value
-
-
-Limit = Annotated[
-    str,
-    typer.Option(
-        "--limit",
-        help="Only these nodes: names or host lists, comma-separated.",
-        autocompletion=complete.node_list,
-        callback=_not_empty,
-    ),
-]
 Check = Annotated[bool, typer.Option("--check", help="Dry run: show what would change, and change nothing.")]
 Erase = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
@@ -25,7 +25,7 @@ def drift(env: Env = "sim", limit: Limit = "", verbose: Verbose = False, output:
     """
     from rackready.campaign.drift.run import drift_run, new_run  # noqa: PLC0415
     from rackready.campaign.log_file import log_path  # noqa: PLC0415
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Limit
+from rackready.cli.deploy import Check
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.deploy import Check, Limit
+from rackready.cli.deploy import Check
 from rackready.cli.duration import seconds
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, print_table, progress, working_paths
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError, StoppedError
@@ -65,7 +66,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     its scheduler did not answer; 2 refused.
     """
     from rackready.campaign.nightly.night import NightOrder, preview, require_set  # noqa: PLC0415
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415

@@ -12,7 +12,7 @@ import typer
 
 from rackready.cli import release_prune, release_reports, release_serve
 from rackready.cli.chosen_hosts import retired
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, console, print_json, print_table, progress, working_paths
 from rackready.cli.progress_lines import SILENCE_S
 from rackready.model.problems import RackreadyError
@@ -139,7 +139,7 @@ def verify(index: Which = "", env: Env = "sim", limit: Limit = "", output: Outpu
 
 def _chosen(env: str, limit: str) -> tuple[Site, EnvPaths, list[str]]:
     """Return the site, its paths, and the nodes of --limit that are not retired."""
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
 
     paths = working_paths(env)

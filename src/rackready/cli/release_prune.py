@@ -31,7 +31,7 @@ def prune(
     Exit codes: 0 done or shown, 2 refused.
     """
     from rackready.campaign.pull.prune import Pruning  # noqa: PLC0415 - `--help` loads no site
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.handover.keys import keys_of  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415

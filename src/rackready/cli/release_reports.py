@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, console, print_json, print_table, working_paths
 from rackready.model.problems import RackreadyError
 
@@ -23,7 +23,7 @@ def reports(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -
     Exit codes: 0 every node is as released, 1 a node differs, failed, is late or never reported, 2 refused.
     """
     from rackready.campaign.pull.listing import SAME, listed  # noqa: PLC0415 - `--help` loads no site
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
 
     paths = working_paths(env)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Erase, Full, Limit
+from rackready.cli.deploy import Check, Erase, Full
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {

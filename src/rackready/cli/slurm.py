@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Part, Verbose, console, print_json, progress, working_paths
 from rackready.cli.run_log import terminal_log
 from rackready.model.problems import RackreadyError
@@ -97,7 +97,7 @@ def _site(env: str, part: str) -> tuple[Site, EnvPaths]:
 
 def _certified(site: Site, paths: EnvPaths, limit: str) -> list[str]:
     """Return the chosen nodes of the cluster that are certified or ready."""
-    from rackready.cli.campaign_run import choose  # noqa: PLC0415
+    from rackready.cli.limit import choose  # noqa: PLC0415
     from rackready.design.handover_of import part_of, served  # noqa: PLC0415
     from rackready.design.names import listed  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415

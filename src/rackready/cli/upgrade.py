@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.deploy import Limit
+from rackready.cli.limit import Limit
 from rackready.cli.output import Env, Format, Output, Verbose, console, print_json, working_paths
 from rackready.model.problems import RackreadyError
 

@@ -23,7 +23,8 @@ from rackready.campaign.upgrade.moves import Moves
 from rackready.campaign.upgrade.plan import Fleet, UpgradePlan, members, out_of_use, planned, settled, target
 from rackready.campaign.upgrade.serving import in_service
 from rackready.cli import upgrade_text
-from rackready.cli.campaign_run import choose, names_of, stopped
+from rackready.cli.campaign_run import stopped
+from rackready.cli.limit import choose, names_of
 from rackready.cli.output import console, print_json, progress
 from rackready.cli.progress_lines import Lines
 from rackready.cli.run_log import new_run

@@ -13,12 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rackready.cli import complete
+from rackready.cli.limit import Limit, choose
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
-from rackready.model.problems import RackreadyError
-from rackready.model.site import Site
 from rackready_sim.rehearse import machine, stand_in
 from rackready_sim.rehearse.notes import beside_file
 from rackready_sim.rehearse.run import Rehearsal, Rehearsed, named
@@ -29,10 +27,6 @@ SiteFile = Annotated[
     typer.Option(
         "--site", help="Site file; default: inventories/ENV/site.yml.", show_default=False, exists=True, dir_okay=False
     ),
-]
-Limit = Annotated[
-    str,
-    typer.Option("--limit", help="Only of these nodes, comma-separated.", autocompletion=complete.node_list),
 ]
 StandIn = Annotated[
     list[str],
@@ -70,7 +64,10 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option of the command
     loaded = load_site(env, site_file=site, root=root)
     source = (site if site is not None else env_paths(env).site_file).resolve()
     small = scaled(
-        loaded, most=machine.of_this_machine(), stand_ins=stand_in.read(stand_ins), limit=_chosen(loaded, limit)
+        loaded,
+        most=machine.of_this_machine(),
+        stand_ins=stand_in.read(stand_ins),
+        limit=choose(loaded, limit) if limit else [],
     )
     small = replace(small, not_covered=(*small.not_covered, *beside_file(source.parent)))
     began = time.monotonic()
@@ -87,18 +84,6 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option of the command
     done = rehearsal.run(small, keep=keep, verbose=verbose)
     _show(small, rehearsal, done, output)
     raise typer.Exit(done.code)
-
-
-def _chosen(site: Site, limit: str) -> list[str]:
-    """Return the nodes of ``--limit``. Raises RackreadyError for an unknown name."""
-    wanted = [name.strip() for name in limit.split(",") if name.strip()]
-    known = [node.name for node in site.nodes()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise RackreadyError(
-            f"--limit {limit}", expected="nodes of the site", actual=", ".join(unknown), next_step="Correct it."
-        )
-    return wanted
 
 
 def _document(small: Scaled, rehearsal: Rehearsal) -> dict[str, Any]:

@@ -276,10 +276,7 @@ def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
 def test_unknown_limit_is_refused(project: Path) -> None:
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node01,node7")
     assert done.returncode == 2
-    assert (
-        "--limit node01,node7 - Expected: some of node01, node02, node03, node04 Actual: node7. Correct it."
-        in done.stderr
-    )
+    assert "--limit node01,node7 - Expected: some of node[01-04] Actual: node7. Correct it." in done.stderr
 
 
 def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:

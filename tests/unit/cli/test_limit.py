@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.cli.campaign_run import choose, names_of
+from rackready.cli.limit import choose, names_of
 from rackready.design.site import load_site
 from rackready.model.problems import RackreadyError
 
@@ -18,7 +18,11 @@ NOTHING = (
 )
 
 
-@pytest.mark.parametrize("given", [("--limit", ""), ("--limit", "  "), ("--limit=",)], ids=["empty", "blank", "joined"])
+@pytest.mark.parametrize(
+    "given",
+    [("--limit", ""), ("--limit", "  "), ("--limit=",), ("--limit", ",")],
+    ids=["empty", "blank", "joined", "comma"],
+)
 @pytest.mark.parametrize("verb", ["deploy", "provision", "install", "validate", "drift", "upgrade"])
 def test_an_empty_limit_is_refused_and_does_not_mean_every_node(
     verb: str, given: tuple[str, ...], call: Call, tmp_path: Path
@@ -61,6 +65,4 @@ def test_nodes_that_are_not_of_the_site_are_named(call: Call, tmp_path: Path) ->
     _ = call
     with pytest.raises(RackreadyError) as caught:
         choose(load_site("sim", root=tmp_path), "node[04-06]")
-    assert str(caught.value) == (
-        "--limit node[04-06] - Expected: some of node01, node02, node03, node04 Actual: node05, node06. Correct it."
-    )
+    assert str(caught.value) == ("--limit node[04-06] - Expected: some of node[01-04] Actual: node[05-06]. Correct it.")

@@ -70,7 +70,27 @@ def test_limit_chooses_nodes_of_the_site() -> None:
     found = document("--site", LAB, "--check", "--limit", "node02, node03")
     assert found["nodes"] == ["node02", "node03"]
     assert error("--site", LAB, "--check", "--limit", "node09") == (
-        "--limit node09 - Expected: nodes of the site Actual: node09. Correct it."
+        "--limit node09 - Expected: some of node[01-04] Actual: node09. Correct it."
+    )
+
+
+def test_limit_takes_host_lists_as_every_command_does() -> None:
+    assert document("--site", LAB, "--check", "--limit", "node[01-02],node04")["nodes"] == [
+        "node01",
+        "node02",
+        "node04",
+    ]
+    assert error("--site", LAB, "--check", "--limit", "node[01-02") == (
+        "--limit node[01-02 - Expected: names or host lists such as gpu[01-32], comma-separated "
+        "Actual: 'node[01-02' has an unmatched bracket. Correct it."
+    )
+
+
+@pytest.mark.parametrize("given", ["", "  ", ","])
+def test_an_empty_limit_is_refused_and_does_not_mean_every_node(given: str) -> None:
+    assert error("--site", LAB, "--check", "--limit", given) == (
+        "--limit - Expected: names of nodes, comma-separated Actual: nothing. "
+        "Name them; without --limit, all nodes are meant."
     )
 
 
