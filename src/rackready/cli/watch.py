@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from rackready.watch.engine import Engine
     from rackready.watch.follow_up import FollowUp
 
-_COLOURS = {"drained": "red", "storm": "bold red", "not-watched": "yellow", "failed": "yellow", "waits": "yellow"}
+_COLOURS = {
+    "drained": "red",
+    "storm": "bold red",
+    "not-watched": "yellow",
+    "failed": "yellow",
+    "waits": "yellow",
+    "idle": "yellow",
+}
 
 
 def watch(
@@ -190,7 +197,9 @@ def _result(told: list[dict[str, Any]], ledger: Ledger, site: Site, paths: EnvPa
     if output is Format.JSON:
         print_json({"events": told, "waiting": found.document()["waiting"] if found else []})
     else:
-        console.print(f"{len(bad)} events need attention" if bad else "no fault was found")
+        idle = any(event["event"] == "idle" for event in told)
+        good = "no node was looked at" if idle else "no fault was found"
+        console.print(f"{len(bad)} events need attention" if bad else good)
     return 1 if bad else 0
 
 

@@ -57,6 +57,7 @@ class Engine:
     _watched: dict[str, bool] = field(default_factory=dict)
     _unread: dict[str, str] = field(default_factory=dict)
     _first: bool = True
+    _idle: bool = False
 
     def run(self) -> None:
         """Watch until ``stop`` is set; with ``once`` until every stream has ended."""
@@ -133,6 +134,16 @@ class Engine:
             view.cursor, view.boot_id = (before.cursor, before.boot_id) if before else ("", "")
             self._begin(node, view, since)
         self._first = False
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Tell once that no node is in production: a watch that is silent looks like one that hangs."""
+        idle = not self._streams
+        if idle and not self._idle:
+            then = "nothing to look at" if self.once else "the watch waits until a handover makes one ready"
+            shows = f"`rackready status --env {self.paths.env}` shows the nodes' states"
+            self.tell("idle", "", f"no node is in production: {then}; {shows}")
+        self._idle = idle
 
     def _site(self) -> Site:
         """Return the site with the version sets that an upgrade gave its nodes since the watch began."""

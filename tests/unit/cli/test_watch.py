@@ -19,6 +19,8 @@ from tests.unit.watch.world import World
 
 NEVER = "sim: tickets - Expected: those of a watch Actual: rackready watch never ran here."
 
+NOTHING = "no node is in production: nothing to look at; `rackready status --env sim` shows the nodes' states"
+
 
 @pytest.fixture
 def world(call: Any, tmp_path: Path) -> World:  # noqa: ANN401
@@ -87,6 +89,16 @@ def test_once_reports_faults_of_a_scheduler_that_does_not_answer(
     row = world.ledger.state("node01")
     assert row is not None
     assert row.state is NodeState.READY, "nothing is recorded that did not happen"
+
+
+def test_without_a_node_in_production_the_watch_says_what_it_waits_for(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    World(tmp_path)
+    code, out, said = call("watch", "--once")
+    assert (code, out) == (0, "no node was looked at\n")
+    assert said[21:] == f"idle: {NOTHING}\n"
+    code, out, _ = call("watch", "--once", "--output", "json")
+    (event,) = json.loads(out)["events"]
+    assert (code, event["event"], event["node"], event["text"]) == (0, "idle", "", NOTHING)
 
 
 def test_status_says_why_nobody_is_watched(world: World, call: Any) -> None:  # noqa: ANN401

@@ -86,6 +86,28 @@ def test_only_nodes_in_production_are_watched(world: World) -> None:
     assert sorted(node for node, _ in script.opened) == ["node01", "node03", "node04"]
 
 
+IDLE = (
+    "no node is in production: the watch waits until a handover makes one ready; "
+    "`rackready status --env sim` shows the nodes' states"
+)
+
+
+def test_a_watch_without_nodes_says_once_what_it_waits_for(tmp_path: Path) -> None:
+    empty = World(tmp_path)
+    engine = empty.engine(Script())
+    engine.refresh()
+    engine.refresh()
+    assert empty.events == [("idle", "", IDLE)]
+    empty.ready("node02")
+    engine.refresh()
+    assert list(empty.store.nodes()) == ["node02"]
+    empty.ledger.set_state("node02", NodeState.QUARANTINED, "a fault")
+    engine.refresh()
+    assert [event for event in empty.events if event[0] == "idle"] == [("idle", "", IDLE)] * 2, (
+        "again, as it waits again"
+    )
+
+
 def test_a_restart_goes_on_behind_the_last_line_and_repeats_no_fault(world: World) -> None:
     script = Script()
     script.put("node03", begin(), log(USER, "c7"))
