@@ -18,7 +18,7 @@ from rackready.design.compute_addresses import NicAddress, compute_addresses
 from rackready.design.endpoints import rack_number
 from rackready.design.names import listed
 from rackready.design.nic_use import nic_plan
-from rackready.design.site_flaws import ADDRESS
+from rackready.design.site_flaws import ADDRESS, RAIL_ADDRESS
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import Network, Networks
 from rackready.model.problems import Problem
@@ -34,6 +34,8 @@ __all__ = [
     "number_notes",
     "trunk_addresses",
 ]
+_COMPUTE = "compute"
+"""What compute NICs are for; two of them share an address only where subnets of rails overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +191,12 @@ def _twice(
     """Return a problem for every address that two items have."""
 
     def uses() -> _Uses:
-        for node in nodes:
+        for node in {node.name: node for node in nodes}.values():  # names that are given twice are another problem
             yield node.in_band, node.name, ""
             yield node.oob, node.name, "BMC"
             yield node.storage, node.name, "storage"
             for nic in node.nics:
-                yield nic.address, node.name, "compute"
+                yield nic.address, node.name, _COMPUTE
             for dpu in node.dpus:
                 yield dpu.bmc, dpu.name, "BMC"
                 yield dpu.os, dpu.name, ""
@@ -208,15 +210,16 @@ def _twice(
     given = [address for address, _, _ in uses() if address]
     if len(set(given)) == len(given):
         return []
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, str]] = {}
     out = []
     for address, name, what in uses():
         who = f"{name} ({what})" if what else name
         if address and address in seen:
+            before, was = seen[address]
             text = (
-                f"{address} is used by {seen[address]} and by {who}. "
+                f"{address} is used by {before} and by {who}. "
                 "Give one of them another address, or change the pools in networks."
             )
-            out.append(Problem("addresses", text, about=ADDRESS))
-        seen.setdefault(address, who)
+            out.append(Problem("addresses", text, about=RAIL_ADDRESS if what == was == _COMPUTE else ADDRESS))
+        seen.setdefault(address, (who, what))
     return out

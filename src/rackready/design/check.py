@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
@@ -39,8 +41,20 @@ def check(site: Site, lost: Lost | None = None) -> list[Flaw]:
     ``lost``: parts that were removed because their shape is wrong. Items that seem to be missing and may be among
     them are not reported.
     """
-    subject = Subject(site, lost or Lost())
+    subject = Subject(site, _with_twins(site, lost or Lost()))
     return [replace(found, rule=rule.__name__) for rule in _RULES for found in rule(subject)]
+
+
+def _with_twins(site: Site, lost: Lost) -> Lost:
+    """Return the lost parts with lists that give a name twice: a name that nobody has may be that of one of the two."""
+    names = {
+        "nodes": [node.name for node in site.nodes()],
+        "switches": [switch.name for switch in site.switches],
+        "devices": [device.name for device in site.devices],
+    }
+    count = Counter(chain.from_iterable(names.values()))
+    twins = {family for family, own in names.items() if any(count[name] > 1 for name in own)}
+    return replace(lost, nameless=lost.nameless | twins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +70,10 @@ def _twice(uses: Iterator[_Use], noun: str, about: tuple[str, ...] = ()) -> list
     for use in uses:
         before = first.setdefault(use.value, use)
         if before is not use:
-            text = f"{noun} {use.value} is already used by {before.what}."
-            out.append(Flaw(use.loc, text, f"Give {use.what} its own.", (before.loc,), about))
+            text, step = f"{noun} {use.value} is already used by {before.what}.", f"Give {use.what} its own."
+            if use.what == before.what and use.loc[-1] == "name":  # the owner's name tells the two not apart
+                text, step = f"{use.what} is given twice.", "Give each its own name."
+            out.append(Flaw(use.loc, text, step, (before.loc,), about))
     return out
 
 

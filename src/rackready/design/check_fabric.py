@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rackready.design.qos import qos_facts
-from rackready.design.site_flaws import Flaw, Lost, Subject
+from rackready.design.site_flaws import RAIL_ADDRESS, Flaw, Lost, Subject
 from rackready.design.switch_systems import system_of
 from rackready.design.written_ports import group_ports, own_ports, port_range, whole_ports
 from rackready.model.base import expand_range
@@ -232,7 +232,8 @@ def check_fabric(subject: Subject) -> list[Flaw]:
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
         if clash:
             text = f"subnet {rail.subnet} overlaps the subnet of rail {clash.rail} ({clash.subnet})."
-            out.append(Flaw(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet.", kind="overlap"))
+            where, step = ("fabric", "rails", k, "subnet"), "Give each rail its own subnet."
+            out.append(Flaw(where, text, step, about=RAIL_ADDRESS, kind="overlap"))
         room = rail.subnet.num_addresses - 2 - 10
         if len(site.nodes()) > room:
             text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, but the site has {len(site.nodes())}."

@@ -14,6 +14,8 @@ Loc = tuple[str | int, ...]
 """Path in a document."""
 ADDRESS = ("address",)
 """``about`` of problems with single addresses: a plan finds some of them again."""
+RAIL_ADDRESS = ("rail",)
+"""``about`` of problems with subnets of rails, and with the addresses in them that a plan finds twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rackready.design.facts import desired_digest, driver_version, node_facts, switch_facts
+from rackready.design.plan_beyond import with_plan
 from rackready.design.secrets import SecretUnreadableError, reveal
 from rackready.design.site import load_site, merge, parse_site
 from rackready.design.wiring import cables
@@ -65,6 +66,44 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (
+            "fabric.rails.1.subnet",
+            "192.168.1.0/24",
+            (
+                "fabric.rails[1].subnet: subnet 192.168.1.0/24 overlaps the subnet of rail 1 (192.168.1.0/24). "
+                "Give each rail its own subnet."
+            ),
+        ),
+        (
+            "racks.0.nodes.1.name",
+            "node01",
+            "racks[0].nodes[1].name: node node01 is given twice. Give each its own name.",
+        ),
+        (
+            "switches.1.name",
+            "node01",
+            "switches[1].name: name node01 is already used by node node01. Give switch node01 its own.",
+        ),
+    ],
+    ids=["rails of one subnet", "node", "switch and node"],
+)
+def test_one_slip_is_one_problem_with_those_of_the_plan(
+    raw: dict[str, Any], path: str, value: str, problem: str
+) -> None:
+    change(path, value)(raw)
+    with pytest.raises(SiteInvalidError) as caught:
+        parse(raw)
+    assert [str(item) for item in with_plan(caught.value).problems if item.path != "plan"] == [problem]
+
+
+def test_a_switch_name_given_twice_is_one_problem(raw: dict[str, Any]) -> None:
+    raw["switches"][1]["name"] = "leaf01"
+    assert refusals(raw) == ["switches[1].name: switch leaf01 is given twice. Give each its own name."]
+
+
 def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
     def apply(document: dict[str, Any]) -> None:
         here: Any = document
@@ -79,7 +118,7 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
 REFUSED = [
     (
         change("racks.0.nodes.1.name", "node01"),
-        "racks[0].nodes[1].name: name node01 is already used by node node01. Give node node01 its own.",
+        "racks[0].nodes[1].name: node node01 is given twice. Give each its own name.",
     ),
     (
         change("racks.0.nodes.1.serial", "SIM-DGXH100-0001"),
