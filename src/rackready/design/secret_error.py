@@ -19,13 +19,31 @@ def unreadable(ref: SecretRef, expected: str, actual: str, next_step: str) -> Se
     return SecretUnreadableError(f"secret in {ref}", expected=expected, actual=actual, next_step=next_step)
 
 
+_RIGHTS = "Correct its owner or its mode (0600), or run as another user."
+
+
+def unopened(ref: SecretRef, file: Path, error: OSError, absent: str) -> SecretUnreadableError:
+    """Return the error of a file that cannot be read. ``absent``: the next step where it does not exist."""
+    if isinstance(error, FileNotFoundError) and file.is_symlink():
+        actual, step = f"a link to {file.readlink()}, which does not exist", "Correct the link, or replace it."
+    elif isinstance(error, FileNotFoundError):
+        actual, step = "no such file", absent
+    elif isinstance(error, IsADirectoryError):
+        actual, step = "a folder", "Name a file in the site file."
+    elif isinstance(error, PermissionError):
+        actual, step = "this user may not read it", _RIGHTS
+    else:
+        actual, step = error.strerror or error.__class__.__name__, absent
+    return unreadable(ref, "a readable file", actual, step)
+
+
 def content(ref: SecretRef, file: Path) -> bytes:
     """Return what an encrypted file contains. Raises SecretUnreadableError."""
     try:
         return file.read_bytes()
     except OSError as error:
         step = f"Put {file} there, or correct the reference in the site file."
-        raise unreadable(ref, "a readable file", error.__class__.__name__, step) from error
+        raise unopened(ref, file, error, step) from error
 
 
 def value_at(ref: SecretRef, document: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401 - a YAML document

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design import secret_sops, secret_vault
-from rackready.design.secret_error import SecretUnreadableError, unreadable
+from rackready.design.secret_error import SecretUnreadableError, unopened, unreadable
 from rackready.model.base import SecretRef
 
 __all__ = ["SecretUnreadableError", "forget", "handed_down", "in_memory", "readable", "reveal"]
@@ -23,6 +23,8 @@ VARIABLE = "RACKREADY_SECRETS"
 """Variable of a child's environment: JSON, place of a secret to the file in its parent's memory."""
 
 _WRITE = "Put the secret there (mode 0600) and run again."
+_BOM = "\ufeff"
+"""Editors of Windows write it: a password that begins with it is another password."""
 _lock = threading.Lock()
 _documents: dict[tuple[Any, ...], Any] = {}
 _in_memory: dict[tuple[str, str], Path] = {}
@@ -39,14 +41,24 @@ def reveal(ref: SecretRef) -> str:
         return secret_sops.read(ref, _once(ref, secret_sops.decrypt))
     if ref.vault is not None:
         return secret_vault.read(ref, _once(ref, secret_vault.decrypt))
-    try:
-        value = ref.file.read_text(encoding="utf-8").removesuffix("\n") if ref.file is not None else ""
-    except (OSError, UnicodeDecodeError) as error:
-        # A UnicodeDecodeError holds the bytes, so it is not chained.
-        cause = error if isinstance(error, OSError) else None
-        raise unreadable(ref, "a readable file", error.__class__.__name__, _WRITE) from cause
+    value = _text(ref, ref.file) if ref.file is not None else ""
     if not value:
         raise unreadable(ref, "a value", "empty file", _WRITE)
+    return value
+
+
+def _text(ref: SecretRef, file: Path) -> str:
+    """Return the text of a file without its last line end. Raises SecretUnreadableError."""
+    try:
+        value = file.read_text(encoding="utf-8").removesuffix("\n")
+    except OSError as error:
+        raise unopened(ref, file, error, _WRITE) from error
+    except UnicodeDecodeError:  # it holds the bytes, so it is not chained
+        value = None
+    if value is None:
+        raise unreadable(ref, "a text in UTF-8", "other bytes", _WRITE)
+    if value.startswith(_BOM):
+        raise unreadable(ref, "the secret alone", "a byte order mark before it", "Save it without one, as plain UTF-8.")
     return value
 
 

@@ -153,7 +153,7 @@ def test_secrets_that_are_not_in_their_place(tmp_path: Path, monkeypatch: pytest
         (
             SecretRef(file=gone),
             (
-                f"secret in file {gone} - Expected: a readable file Actual: FileNotFoundError. "
+                f"secret in file {gone} - Expected: a readable file Actual: no such file. "
                 "Put the secret there (mode 0600) and run again."
             ),
         ),

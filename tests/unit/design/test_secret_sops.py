@@ -162,7 +162,7 @@ def test_a_missing_file_and_other_forms_are_refused(sops: FakeSops, tmp_path: Pa
     none, ini = tmp_path / "none.yml", tmp_path / "secrets.ini"
     ini.write_text(f"[bmc]\nnode01 = {CANARY}\n", encoding="utf-8")
     assert refused(lambda: reveal(at(none, "a"))) == (
-        f"secret in sops file {none}#a - Expected: a readable file Actual: FileNotFoundError. Put {none} there, or "
+        f"secret in sops file {none}#a - Expected: a readable file Actual: no such file. Put {none} there, or "
         "correct the reference in the site file."
     )
     assert refused(lambda: reveal(at(ini, "a"))) == (

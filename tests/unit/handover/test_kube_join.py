@@ -259,7 +259,7 @@ def test_a_token_that_is_not_there_or_not_one_is_refused_and_not_shown(site: Mak
     )
     (tmp_path / "token").unlink()
     assert made.text() == (
-        f"secret in file {tmp_path}/token - Expected: a readable file Actual: FileNotFoundError. "
+        f"secret in file {tmp_path}/token - Expected: a readable file Actual: no such file. "
         "Put the secret there (mode 0600) and run again."
     )
     assert (made.requests, made.entries()) == ([], [])
