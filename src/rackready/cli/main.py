@@ -16,7 +16,7 @@ import click
 import typer
 
 from rackready import __version__, entry_points
-from rackready.cli import complete, os_errors, plug_ins
+from rackready.cli import complete, named_env, os_errors, plug_ins
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, StoppedError
@@ -161,6 +161,7 @@ def run(arguments: list[str]) -> Ended:
     Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted.
     """
     os.umask(0o077)
+    named_env.remember(arguments)
     try:
         code = _called(arguments)
         sys.stdout.flush()  # here, because at the end of the process an error could no longer be reported
@@ -236,13 +237,13 @@ def _refuse(error: Exception, *, json_wanted: bool) -> None:
     with tolerant(sys.stderr):
         if isinstance(known, _DefectError):
             traceback.print_exception(error)
-        sys.stderr.write(f"{visible(str(known))}\n")
+        sys.stderr.write(f"{named_env.with_env(visible(str(known)))}\n")
     if not json_wanted or getattr(error, "filename", None) == OUT:
         return
     from rackready.model.refusal import document  # noqa: PLC0415 - only a refusal in JSON needs pydantic
 
     with tolerant(sys.stdout):
-        sys.stdout.write(json.dumps(document(known), indent=2) + "\n")
+        sys.stdout.write(json.dumps(named_env.in_document(document(known)), indent=2) + "\n")
 
 
 def _leave(code: int) -> NoReturn:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackready.cli import complete
+from rackready.cli.named_env import with_env
 from rackready.model.printable import UnreadableError, readable, visible
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, project_root
@@ -59,7 +60,7 @@ class _Terminal(Console):
 
     def render_str(self, text: str, **kwargs: Any) -> Text:
         """Render a text. Control characters quoted from tools and files must not reach the terminal."""
-        return super().render_str(visible(text), **kwargs)
+        return super().render_str(with_env(visible(text)), **kwargs)
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, which the caller handles."""
@@ -96,7 +97,7 @@ def print_table(
     On a terminal, only the columns in ``words`` wrap; when the others do not fit, whole lines wrap. Elsewhere the table
     is as wide as its texts. ``style``: colour of a cell, from its header and its text.
     """
-    lines = [[str(cell) for cell in row] for row in rows]
+    lines = [[with_env(str(cell)) for cell in row] for row in rows]
     if not words and style is None and _even("".join(chain(headers, chain.from_iterable(lines)))):
         _print_even(headers, lines, title)
         return
@@ -147,7 +148,7 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines as they are. Those with tabs, line ends or invisible characters go through rich one by one."""
     for plain, some in groupby(lines, key=str.isprintable):
         if plain:
-            console.put("".join(f"{line}\n" for line in some))
+            console.put("".join(f"{with_env(line)}\n" for line in some))
         else:
             for line in some:
                 console.print(line)
