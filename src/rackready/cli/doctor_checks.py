@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from rackready.cli.doctor_authorities import authorities
+from rackready.cli.doctor_deploy import deployable
 from rackready.cli.doctor_keys import mirror_key, secrets
 from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
@@ -195,6 +196,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "CA certificates": authorities,
     "mirror key": mirror_key,
     "site profiles": site_profiles,
+    "deployable": deployable,
     "kill switches": kill_switches,
     "gate images": gate_images,
     "UFM": ufm,

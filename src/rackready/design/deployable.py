@@ -30,26 +30,29 @@ class NotDeployableError(RackreadyError):
 
 
 def require(site: Site, nodes: Sequence[str], command: str) -> None:
-    """Refuse what ``rackready <command>`` cannot do on these nodes. Raises NotDeployableError with every reason.
+    """Refuse what ``rackready <command>`` cannot do on these nodes. Raises NotDeployableError with every reason."""
+    reasons = [*apart(site, nodes, command), *refusals(site, nodes, command)]
+    if reasons:
+        head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
+        raise NotDeployableError.of(reasons, head=head, tail="`rackready plan` works on it.")
+
+
+def refusals(site: Site, nodes: Sequence[str], command: str) -> list[Message]:
+    """Return why ``rackready <command>`` cannot be done on these nodes, however they are divided among its runs.
 
     `provision` needs no addresses of NICs: `rackready profile learn` reads them from a machine that runs.
     """
-    unpublished = [] if command == "provision" else _unpublished(site, nodes)
-    reasons = [
+    return [
         *_fabric(site),
-        *apart(site, nodes, command),
         *_software(site, nodes),
         *key_problems(site, list(nodes)),
         *_nic_stack(site, nodes),
         *_kinds(site, nodes),
         *_deployed(site, nodes, command),
-        *unpublished,
+        *([] if command == "provision" else _unpublished(site, nodes)),
         *_unknown(site, nodes, command),
         *(unready(site, nodes) if command in NEED_BMC else []),
     ]
-    if reasons:
-        head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
-        raise NotDeployableError.of(reasons, head=head, tail="`rackready plan` works on it.")
 
 
 def _fabric(site: Site) -> list[Message]:
@@ -235,7 +238,7 @@ def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[Message]:
     for what, is_unknown in wanted:
         names = [node.name for node in chosen if is_unknown(node)]
         if names:
-            step = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
+            step = "Import the vendor's manifest (`rackready import manifest FILE.csv`), or exclude them with --limit."
             out.append(Message(listed(names, _SHOWN), what, expected="known", actual="not given yet", next_step=step))
     return out
 

@@ -15,6 +15,7 @@ import yaml
 
 from rackready.cli import doctor_checks, doctor_keys, doctor_machine
 from rackready.cli.doctor import exit_code
+from rackready.cli.doctor_deploy import deployable
 from rackready.cli.doctor_keys import judge_key
 from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.design.site import load_site
@@ -173,6 +174,43 @@ def test_each_repository_has_the_declared_key(project: Path, tmp_path_factory: p
         found, text = doctor_keys.mirror_key(scene(project))
         assert found is outcome, text
         assert text.count("Expected: the key ") == (2 if outcome is Outcome.FAIL else 0)
+
+
+def test_what_a_deploy_refuses_is_named_with_the_command_that_helps(project: Path) -> None:
+    site = project / "inventories/lab/site.yml"
+    assert deployable(scene(project)) == (Outcome.PASS, "4 nodes")
+    text = site.read_text(encoding="utf-8").replace("platform: dgx_h100", "platform: sys_821ge_h100")
+    site.write_text(text.replace("        serial: SIM-DGXH100-0003\n", ""), encoding="utf-8")
+    outcome, told = deployable(scene(project))
+    assert (outcome, told.splitlines()) == (
+        Outcome.FAIL,
+        [
+            (
+                "profiles/platform/sys_821ge_h100.yml: the PCI addresses of its GPUs and the device names of its "
+                "compute NICs - Expected: known Actual: not published. Read them from a machine that runs: "
+                "`rackready profile learn node01 --write`."
+            ),
+            (
+                "node03: serial number - Expected: known Actual: not given yet. Import the vendor's manifest "
+                "(`rackready import manifest FILE.csv`), or exclude them with --limit."
+            ),
+        ],
+    )
+    result = run_doctor(project)
+    assert result.returncode == 1
+    assert "`rackready profile learn node01 --write --env lab`" in " ".join(result.stdout.split())
+    assert deployable(Scene(EnvPaths(project, "lab"), None)) == (Outcome.SKIP, "the site file cannot be used")
+
+
+def test_nodes_of_several_tenants_and_virtual_nodes_do_not_fail(project: Path) -> None:
+    example = ROOT / "inventories/examples/b200-4su-roce.yml"
+    _, told = deployable(Scene(EnvPaths(project, "lab"), load_site("lab", site_file=example, root=project)))
+    assert "tenant" not in told
+    mixed = ROOT / "inventories/examples/mixed-metal-virtual.yml"
+    _, told = deployable(Scene(EnvPaths(project, "lab"), load_site("lab", site_file=mixed, root=project)))
+    assert "kind virtual" not in told
+    assert told.count("profile learn host-1") == 1
+    assert "profile learn vm" not in told
 
 
 def test_full_disk_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.unit.design.virtual_sites import site as virtual_site
 from tests.unit.design.written import example, parse
 
 ROOT = Path(__file__).resolve().parents[3]
-IMPORT = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
+IMPORT = "Import the vendor's manifest (`rackready import manifest FILE.csv`), or exclude them with --limit."
 
 
 def lab(*serials: str) -> Site:
