@@ -178,7 +178,7 @@ def test_a_switch_that_does_not_answer_may_be_booting(target: SshTarget) -> None
     with pytest.raises(SwitchSilentError) as caught:
         open_session(replace(target, port=1))
     assert str(caught.value) == (
-        "leaf01 127.0.0.1:1: SSH - Expected: an answer within 15 s Actual: [Errno 111] Connection refused. "
+        "leaf01 127.0.0.1:1: SSH - Expected: a TCP connection within 10 s Actual: [Errno 111] Connection refused. "
         "Check its power, its network and its address in the site file, then run again."
     )
 

@@ -11,7 +11,7 @@ from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import Shell
 from rackready.drivers.ssh.first_contact import pin_at_first_contact
 from rackready.drivers.ssh.pins import pinned
-from rackready.drivers.ssh.session import active, connect
+from rackready.drivers.ssh.session import DIAL_S, active, connect
 from rackready.drivers.ssh.target import SshTarget, slurm_target
 from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
@@ -76,7 +76,7 @@ class _Session:
 
     def _open(self) -> Shell:
         with _as_scheduler_errors():
-            client = connect(self._target, timeout_s=_TIMEOUT_S)
+            client = connect(self._target, timeout_s=_TIMEOUT_S, dial_s=DIAL_S)
         return Shell(client, self._target.where, "Check that slurmctld runs.")
 
 

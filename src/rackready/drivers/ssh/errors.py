@@ -20,6 +20,10 @@ class SshTimeoutError(SshError):
     """No SSH session within the time limit: nothing answers, or what answers is not SSH."""
 
 
+class NoConnectionError(SshTimeoutError):
+    """The host's SSH port takes no TCP connection: it is off, elsewhere, or has no SSH service."""
+
+
 class SshBusyError(SshError):
     """The connection is open, and the server refuses another session on it now (sshd's MaxSessions)."""
 
@@ -59,6 +63,11 @@ class SshCommandError(SshError):
 def no_answer(where: str, timeout_s: float, actual: str, step: str = CHECK_HOST) -> SshTimeoutError:
     """Return the error for a host that opens no SSH session in time."""
     return SshTimeoutError(where, "SSH", f"an answer within {timeout_s:.0f} s", actual, step)
+
+
+def no_connection(where: str, timeout_s: float, actual: str) -> NoConnectionError:
+    """Return the error for a host whose SSH port takes no TCP connection in time."""
+    return NoConnectionError(where, "SSH", f"a TCP connection within {timeout_s:.0f} s", actual, CHECK_HOST)
 
 
 def jump_silent(where: str, timeout_s: float, actual: str) -> JumpSilentError:

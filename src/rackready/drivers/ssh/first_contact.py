@@ -16,7 +16,7 @@ from rackready.drivers.process import check_stop
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import Shell
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned, prefer, text_of
-from rackready.drivers.ssh.session import NewKey, connect, dial, meet
+from rackready.drivers.ssh.session import DIAL_S, NewKey, connect, dial, meet
 from rackready.drivers.ssh.target import SshTarget
 
 PATIENCE_S = 60.0
@@ -87,7 +87,7 @@ def _contact(target: SshTarget, new_key: NewKey) -> HostFacts:
 def pin_at_first_contact(target: SshTarget, *, patience_s: float = PATIENCE_S) -> str:
     """Pin the host's key unless one is pinned; return a note when this call pinned it, else an empty text.
 
-    A host that does not answer is asked again for ``patience_s`` seconds. Raises SshTimeoutError.
+    A host that does not answer is asked again, see ``shown_key``. Raises SshTimeoutError.
     """
     if pinned(target.known_hosts, target.host):
         return ""
@@ -101,17 +101,18 @@ def pin_at_first_contact(target: SshTarget, *, patience_s: float = PATIENCE_S) -
 def shown_key(target: SshTarget, *, expected: str = "", patience_s: float = 0.0) -> str:
     """Return the key that a host shows now ("ssh-ed25519 AAAA..."), without a login.
 
-    Of several kinds, it is the kind of ``expected``, the pinned key. A host that does not answer is asked again for
-    ``patience_s`` seconds. Raises SshTimeoutError.
+    Of several kinds, it is the kind of ``expected``, the pinned key. A host that takes a connection and shows no key is
+    asked again for ``patience_s`` seconds, one that takes none for ``DIAL_S``. Raises SshTimeoutError.
     """
-    deadline = time.monotonic() + patience_s
+    begun = time.monotonic()
+    deadline = begun + patience_s
     while True:
         try:
-            with dial(target, _BANNER_S) as connection, paramiko.Transport(connection) as transport:
+            with dial(target, DIAL_S) as connection, paramiko.Transport(connection) as transport:
                 return _key_of(transport, expected)
-        except errors.SshTimeoutError:  # at the jump host, or beyond it
+        except errors.SshTimeoutError:  # no connection to it, to its jump host, or from there to it
             check_stop()
-            if time.monotonic() > deadline:
+            if time.monotonic() >= min(deadline, begun + DIAL_S):
                 raise
             time.sleep(1.0)
         except (OSError, EOFError, paramiko.SSHException) as error:

@@ -15,6 +15,9 @@ from rackready.drivers.ssh.jump import Hops
 from rackready.drivers.ssh.pins import fingerprint, load_pins, pin, pinned, text_of
 from rackready.drivers.ssh.target import SshTarget
 
+DIAL_S = 10.0
+"""For a TCP connection to a host that nobody is starting. Linux repeats its first packet after 1, 3 and 7 s (initial
+time-out 1 s, RFC 6298, 2.1; doubled, tcp(7), tcp_syn_retries): four tries."""
 KEEPALIVE_S = 15
 """Between signs of life: less than the minutes after which firewalls and servers end silent sessions. Our judgement."""
 
@@ -74,11 +77,14 @@ def connect(
 def dial(target: SshTarget, timeout_s: float) -> socket.socket | paramiko.Channel:
     """Return a connection to a host's SSH port, through its jump host if it has one.
 
-    Raises OSError, and SshError for what happens at or beyond the jump host.
+    Raises NoConnectionError, and SshError for what happens at or beyond the jump host.
     """
     if target.jump is not None:
         return _HOPS.channel(target, target.jump, timeout_s, _to_jump)
-    return socket.create_connection((target.address, target.port), timeout=timeout_s)
+    try:
+        return socket.create_connection((target.address, target.port), timeout=timeout_s)
+    except OSError as error:
+        raise errors.no_connection(target.where, timeout_s, errors.reason(error)) from error
 
 
 def trouble_at_jump(target: SshTarget, timeout_s: float) -> str:

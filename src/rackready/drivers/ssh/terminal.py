@@ -11,7 +11,7 @@ import paramiko
 from netmiko import BaseConnection, ssh_dispatcher
 from netmiko.exceptions import NetmikoAuthenticationException, NetmikoBaseException, NetmikoTimeoutException
 
-from rackready.drivers.ssh.session import KEEPALIVE_S, check_keys, dial, opened, translated
+from rackready.drivers.ssh.session import DIAL_S, KEEPALIVE_S, check_keys, dial, opened, translated
 from rackready.drivers.ssh.target import SshTarget
 
 CONNECT_S = 15.0
@@ -29,7 +29,7 @@ def open_terminal(target: SshTarget, platform: str) -> BaseConnection:
             return client
 
         try:
-            connection: Any = dial(target, CONNECT_S)
+            connection: Any = dial(target, DIAL_S)
             terminal = _platform(platform, prepare)(
                 device_type=platform,
                 host=target.address,

@@ -15,7 +15,7 @@ from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import log_command
 from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.ssh.terminal import open_terminal
-from rackready.drivers.switch.session import SwitchSilentError, SwitchUnreachableError
+from rackready.drivers.switch.session import SwitchAwayError, SwitchSilentError, SwitchUnreachableError
 
 _AGAIN = "Run again: what it did is observed first."
 _PROMPT = r"[\r\n][\w.\-]+(?:\([^)\r\n]*\))?[#>]\s*$"
@@ -55,6 +55,8 @@ class CommandLineSession:
             self._connection = open_terminal(target, platform)
             if not self._connection.check_enable_mode():
                 self._connection.enable()
+        except errors.NoConnectionError as error:
+            raise SwitchAwayError.of(error.messages) from error
         except errors.SshTimeoutError as error:
             raise SwitchSilentError.of(error.messages) from error
         except errors.SshError as error:

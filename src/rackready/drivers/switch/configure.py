@@ -12,11 +12,12 @@ from rackready.design.switches import switch_config
 from rackready.drivers.process import check_stop
 from rackready.drivers.ssh.errors import SshError
 from rackready.drivers.ssh.first_contact import PATIENCE_S, pin_at_first_contact
+from rackready.drivers.ssh.session import DIAL_S
 from rackready.drivers.ssh.target import SshTarget, switch_target
 from rackready.drivers.switch.apply import apply_config
 from rackready.drivers.switch.base import Session, SwitchDriver, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.registry import driver_for
-from rackready.drivers.switch.session import SwitchSilentError
+from rackready.drivers.switch.session import SwitchAwayError, SwitchSilentError
 from rackready.drivers.switch.waves import waves
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -112,14 +113,15 @@ def open_session(paths: EnvPaths, switch: Switch) -> tuple[Session, str]:
 
 
 def _session(target: SshTarget, driver: type[SwitchDriver]) -> Session:
-    """Return a session; a switch that is booting is asked again."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Return a session; a switch that is booting is asked again, less long while it takes no connection."""
+    begun = time.monotonic()
     while True:
         try:
             return driver.connect(target)
-        except SwitchSilentError:
+        except SwitchSilentError as error:
             check_stop()
-            if time.monotonic() > deadline:
+            patience_s = DIAL_S if isinstance(error, SwitchAwayError) else PATIENCE_S
+            if time.monotonic() >= begun + patience_s:
                 raise
             time.sleep(1.0)
 

@@ -30,6 +30,10 @@ class SwitchSilentError(SwitchUnreachableError):
     """Nothing answered: the switch may be booting."""
 
 
+class SwitchAwayError(SwitchSilentError):
+    """Its SSH port takes no connection: it is off or elsewhere, or has just begun to boot."""
+
+
 class SwitchLoginError(SwitchUnreachableError):
     """The switch refuses user or password."""
 
@@ -42,6 +46,8 @@ class BashSession:
         self._sudo = Sudo(target.login.ref if isinstance(target.login, PasswordLogin) else None)
         try:
             self._connection = open_terminal(target, platform)
+        except errors.NoConnectionError as error:
+            raise SwitchAwayError.of(error.messages) from error
         except errors.SshTimeoutError as error:
             raise SwitchSilentError.of(error.messages) from error
         except errors.SshLoginError as error:
