@@ -226,7 +226,7 @@ def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
     paths.database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
-    assert "Actual: file is not a database. Run `rackready doctor`: it shows the next step." in done.stderr
+    assert "Actual: file is not a database. Run `rackready doctor --env lab`: it shows the next step." in done.stderr
 
 
 def test_states_and_campaigns_of_another_machine_are_shown(

@@ -60,7 +60,7 @@ def test_a_file_knows_of_no_jobs(world: World, command: Command) -> None:
     assert code == 2
     assert " ".join(err.split()) == (
         f"{site} handover.kind: nightly - Expected: a scheduler that knows the jobs of a node Actual: file. Nothing "
-        "was done: drain nodes by hand, then run `rackready gate run --set nightly --node NODE`."
+        "was done: drain nodes by hand, then run `rackready gate run --set nightly --node NODE --env t`."
     )
 
 
