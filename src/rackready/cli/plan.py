@@ -98,7 +98,7 @@ def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
     try:
         return load_site(env, site_file=site, root=paths.root)
     except SiteInvalidError as error:
-        if not (site or paths.site_file).exists():
+        if error.unread or not (site or paths.site_file).exists():
             raise
         raise with_plan(error) from error
 

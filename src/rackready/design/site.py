@@ -177,8 +177,13 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
             [
                 *problems,
                 *own.problems,
-                no_mapping("", "something else", "Start one from inventories/example/site.yml."),
+                no_mapping(
+                    "",
+                    "an empty file" if raw is None else kind_of_value(raw),
+                    "Start one from inventories/example/site.yml.",
+                ),
             ],
+            unread=True,
         )
     with without_gc():
         expanded = expand(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,20 +93,15 @@ def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[P
             str(path), [Problem("", "no such file.", "Start one from inventories/example/site.yml.")]
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise SiteInvalidError(
-            str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]
-        ) from error
+        raise SiteInvalidError(str(path), [_unread(error)], unread=True) from error
     try:
         document, problems = _loaded(text, written_by_us=written_by_us)
         size = _size(document, {})
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error)
-        raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
+        raise SiteInvalidError(str(path), [_not_yaml(text, error)], unread=True) from error
     except (RecursionError, _LoopError) as error:
         what = str(error) if isinstance(error, _LoopError) else "not valid YAML: nested too deeply."
-        raise SiteInvalidError(str(path), [Problem("", what, "Correct the file.")]) from error
+        raise SiteInvalidError(str(path), [Problem("", what, "Correct the file.")], unread=True) from error
     if size > MOST_VALUES:
         what = f"{size:.0e} values through aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
         raise SiteInvalidError(
@@ -115,8 +111,39 @@ def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[P
                     "", f"expands to {what}", "Write it with host lists, templates and series: docs/howto/site-file.md."
                 )
             ],
+            unread=True,
         )
     return document, problems
+
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def _unread(error: OSError | UnicodeDecodeError) -> Problem:
+    """Return the problem of a file that cannot be read, or whose bytes are no text."""
+    if isinstance(error, IsADirectoryError):
+        return Problem.of("", "", "Put the file there, or name another.", expected="a file", actual="a folder")
+    if isinstance(error, OSError):
+        why = error.strerror or error.__class__.__name__
+        return Problem.of(
+            "", "", "Correct its owner or its permissions.", expected="a file that can be read", actual=why
+        )
+    line = error.object.count(b"\n", 0, error.start) + 1
+    actual = "UTF-16" if error.object.startswith(_UTF_16) else f"byte 0x{error.object[error.start]:02x} in line {line}"
+    return Problem.of("", "", "Save the file in UTF-8.", expected="text in UTF-8", actual=actual)
+
+
+def _not_yaml(text: str, error: yaml.YAMLError) -> Problem:
+    """Return the problem of a text that is not YAML, with its place."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line, code = text.count("\n", 0, error.position) + 1, int(error.character)
+        return Problem(f"line {line}", f"character U+{code:04X}, which YAML does not allow.", "Remove it.")
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        return Problem(where, "a tab, where YAML takes spaces only.", "Put spaces in its place.")
+    what = getattr(error, "problem", None) or str(error)
+    return Problem(where, f"not valid YAML: {what}.", "Correct the file.")
 
 
 def _loaded(text: str, *, written_by_us: bool) -> tuple[Any, list[Problem]]:

@@ -187,11 +187,13 @@ class SiteInvalidError(RackreadyError):
     """The site file with its overlays cannot be used. ``problems`` lists every reason.
 
     ``site``: the site without the wrong keys, so that a plan can find further problems; None when more than single keys
-    had to be removed.
+    had to be removed. ``unread``: the file holds no document at all.
     """
 
-    def __init__(self, source: str, problems: list[Problem], site: object | None = None) -> None:
-        self.source, self.site = source, site
+    def __init__(
+        self, source: str, problems: list[Problem], site: object | None = None, *, unread: bool = False
+    ) -> None:
+        self.source, self.site, self.unread = source, site, unread
         self.problems = sorted(set(problems))
         count = len(self.problems)
         lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was changed."]

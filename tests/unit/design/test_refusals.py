@@ -136,7 +136,7 @@ def test_a_site_file_that_is_no_mapping() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         parse_site([], source="site.yml", base=Path("/base"))
     assert str(refused.value.problems[0]).removeprefix(": ") == (
-        "Expected: a mapping Actual: something else. Start one from inventories/example/site.yml."
+        "Expected: a mapping Actual: a list. Start one from inventories/example/site.yml."
     )
 
 

@@ -384,6 +384,25 @@ def test_an_absent_site_file_names_the_next_step(env: str, known: tuple[str, ...
     assert [str(problem) for problem in caught.value.problems] == [text.format(root=tmp_path)]
 
 
+def test_the_next_step_for_a_folder_that_is_there_puts_no_folder_into_it(tmp_path: Path) -> None:
+    (tmp_path / "inventories/x").mkdir(parents=True)
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("x", root=tmp_path)
+    begin = f"cp {ROOT}/inventories/example/site.yml inventories/x/"
+    assert str(caught.value.problems[0]).endswith(f"To begin one here: `{begin}`")
+    (tmp_path / "inventories/example").mkdir()
+    (tmp_path / "inventories/example/site.yml").touch()
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("x", root=tmp_path)
+    assert str(caught.value.problems[0]) == (
+        "no such file. To begin, run `cp inventories/example/site.yml inventories/x/` and edit it."
+    )
+    (tmp_path / "inventories/x/site.yml").symlink_to("elsewhere.yml")
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("x", root=tmp_path)
+    assert str(caught.value.problems[0]) == "a link to elsewhere.yml, which does not exist. Correct the link."
+
+
 def test_overlay_merges_named_lists_by_name(raw: dict[str, Any]) -> None:
     overlay = {
         "racks": [{"name": "rack01", "nodes": [{"name": "node03", "address": "198.51.100.3"}]}],

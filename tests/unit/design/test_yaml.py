@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.cli import main
 from rackready.design.site import load_site
 from rackready.design.yaml import read_yaml
 from rackready.model.problems import SiteInvalidError
@@ -31,6 +32,48 @@ def test_what_cannot_be_read_is_refused_at_its_place(tmp_path: Path, text: str, 
     with pytest.raises(SiteInvalidError) as caught:
         read_yaml(file)
     assert [str(found) for found in caught.value.problems] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (
+            b"a: 1\nb: f\xfcr\n",
+            "Expected: text in UTF-8 Actual: byte 0xfc in line 2. Save the file in UTF-8.",
+        ),
+        ("a: 1\n".encode("utf-16"), "Expected: text in UTF-8 Actual: UTF-16. Save the file in UTF-8."),
+        (b"a:\n\tb: 1\n", "line 2, column 1: a tab, where YAML takes spaces only. Put spaces in its place."),
+        (b"a:\tb\n", "line 1, column 3: a tab, where YAML takes spaces only. Put spaces in its place."),
+        (b"a: 1\nb: \x00\n", "line 2: character U+0000, which YAML does not allow. Remove it."),
+        (b"", "Expected: a mapping Actual: an empty file. Start one from inventories/example/site.yml."),
+        (b"# x\n", "Expected: a mapping Actual: an empty file. Start one from inventories/example/site.yml."),
+        (b"hello\n", "Expected: a mapping Actual: text. Start one from inventories/example/site.yml."),
+    ],
+    ids=["latin 1", "UTF-16", "tab", "tab before a value", "NUL", "empty", "comments", "text"],
+)
+def test_a_file_that_is_no_site_is_one_problem_of_a_plan_too(
+    data: bytes, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inventories/x").mkdir(parents=True)
+    file = tmp_path / "inventories/x/site.yml"
+    file.write_bytes(data)
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    assert main.run(["plan", "--env", "x"]).code == 2
+    assert capsys.readouterr().err == f"{file}: 1 problem; nothing was changed.\n  {problem}\n"
+
+
+def test_a_folder_in_the_place_of_a_site_file(tmp_path: Path) -> None:
+    with pytest.raises(SiteInvalidError) as caught:
+        read_yaml(tmp_path)
+    assert [str(found) for found in caught.value.problems] == [
+        "Expected: a file Actual: a folder. Put the file there, or name another."
+    ]
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "site.yml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: c\r\n")
+    assert read_yaml(file) == {"a": 1, "b": "c"}
 
 
 @pytest.mark.parametrize("text", ["2027-13-01", "2027-02-30", "2027-02-28 25:61:00"])
