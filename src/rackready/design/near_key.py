@@ -15,9 +15,10 @@ _CUTOFF = 0.75
 def near_key(model: type[Model], loc: Sequence[str | int]) -> str:
     """Return the key of the model at that place that is most like the last part of ``loc``, "" if none is.
 
-    ``loc``: the place as pydantic's errors have it. The tag of a union in it is no key, and is passed over.
+    ``loc``: the place as pydantic's errors have it. The tag of a union in it is no key: it says which model it is.
     """
-    keys = sorted({found.alias or name for one in _at(model, loc[:-1]) for name, found in one.model_fields.items()})
+    found = {found.alias or name for one in _at(model, loc[:-1]) for name, found in one.model_fields.items()}
+    keys = sorted(found - {str(loc[-1])})
     return next(iter(difflib.get_close_matches(str(loc[-1]), keys, 1, _CUTOFF)), "")
 
 
@@ -30,7 +31,7 @@ def _at(model: type[Model], loc: Sequence[str | int]) -> list[type[Model]]:
     """Return the models of the value at a place, or of the innermost part of it that has any."""
     models = [model]
     for part in loc:
-        if isinstance(part, str) and (inner := _inside(models, part)):
+        if isinstance(part, str) and (inner := _inside(models, part) or _tagged(models, part)):
             models = inner
     return models
 
@@ -39,6 +40,13 @@ def _inside(models: Sequence[type[Model]], key: str) -> list[type[Model]]:
     """Return the models of a key's value, also those of the items of a list."""
     fields = (found for one in models for name, found in one.model_fields.items() if key in {name, found.alias})
     return list(dict.fromkeys(inner for found in fields for inner in _models(found.annotation)))
+
+
+def _tagged(models: Sequence[type[Model]], tag: str) -> list[type[Model]]:
+    """Return the models of a union that have this tag (``kind: Literal[...]``)."""
+    return [
+        one for one in models if "kind" in one.model_fields and tag in get_args(one.model_fields["kind"].annotation)
+    ]
 
 
 def _models(annotation: Any) -> Iterator[type[Model]]:  # noqa: ANN401 - any type

@@ -7,9 +7,7 @@ from typing import Any
 
 from rackready.model.problems import Problem
 
-_WORDS = {
-    "missing": ("is required and missing.", "Add it."),
-}
+_MISSING = "is required and missing."
 
 
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
@@ -44,12 +42,10 @@ def shape_problem(
     if item["type"] == "extra_forbidden":
         step = f"Did you mean `{near}`? " if near else "Correct its spelling or remove it; "
         return Problem(path, "unknown key.", f"{step}{lists_keys} lists the keys.")
-    if item["type"] == "missing" and item["loc"][-1] == "address":
-        return Problem(path, "is required and missing.", _ADDRESS_HINT)
-    words = _WORDS.get(item["type"])
-    if words:
-        message, hint = words
-        return Problem(path, message, hint)
+    if item["type"] == "missing":
+        return Problem(path, _MISSING, _ADDRESS_HINT if item["loc"][-1] == "address" else "Add it.")
+    if item["type"] in _TAGS:
+        return _of_tag(item, path)
     shown, text = item.get("input"), item["msg"].removeprefix(_PREFIX).removesuffix(".")
     if item["type"] in _MAPPINGS:
         return no_mapping(path, kind_of_value(shown), _REFERENCE if secret else "Correct it.")
@@ -65,6 +61,15 @@ def shape_problem(
     return Problem(path, f"{text}." if said else f"{text}{mark}: {actual}.", "Correct it.")
 
 
+def _of_tag(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return the problem of the key that says what a mapping is, such as ``kind``: a wrong one, or none."""
+    key = item["ctx"]["discriminator"].strip("'")
+    expected = item["ctx"].get("expected_tags", "").replace("'", "")
+    if item["type"] == "union_tag_not_found":
+        return Problem(f"{path}.{key}", _MISSING, "Add it.")
+    return Problem.of(f"{path}.{key}", "", "Correct it.", expected=f"one of {expected}", actual=item["ctx"]["tag"])
+
+
 def no_mapping(path: str, actual: str, hint: str) -> Problem:
     """Return the problem of a value that is not a mapping."""
     return Problem.of(path, "", hint, expected="a mapping", actual=actual)
@@ -73,8 +78,9 @@ def no_mapping(path: str, actual: str, hint: str) -> Problem:
 _PREFIX = "Value error, "
 """Pydantic's words before the message of a ValueError of ours."""
 
-_WHOLE = frozenset({"value_error", "union_tag_invalid"})
+_WHOLE = frozenset({"value_error"})
 """Pydantic's errors whose message already describes the mapping."""
+_TAGS = frozenset({"union_tag_invalid", "union_tag_not_found"})
 
 
 def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds

@@ -33,6 +33,12 @@ def test_a_key_of_another_place_is_not_offered() -> None:
     assert near_key(Site, ("software", "wavesize")) == ""
 
 
+def test_keys_of_another_kind_are_not_offered_and_never_the_key_itself() -> None:
+    assert near_key(Site, ("handover", "kubernetes", "controller")) == ""
+    assert near_key(Site, ("handover", "slurm", "controler")) == "controller"
+    assert near_key(Site, ("handover", "controller")) != "controller"
+
+
 def test_only_the_reference_of_a_secret_wants_one() -> None:
     assert wants_secret(Site, ("switches", 0, "password"))
     assert wants_secret(Site, ("racks", 0, "nodes", 3, "bmc", "password"))

@@ -225,10 +225,15 @@ REFUSED = [
     ),
     (
         change("handover.kind", "lsf"),
-        (
-            "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', "
-            "'kubernetes', 'file', 'plugin', 'several'. Correct it."
-        ),
+        ("handover.kind: Expected: one of slurm, kubernetes, file, plugin, several Actual: lsf. Correct it."),
+    ),
+    (
+        change("handover", {"controller": "10.0.0.1"}),
+        "handover.kind: is required and missing. Add it.",
+    ),
+    (
+        change("handover", {"kind": "kubernetes", "kubeconfig": "kc", "context": "prod", "controller": "10.0.0.1"}),
+        ("handover.controller: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys."),
     ),
 ]
 
