@@ -14,6 +14,7 @@ from contextlib import suppress
 from rackready.cli.doctor_authorities import authorities
 from rackready.cli.doctor_deploy import deployable
 from rackready.cli.doctor_keys import mirror_key, secrets
+from rackready.cli.doctor_kubeconfig import kubeconfigs
 from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
 from rackready.cli.doctor_outputs import raw_outputs
@@ -194,6 +195,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "logins": logins,
     "secrets": secrets,
     "CA certificates": authorities,
+    "kubeconfig": kubeconfigs,
     "mirror key": mirror_key,
     "site profiles": site_profiles,
     "deployable": deployable,

@@ -17,6 +17,7 @@ from rackready.cli import doctor_checks, doctor_keys, doctor_machine
 from rackready.cli.doctor import exit_code
 from rackready.cli.doctor_deploy import deployable
 from rackready.cli.doctor_keys import judge_key
+from rackready.cli.doctor_kubeconfig import kubeconfigs
 from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.design.site import load_site
 from rackready.drivers.mirror import keys
@@ -211,6 +212,26 @@ def test_nodes_of_several_tenants_and_virtual_nodes_do_not_fail(project: Path) -
     assert "kind virtual" not in told
     assert told.count("profile learn host-1") == 1
     assert "profile learn vm" not in told
+
+
+def test_a_kubeconfig_is_looked_at_before_the_deploy_that_needs_it_at_its_end(project: Path) -> None:
+    assert kubeconfigs(scene(project)) == (Outcome.PASS, "the site file names none")
+    site = project / "inventories/lab/site.yml"
+    text = site.read_text(encoding="utf-8")
+    handover = "handover: {kind: kubernetes, kubeconfig: kc, context: prod}\n"
+    site.write_text(text[: text.index("handover:")] + handover, encoding="utf-8")
+    assert kubeconfigs(scene(project)) == (
+        Outcome.FAIL,
+        (
+            f"kubeconfig {project}/kc - Expected: a kubeconfig Actual: no such file. "
+            "Put the kubeconfig of rackready's user there (mode 0600), or correct handover.kubeconfig."
+        ),
+    )
+    cluster = {"name": "c", "cluster": {"server": "https://192.0.2.1"}}
+    context = {"name": "prod", "context": {"cluster": "c", "user": "u"}}
+    (project / "kc").write_text(json.dumps({"clusters": [cluster], "contexts": [context]}), encoding="utf-8")
+    (project / "kc").chmod(0o600)
+    assert kubeconfigs(scene(project)) == (Outcome.PASS, f"{project}/kc, context prod")
 
 
 def test_full_disk_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

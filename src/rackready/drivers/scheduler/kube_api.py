@@ -238,7 +238,7 @@ def connect(handover: KubernetesHandover, *, writes: bool) -> KubeApi:
     from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
 
     where = f"Kubernetes context {handover.context}"
-    _verified(handover.kubeconfig, handover.context)
+    require_usable(handover.kubeconfig, handover.context)
     settings = client.Configuration()
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -260,16 +260,22 @@ def no_login(where: str, error: Exception) -> SchedulerError:
     )
 
 
-def _verified(path: Path, context: str) -> None:
+_PUT = "Put the kubeconfig of rackready's user there (mode 0600)"
+
+
+def require_usable(path: Path, context: str) -> None:
     """Raise SchedulerError unless the file has the context, closed to others, and its API server is verified by TLS."""
     try:
         mode = path.stat().st_mode
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         clusters = {item["name"]: item["cluster"] for item in document["clusters"]}
         contexts = {item["name"]: item["context"] for item in document["contexts"]}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError) as error:
-        actual = getattr(error, "strerror", None) or f"{type(error).__name__}: {_one_line(error)}"
-        raise _unusable(path, "a kubeconfig", actual, "Correct handover.kubeconfig.") from error
+    except OSError as error:
+        actual = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or _one_line(error)
+        raise _unusable(path, "a kubeconfig", actual, f"{_PUT}, or correct handover.kubeconfig.") from error
+    except (UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError) as error:
+        actual = "a file without clusters and contexts"
+        raise _unusable(path, "a kubeconfig", actual, f"{_PUT}, or correct handover.kubeconfig.") from error
     if mode & 0o077:
         raise _unusable(path, "readable by its owner only", f"mode {mode & 0o777:04o}", f"Run `chmod 600 {path}`.")
     if context not in contexts:
