@@ -146,6 +146,8 @@ def _as_it_lies(ref: SecretRef, file: Path, data: bytes) -> dict[str, Any]:
     if file.suffix in _OTHER_FORMS:
         step = "Convert it: `sops decrypt --output-type yaml`, then encrypt that."
         raise unreadable(ref, "a YAML, JSON or binary file of sops", f"a {file.suffix} file", step)
+    if not data.strip():
+        raise unreadable(ref, "a file that sops encrypted", "an empty file", f"Write it with `sops edit {file}`.")
     actual = ""
     try:
         found = yaml.load(data, Loader=yaml.CSafeLoader)

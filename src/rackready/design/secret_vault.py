@@ -174,14 +174,15 @@ def _password(ref: SecretRef, ident: str, source: str) -> Any:  # noqa: ANN401 -
         failure = _no_password(ref, source, f"none within {secret_program.LIMIT_S:.0f} s, it was ended")
     except (AnsibleError, OSError):
         missing = not Path(source).expanduser().exists()
-        failure = _no_password(ref, source, "no such file" if missing else "it gives none")
+        step = "Put it there, or name another (ANSIBLE_VAULT_PASSWORD_FILE, ansible.cfg)." if missing else ""
+        failure = _no_password(ref, source, "no such file" if missing else "it gives none", step)
     else:
         return secret
     raise failure
 
 
-def _no_password(ref: SecretRef, source: str, actual: str) -> SecretUnreadableError:
-    step = f"Run or read {source} by hand, then run again."
+def _no_password(ref: SecretRef, source: str, actual: str, step: str = "") -> SecretUnreadableError:
+    step = step or f"Run or read {source} by hand, then run again."
     return unreadable(ref, f"a vault password from {source}", actual, step)
 
 

@@ -133,6 +133,7 @@ def test_a_key_that_leads_to_no_secret_is_refused(file: Path, key: str) -> None:
 
 ENCRYPT = " Encrypt it (`sops encrypt --in-place THAT`), and change each secret in it: it lay there in plain text."
 FILES = {
+    "empty": ("\n", "a file that sops encrypted Actual: an empty file. Write it with `sops edit THAT`."),
     "plain": (
         f"bmc: {{node01: {CANARY}}}\n",
         "a file that sops encrypted Actual: no metadata of sops: a file in plain text." + ENCRYPT,

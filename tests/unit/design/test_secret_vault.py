@@ -126,9 +126,12 @@ def test_a_source_of_passwords_that_gives_none_is_named(
         (tmp_path / name).chmod(0o700)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / source))
     file = whole(tmp_path)
+    step = f"Run or read {tmp_path / source} by hand, then run again."
+    if source == "none":
+        step = "Put it there, or name another (ANSIBLE_VAULT_PASSWORD_FILE, ansible.cfg)."
     assert refused(lambda: reveal(at(file)), PASSWORD) == (
         f"secret in vault file {file}#bmc.node01 - Expected: a vault password from {tmp_path / source} Actual: "
-        f"{SOURCES[source]}. Run or read {tmp_path / source} by hand, then run again."
+        f"{SOURCES[source]}. {step}"
     )
 
 
