@@ -85,6 +85,9 @@ class SqliteFile:
 
         A ledger is made with all its tables, or not at all.
         """
+        if self.home.is_dir():
+            step = "Move the folder away, then run again."
+            raise LedgerError(self.home, "no ledger", expected="a file", actual="a folder", next_step=step)
         if self.home.stat().st_size and (tables is None or set(tables) & set(schema.metadata.tables)):
             return
         step = (
