@@ -16,6 +16,7 @@ from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
 from rackready.drivers.scheduler.slurm_nodes import SlurmNodes
 from rackready.drivers.ssh.first_contact import pin_at_first_contact
+from rackready.drivers.ssh.session import DIAL_S
 from rackready.drivers.ssh.sudo import Sudo
 from rackready.drivers.ssh.target import node_target, slurm_target
 from rackready.handover import slurm_checks as on_nodes
@@ -75,7 +76,7 @@ def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tu
     if not isinstance(handover, SlurmHandover) or files is None:
         raise ValueError(site.name)
     target = slurm_target(handover, paths.known_hosts)
-    pin_at_first_contact(target)
+    pin_at_first_contact(target, patience_s=DIAL_S)  # nothing of ours boots it
     if handover.user != "root":
         target = replace(target, sudo=Sudo())
     everywhere = files.classic or files.checks is not None

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from types import SimpleNamespace
 
+import paramiko
 import pytest
 
 from rackready.drivers.scheduler.base import SchedulerError
@@ -94,6 +95,24 @@ def test_a_switch_that_is_away_costs_seconds(
         f"leaf01 192.0.2.21:22: SSH - Expected: a TCP connection within 10 s Actual: no answer (time-out). {CHECK}"
     )
     assert network.now == DIAL_S
+
+
+def test_a_slurm_controller_that_says_nothing_is_not_asked_for_a_minute(
+    network: Network, paths: EnvPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> str:
+        network.wait(15.0)
+        raise paramiko.SSHException("Error reading SSH protocol banner")
+
+    monkeypatch.setattr(first_contact, "dial", lambda *_: socket.socket())
+    monkeypatch.setattr(first_contact, "_key_of", silent)
+    with pytest.raises(SchedulerError) as caught:
+        connect_slurm(slurm(tmp_path), paths)
+    assert str(caught.value) == (
+        "Slurm controller 192.0.2.5:22: SSH - Expected: an answer within 15 s Actual: Error reading SSH protocol "
+        f"banner. {CHECK}"
+    )
+    assert network.now == 15.0
 
 
 def test_a_port_that_refuses_is_asked_again_for_as_long(

@@ -87,7 +87,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
     monkeypatch.setattr(paramiko, "SSHClient", made.client)
     monkeypatch.setattr(session, "dial", lambda *_: None)
-    monkeypatch.setattr(remote, "pin_at_first_contact", lambda *_: "")
+    monkeypatch.setattr(remote, "pin_at_first_contact", lambda *_, **__: "")
     return made
 
 

@@ -25,7 +25,7 @@ def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     """Return the adapter of a Slurm cluster. Raises SchedulerError when its controller cannot be reached."""
     target = slurm_target(handover, paths.known_hosts)
     with _as_scheduler_errors():
-        pin_at_first_contact(target)
+        pin_at_first_contact(target, patience_s=DIAL_S)  # nothing of ours boots it
     return _connected(target)
 
 

@@ -118,7 +118,7 @@ def shown_key(target: SshTarget, *, expected: str = "", patience_s: float = 0.0)
         except (OSError, EOFError, paramiko.SSHException) as error:
             check_stop()
             if time.monotonic() > deadline:
-                raise errors.no_answer(target.where, patience_s or _BANNER_S, errors.reason(error)) from error
+                raise errors.no_answer(target.where, max(patience_s, _BANNER_S), errors.reason(error)) from error
             time.sleep(1.0)
 
 
