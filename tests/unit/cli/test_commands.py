@@ -220,21 +220,6 @@ def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
     assert (status, "to continue" in last) == ("finished", False)
 
 
-def test_a_folder_in_the_place_of_the_ledger_is_no_broken_disk(project: Path) -> None:
-    paths = EnvPaths(project, "lab")
-    private_dir(paths.state)
-    paths.database.file.mkdir()
-    for words in (("status",), ("deploy",)):
-        done = rackready(project, *words, "--env", "lab")
-        assert (done.returncode, done.stderr) == (
-            2,
-            (
-                f"{paths.database.file}: no ledger - Expected: a file Actual: a folder. "
-                "Move the folder away, then run again.\n"
-            ),
-        )
-
-
 def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
     paths = EnvPaths(project, "lab")
     private_dir(paths.state)

@@ -11,11 +11,9 @@ import pytest
 import yaml
 
 from rackready.design.facts import desired_digest, driver_version, node_facts, switch_facts
-from rackready.design.plan_beyond import with_plan
-from rackready.design.secrets import SecretUnreadableError, reveal
 from rackready.design.site import load_site, merge, parse_site
 from rackready.design.wiring import cables
-from rackready.model.base import SecretRef, expand_range
+from rackready.model.base import expand_range
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.model.supply import Figure
@@ -64,44 +62,6 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
             "Use another branch of hgx-r580-debian12."
         ),
     ]
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "problem"),
-    [
-        (
-            "fabric.rails.1.subnet",
-            "192.168.1.0/24",
-            (
-                "fabric.rails[1].subnet: subnet 192.168.1.0/24 overlaps the subnet of rail 1 (192.168.1.0/24). "
-                "Give each rail its own subnet."
-            ),
-        ),
-        (
-            "racks.0.nodes.1.name",
-            "node01",
-            "racks[0].nodes[1].name: node node01 is given twice. Give each its own name.",
-        ),
-        (
-            "switches.1.name",
-            "node01",
-            "switches[1].name: name node01 is already used by node node01. Give switch node01 its own.",
-        ),
-    ],
-    ids=["rails of one subnet", "node", "switch and node"],
-)
-def test_one_slip_is_one_problem_with_those_of_the_plan(
-    raw: dict[str, Any], path: str, value: str, problem: str
-) -> None:
-    change(path, value)(raw)
-    with pytest.raises(SiteInvalidError) as caught:
-        parse(raw)
-    assert [str(item) for item in with_plan(caught.value).problems if item.path != "plan"] == [problem]
-
-
-def test_a_switch_name_given_twice_is_one_problem(raw: dict[str, Any]) -> None:
-    raw["switches"][1]["name"] = "leaf01"
-    assert refusals(raw) == ["switches[1].name: switch leaf01 is given twice. Give each its own name."]
 
 
 def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -352,62 +312,6 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         load_site("x", site_file=site, root=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("env", "known", "text"),
-    [
-        (
-            "x",
-            (),
-            (
-                "no such file. {root} has no environments: cd into your site repository, or set RACKREADY_ROOT to it. "
-                f"To begin one here: `mkdir -p inventories && cp -r {ROOT}/inventories/example inventories/x`"
-            ),
-        ),
-        (
-            "x",
-            ("example",),
-            "no such file. To begin, run `cp -r inventories/example inventories/x` and edit its site.yml.",
-        ),
-        (
-            "sim",
-            ("example", "lab", "prod"),
-            (
-                "no such file. Without --env and ENV, the environment is sim. "
-                "Name an environment with --env: lab, prod; "
-                "or run `cp -r inventories/example inventories/sim` and edit its site.yml."
-            ),
-        ),
-        ("x", ("prod",), "no such file. Name an environment with --env: prod."),
-    ],
-)
-def test_an_absent_site_file_names_the_next_step(env: str, known: tuple[str, ...], text: str, tmp_path: Path) -> None:
-    for name in known:
-        (tmp_path / "inventories" / name).mkdir(parents=True)
-        (tmp_path / "inventories" / name / "site.yml").touch()
-    with pytest.raises(SiteInvalidError) as caught:
-        load_site(env, root=tmp_path)
-    assert [str(problem) for problem in caught.value.problems] == [text.format(root=tmp_path)]
-
-
-def test_the_next_step_for_a_folder_that_is_there_puts_no_folder_into_it(tmp_path: Path) -> None:
-    (tmp_path / "inventories/x").mkdir(parents=True)
-    with pytest.raises(SiteInvalidError) as caught:
-        load_site("x", root=tmp_path)
-    begin = f"cp {ROOT}/inventories/example/site.yml inventories/x/"
-    assert str(caught.value.problems[0]).endswith(f"To begin one here: `{begin}`")
-    (tmp_path / "inventories/example").mkdir()
-    (tmp_path / "inventories/example/site.yml").touch()
-    with pytest.raises(SiteInvalidError) as caught:
-        load_site("x", root=tmp_path)
-    assert str(caught.value.problems[0]) == (
-        "no such file. To begin, run `cp inventories/example/site.yml inventories/x/` and edit it."
-    )
-    (tmp_path / "inventories/x/site.yml").symlink_to("elsewhere.yml")
-    with pytest.raises(SiteInvalidError) as caught:
-        load_site("x", root=tmp_path)
-    assert str(caught.value.problems[0]) == "a link to elsewhere.yml, which does not exist. Correct the link."
-
-
 def test_overlay_merges_named_lists_by_name(raw: dict[str, Any]) -> None:
     overlay = {
         "racks": [{"name": "rack01", "nodes": [{"name": "node03", "address": "198.51.100.3"}]}],
@@ -490,62 +394,6 @@ def test_expand_range(text: str, names: list[str]) -> None:
 def test_expand_range_refuses(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a range|is a descending range"):
         expand_range(text)
-
-
-def test_reveal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = tmp_path / "s"
-    secret.write_text("pass word\n", encoding="utf-8")
-    assert reveal(SecretRef(file=secret, env=None)) == "pass word"
-    monkeypatch.setenv("RR_TEST_SECRET", "x")
-    assert reveal(SecretRef(file=None, env="RR_TEST_SECRET")) == "x"
-    with pytest.raises(SecretUnreadableError, match="Expected: a readable file Actual: no such file"):
-        reveal(SecretRef(file=tmp_path / "none", env=None))
-    secret.write_text("", encoding="utf-8")
-    with pytest.raises(SecretUnreadableError, match="Actual: empty file"):
-        reveal(SecretRef(file=secret, env=None))
-
-
-PUT = "Put the secret there (mode 0600) and run again."
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda _path: None, f"a readable file Actual: no such file. {PUT}"),
-        (
-            lambda path: path.symlink_to("elsewhere/s"),
-            "a readable file Actual: a link to elsewhere/s, which does not exist. Correct the link, or replace it.",
-        ),
-        (lambda path: path.mkdir(), "a readable file Actual: a folder. Name a file in the site file."),
-        (lambda path: path.write_bytes(b"\xff\xfe"), f"a text in UTF-8 Actual: other bytes. {PUT}"),
-        (lambda path: path.write_bytes(b"\n"), f"a value Actual: empty file. {PUT}"),
-        (
-            lambda path: path.write_bytes(b"\xef\xbb\xbfpass"),
-            "the secret alone Actual: a byte order mark before it. Save it without one, as plain UTF-8.",
-        ),
-    ],
-    ids=["absent", "broken link", "folder", "bytes", "empty", "byte order mark"],
-)
-def test_a_secret_that_cannot_be_read_says_why_and_no_class_of_python(
-    make: Callable[[Path], object], words: str, tmp_path: Path
-) -> None:
-    make(tmp_path / "s")
-    with pytest.raises(SecretUnreadableError) as caught:
-        reveal(SecretRef(file=tmp_path / "s"))
-    assert str(caught.value) == f"secret in file {tmp_path}/s - Expected: {words}"
-
-
-def test_a_secret_that_this_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> str:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_text", refused)
-    with pytest.raises(SecretUnreadableError) as caught:
-        reveal(SecretRef(file=tmp_path / "s"))
-    assert str(caught.value) == (
-        f"secret in file {tmp_path}/s - Expected: a readable file Actual: this user may not read it. "
-        "Correct its owner or its mode (0600), or run as another user."
-    )
 
 
 @pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("fed", True), ("gpu_pci", False)])

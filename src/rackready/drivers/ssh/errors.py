@@ -23,6 +23,8 @@ class SshTimeoutError(SshError):
 class NoConnectionError(SshTimeoutError):
     """The host's SSH port takes no TCP connection: it is off, elsewhere, or has no SSH service."""
 
+    code = SshTimeoutError.code
+
 
 class SshBusyError(SshError):
     """The connection is open, and the server refuses another session on it now (sshd's MaxSessions)."""

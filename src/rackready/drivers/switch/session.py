@@ -33,6 +33,8 @@ class SwitchSilentError(SwitchUnreachableError):
 class SwitchAwayError(SwitchSilentError):
     """Its SSH port takes no connection: it is off or elsewhere, or has just begun to boot."""
 
+    code = SwitchSilentError.code
+
 
 class SwitchLoginError(SwitchUnreachableError):
     """The switch refuses user or password."""
