@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rackready.design.origin import path_text
-from rackready.design.shape_problems import no_mapping, shape_problem
+from rackready.design.shape_problems import no_document, shape_problem
 from rackready.design.site import absolute
 from rackready.design.yaml import read_yaml
 from rackready.model.database import Server
@@ -25,7 +25,7 @@ def read_server(settings: Path) -> Server:
     if not isinstance(raw, dict):
         raise SiteInvalidError(
             str(settings),
-            [no_mapping("", "something else", f"Write it as in {_LISTS_KEYS}.")],
+            [no_document(raw, f"Write it as in {_LISTS_KEYS}.")],
         )
     try:
         return Server.model_validate(absolute(raw, settings.parents[2]))

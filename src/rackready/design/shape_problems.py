@@ -75,6 +75,11 @@ def no_mapping(path: str, actual: str, hint: str) -> Problem:
     return Problem.of(path, "", hint, expected="a mapping", actual=actual)
 
 
+def no_document(document: object, hint: str) -> Problem:
+    """Return the problem of a file whose document is not a mapping."""
+    return no_mapping("", "an empty file" if document is None else kind_of_value(document), hint)
+
+
 _PREFIX = "Value error, "
 """Pydantic's words before the message of a ValueError of ours."""
 

@@ -21,7 +21,7 @@ from rackready.design.no_site_file import require_site_file
 from rackready.design.origin import Loc, path_text
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
-from rackready.design.shape_problems import kind_of_value, no_mapping, shape_problem
+from rackready.design.shape_problems import kind_of_value, no_document, no_mapping, shape_problem
 from rackready.design.site_flaws import Flaw, Lost, lost_between
 from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
@@ -177,11 +177,7 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
             [
                 *problems,
                 *own.problems,
-                no_mapping(
-                    "",
-                    "an empty file" if raw is None else kind_of_value(raw),
-                    "Start one from inventories/example/site.yml.",
-                ),
+                no_document(raw, "Start one from inventories/example/site.yml."),
             ],
             unread=True,
         )

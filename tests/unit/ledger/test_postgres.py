@@ -190,6 +190,18 @@ def test_settings_that_are_wrong(tmp_path: Path, change: dict[str, Any], said: s
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "actual"), [("", "an empty file"), ("- a\n", "a list")])
+def test_settings_without_a_mapping(tmp_path: Path, text: str, actual: str) -> None:
+    path = tmp_path / "inventories/lab/database.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SiteInvalidError) as caught:
+        read_server(path)
+    assert [str(found) for found in caught.value.problems] == [
+        f"Expected: a mapping Actual: {actual}. Write it as in docs/howto/postgresql.md."
+    ]
+
+
 def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path) -> None:
     path = tmp_path / "inventories/lab/database.yml"
     path.parent.mkdir(parents=True)
