@@ -74,6 +74,7 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
         ".venv/bin/pytest": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >>asked\n'
         'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n'
         'echo "$TMPDIR" >files; cat "$CONTAINERS_STORAGE_CONF" >>files; mkdir -p "${TMPDIR:-.}/left"\n',
+        ".venv/bin/rackready": f'#!/bin/sh\necho "$RACKREADY_ROOT $@" >>{folder}/racks\n',
         "bin/df": f"#!/bin/sh\necho Avail; echo {room_gib * 1024 * 1024}\n",
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
     }.items():
@@ -109,13 +110,17 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
     with subprocess.Popen(["true"]) as ended:
         pass
     killed = Path(f"/dev/shm/rr-tests.{ended.pid}")  # noqa: S108 - the folder of a run that was killed
-    killed.mkdir()
+    record = killed / "clone0/.rackready/sim/rack.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{\n "clone": "ab12cd",\n "env": "sim-ib",\n "subnet": "10.64.7.0/24"\n}\n', encoding="utf-8")
     assert played(tmp_path, "unit", root=False, room_gib=16)[0] == 0
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
     assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
     assert not Path(folder).exists()
     assert not killed.exists()
+    down = (tmp_path / "racks").read_text(encoding="utf-8")
+    assert down == f"{killed}/clone0 sim down --env sim-ib\n", "the rack of the killed run"
 
 
 def test_without_room_in_memory_they_lie_where_they_always_do(tmp_path: Path) -> None:
