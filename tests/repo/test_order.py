@@ -73,7 +73,8 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
     for name, text in {
         ".venv/bin/pytest": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >>asked\n'
         'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n'
-        'echo "$TMPDIR" >files; cat "$CONTAINERS_STORAGE_CONF" >>files; mkdir -p "${TMPDIR:-.}/left"\n',
+        'echo "$TMPDIR" >files; cat "$CONTAINERS_STORAGE_CONF" >>files; mkdir -p "${TMPDIR:-.}/left"\n'
+        'stat -c %a "${TMPDIR:-.}" >mode\n',
         ".venv/bin/rackready": f'#!/bin/sh\necho "$RACKREADY_ROOT $@" >>{folder}/racks\n',
         "bin/df": f"#!/bin/sh\necho Avail; echo {room_gib * 1024 * 1024}\n",
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
@@ -117,6 +118,7 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
     assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
+    assert (tmp_path / "mode").read_text(encoding="utf-8") == "711\n", "PostgreSQL of tests is another user"
     assert not Path(folder).exists()
     assert not killed.exists()
     down = (tmp_path / "racks").read_text(encoding="utf-8")
