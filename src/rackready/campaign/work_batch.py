@@ -106,7 +106,11 @@ def main() -> int:
     """Run the batch of the job, and return an exit code."""
     from rackready.campaign.step import run_here  # noqa: PLC0415 - the tests put phases of their own in its place
 
-    job: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    given = sys.stdin.buffer.readline()
+    if not given:
+        sys.stderr.write("the worker is gone before it gave its batch: the batch is free when its lease ends\n")
+        return ALONE
+    job: dict[str, Any] = json.loads(given)
     _handle_signals()
     paths = EnvPaths(Path(job["root"]), job["env"])
     request = CampaignRequest.load({**job["request"], "root": job["root"]})

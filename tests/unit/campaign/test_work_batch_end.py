@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from rackready.campaign import work_batch
+
 PROGRAM = """
 import threading, time
 from types import SimpleNamespace
@@ -39,3 +41,10 @@ def test_a_batch_whose_worker_is_gone_gives_it_back_and_ends() -> None:
     code, text = ended("time.sleep(60)  # the worker is gone")
     assert code == 6
     assert "the worker is gone: what ran is ended\n" in text
+
+
+def test_a_batch_whose_worker_is_gone_before_it_gave_the_job_says_so() -> None:
+    argv = [sys.executable, "-c", "import sys; from rackready.campaign import work_batch; sys.exit(work_batch.main())"]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    told = "the worker is gone before it gave its batch: the batch is free when its lease ends\n"
+    assert (done.returncode, done.stdout, done.stderr) == (work_batch.ALONE, "", told)

@@ -123,10 +123,10 @@ def test_a_worker_that_stood_still_can_record_and_begin_nothing_when_it_comes_ba
 def test_a_batch_that_every_worker_dies_of_is_an_error_after_its_attempts(make: Make) -> None:
     lab = make(lease_s=600, attempts=2)
     controller = lab.start("controller", "node[01-02]")
-    for name in ("w1", "w2"):
+    for number, name in enumerate(("w1", "w2"), 1):
         worker = lab.worker(name, mode="wait")
-        until(lambda name=name: name in [who for who, _ in lab.claims()])  # type: ignore[misc]
-        worker.kill()
+        until(lambda number=number: len(lab.begun()) == number)  # type: ignore[misc]
+        worker.kill()  # before its batch has begun, only the end of the lease would tell
     lab.worker("w3")
     assert lab.ended(controller) == 1
     assert (
