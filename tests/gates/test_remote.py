@@ -185,7 +185,8 @@ def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_answer_is_said(server: Server) -> None:
     answer = connect(server, port=1).run("node01", ("true",), timeout_s=10)
-    assert answer.failure.startswith("node01 127.0.0.1:1: SSH - Expected: an answer within 15 s Actual: [Errno 111] ")
+    refused = "node01 127.0.0.1:1: SSH - Expected: a TCP connection within 15 s Actual: [Errno 111] "
+    assert answer.failure.startswith(refused)
     assert (answer.reached, connect(server).run("node01", ("false",), timeout_s=10).reached) == (False, True)
     with pytest.raises(UnreachableError):
         connect(server, port=1).start("node01", ("true",), timeout_s=10)

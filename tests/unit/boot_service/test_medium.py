@@ -48,19 +48,19 @@ def test_a_medium_boots_the_ramdisk_with_the_nodes_command_line(whole: BootServi
     assert url == f"http://10.9.0.1:8080/media/node01/{disc.name}"
     assert re.fullmatch(r"[0-9a-f]{32}\.iso", disc.name)
     assert disc.stat().st_mode & 0o777 == 0o644
-    said("xorriso", "-osirrox", "on", "-indev", str(disc), "-extract", "/", str(tmp_path / "root"))
+    said("xorriso", "-osirrox", "on", "-indev", f"stdio:{disc}", "-extract", "/", str(tmp_path / "root"))
     menu = (tmp_path / "root/boot/grub/grub.cfg").read_text()
     assert menu == whole.layout.grub(MAC).read_text(), "the same as over the network"
     assert (tmp_path / "root/.disk/info").exists()
     assert (tmp_path / "root/ramdisk.img").read_text() == "ramdisk.img"
-    report = said("xorriso", "-indev", str(disc), "-report_el_torito", "plain")
+    report = said("xorriso", "-indev", f"stdio:{disc}", "-report_el_torito", "plain")
     assert "UEFI" in report, "the firmware finds a boot record"
 
 
 def test_the_loaders_are_the_signed_ones(whole: BootService, tmp_path: Path) -> None:
     whole.medium("node01")
     (disc,) = discs(whole)
-    said("xorriso", "-osirrox", "on", "-indev", str(disc), "-extract_boot_images", str(tmp_path / "boot"))
+    said("xorriso", "-osirrox", "on", "-indev", f"stdio:{disc}", "-extract_boot_images", str(tmp_path / "boot"))
     fat = next(path for path in (tmp_path / "boot").iterdir() if path.name.startswith("eltorito_img"))
     for item in loaders.CD_LOADERS:
         copy = tmp_path / item.name

@@ -208,7 +208,7 @@ def test_a_lost_file_is_rebuilt_for_the_whole_site_and_one_dead_host_holds_back_
     assert {name: row["outcome"] for name, row in rows.items()} == outcomes
     assert rows["node01"]["message"] == f"node01: pinned already, {fingerprint(key(rack, 'node01'))}"
     address = f"node02 {rack.node('node02').address}:{rack.ssh_port}"
-    assert rows["node02"]["message"].startswith(f"{address}: SSH - Expected: an answer within 5 s Actual: ")
+    assert rows["node02"]["message"].startswith(f"{address}: SSH - Expected: a TCP connection within 10 s Actual: ")
     assert sorted(line.split()[0] for line in known(tmp_path).read_text().splitlines()) == [
         where(rack, "node01"),
         where(rack, "node03"),
