@@ -85,7 +85,11 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
         program.chmod(0o755)
     done = subprocess.run(
         ["sh", "scripts/pytest-all", *arguments], cwd=folder, capture_output=True, text=True, check=False,
-        env={"PATH": f"{folder}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "RACKREADY_TEST_NETWORKS": f"{folder}/networks",
+        },
     )  # fmt: skip
     asked, bytecode = folder / "asked", folder / "bytecode"
     return (
@@ -111,9 +115,12 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
     with subprocess.Popen(["true"]) as ended:
         pass
     killed = Path(f"/dev/shm/rr-tests.{ended.pid}")  # noqa: S108 - the folder of a run that was killed
-    record = killed / "clone0/.rackready/sim/rack.json"
-    record.parent.mkdir(parents=True)
-    record.write_text('{\n "clone": "ab12cd",\n "env": "sim-ib",\n "subnet": "10.64.7.0/24"\n}\n', encoding="utf-8")
+    for clone in ("ab12cd", "ab12ce"):
+        record = killed / clone / ".rackready/sim/rack.json"
+        record.parent.mkdir(parents=True)
+        text = f'{{\n "clone": "{clone}",\n "env": "sim-ib",\n "subnet": "10.64.7.0/24"\n}}\n'
+        record.write_text(text, encoding="utf-8")
+    (tmp_path / "networks/rr-ab12cd").mkdir(parents=True)
     assert played(tmp_path, "unit", root=False, room_gib=16)[0] == 0
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
@@ -122,7 +129,7 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
     assert not Path(folder).exists()
     assert not killed.exists()
     down = (tmp_path / "racks").read_text(encoding="utf-8")
-    assert down == f"{killed}/clone0 sim down --env sim-ib\n", "the rack of the killed run"
+    assert down == f"{killed}/ab12cd sim down --env sim-ib\n", "the rack of the killed run that still has its network"
 
 
 def test_without_room_in_memory_they_lie_where_they_always_do(tmp_path: Path) -> None:
