@@ -121,8 +121,10 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
         text = f'{{\n "clone": "{clone}",\n "env": "sim-ib",\n "subnet": "10.64.7.0/24"\n}}\n'
         record.write_text(text, encoding="utf-8")
     (tmp_path / "networks/rr-ab12cd").mkdir(parents=True)
-    assert played(tmp_path, "unit", root=False, room_gib=16)[0] == 0
+    code, (asked,), _ = played(tmp_path, "unit", root=False, room_gib=16)
+    assert code == 0
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
+    assert asked.startswith(f"--basetemp={folder}/t --dist ")
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
     assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
     assert (tmp_path / "mode").read_text(encoding="utf-8") == "711\n", "PostgreSQL of tests is another user"
