@@ -11,7 +11,6 @@ import argparse
 import random
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.campaign.request import DEPLOY
+from tests.forked import Child
 from tests.integration import aftermath, worker_round
 from tests.integration.project import Project, cannot_run, held_image
 
@@ -187,7 +187,7 @@ class Round:
         self,
         project: Project,
         say: Callable[[str], None],
-        before: Callable[[Point, subprocess.Popen[str]], None] | None = None,
+        before: Callable[[Point, Child], None] | None = None,
     ) -> None:
         self.project = project
         self.say = say
@@ -223,7 +223,7 @@ class Round:
                 child.communicate()
         return False
 
-    def _wait(self, child: subprocess.Popen[str], watch: Watch, points: deque[Point]) -> Point | None:
+    def _wait(self, child: Child, watch: Watch, points: deque[Point]) -> Point | None:
         """Return the point that is due, without points of phases that are over; None when the deploy ended first."""
         began: dict[str, float] = {}
         deadline = time.monotonic() + WITHIN_S
@@ -241,7 +241,7 @@ class Round:
             time.sleep(POLL_S)
         raise TimeoutError(f"{points[0] if points else 'the end'} never came: {self.project.progress()[-3000:]}")
 
-    def _strike(self, child: subprocess.Popen[str], watch: Watch, point: Point) -> None:
+    def _strike(self, child: Child, watch: Watch, point: Point) -> None:
         if self.before:
             self.before(point, child)
         over, at = child.poll() is not None, time.monotonic()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -13,6 +11,7 @@ import pytest
 
 from rackready.paths import EnvPaths
 from rackready_sim.plan import clone_id
+from tests import forked
 from tests.integration.left_behind import Note
 from tests.integration.project import Project
 from tests.integration.worker_chaos import DELAYS_S, PHASES, Blow, WorkerRound, draw, names_of
@@ -31,25 +30,19 @@ class Programs:
         self.root, self.paths = root, EnvPaths(root, "lab")
         write_site(root)
 
-    def start(self, *_deploy: str) -> subprocess.Popen[str]:
+    def start(self, *_deploy: str) -> forked.Child:
         """Start a controller, as the deploy."""
-        return self._program(subprocess.PIPE, "controller")
+        return self._program(None, "controller")
 
-    def start_worker(self, name: str, out: Path, begin: Sequence[str]) -> subprocess.Popen[str]:
+    def start_worker(self, name: str, out: Path, begin: Sequence[str]) -> forked.Child:
         """Start a worker."""
         with out.open("a", encoding="utf-8") as sink:
             return self._program(sink, "worker", name, begin=begin)
 
-    def _program(self, out: int | IO[str], *part: str, begin: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def _program(self, out: IO[str] | None, *part: str, begin: Sequence[str] = ()) -> forked.Child:
         with (self.root / "progress.log").open("a", encoding="utf-8") as log:
-            return subprocess.Popen(
-                [*begin, sys.executable, str(PROGRAM), str(self.root), *part],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-                text=True,
-                env=os.environ | {"MODE": "slow"},
-            )
+            env = os.environ | {"MODE": "slow"}
+            return forked.start([PROGRAM, self.root, *part], out=out, err=log, env=env, on=begin)
 
     def progress(self) -> str:
         return (self.root / "progress.log").read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rackready.drivers.marked_processes import claim_mark, end_all, marked, project_mark
 from rackready.ledger.store import Ledger
+from tests.forked import Child
 from tests.integration.project import Project
 from tests.integration.worker_nets import CONTROLLER, DATABASE, Nets, is_dead
 from tests.postgres import PostgresServer, name_of
@@ -134,7 +135,7 @@ class WorkerRound:
         )
         self.struck = Struck()
         self._names = names_of(count)
-        self._workers: dict[str, subprocess.Popen[str]] = {}
+        self._workers: dict[str, Child] = {}
         self._dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self._cuts: list[Cut] = []
         self._cut_off_at = 0.0
@@ -196,7 +197,7 @@ class WorkerRound:
         with Ledger.read_only(self.database) as ledger:
             return {row.name: row.state.value for row in ledger.states()}
 
-    def _beside(self, child: subprocess.Popen[str], left: deque[Blow]) -> bool:
+    def _beside(self, child: Child, left: deque[Blow]) -> bool:
         """Strike while a deploy runs. Return whether it lost the database by that."""
         deadline, lost = time.monotonic() + WITHIN_S, False
         taken: dict[str, float] = {}
@@ -250,7 +251,7 @@ class WorkerRound:
             self._cuts.append(Cut(row.worker, row.token, time.monotonic()))
             self.say(f"{row.worker} is cut off with {row.phase} of {', '.join(row.nodes)} (token {row.token})")
 
-    def _reconnect(self, child: subprocess.Popen[str], now: float) -> None:
+    def _reconnect(self, child: Child, now: float) -> None:
         """Put the controller's cable back when the partition is over; by then it must have stopped by itself."""
         if now < self._cut_off_at + max(self.partition_s, _ENDS_S if child.poll() is None else 0.0):
             return

@@ -6,8 +6,6 @@ import base64
 import inspect
 import pickle
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from rackready.campaign import workflow
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import CampaignRequest
 from rackready.paths import EnvPaths
+from tests import forked
 
 HERE = Path(__file__).parent
 DECLARED: dict[str, Any] = yaml.safe_load((HERE / "abi.yml").read_text(encoding="utf-8"))
@@ -31,7 +30,9 @@ def test_every_abi_is_declared() -> None:
 
 def test_a_campaign_records_the_steps_of_its_abi(tmp_path: Path) -> None:
     """Step numbers, names, arguments and queue, as DBOS finds them when it replays a pending campaign."""
-    subprocess.run([sys.executable, HERE / "fake_site.py", tmp_path, "run"], check=True, capture_output=True)
+    child = forked.start([HERE / "fake_site.py", tmp_path, "run"])
+    text, _ = child.communicate()
+    assert child.returncode == 0, text
     assert recorded(EnvPaths(tmp_path, "x").workflows) == DECLARED[CAMPAIGN_ABI]["recorded"], RAISE
 
 
@@ -124,12 +125,12 @@ def test_functions_take_the_arguments_of_their_abi(name: str, work: Callable[...
 
 def test_a_campaign_of_the_abi_before_goes_on_from_the_ledger(tmp_path: Path) -> None:
     """Its batches on record have every node in their arguments: they are not replayed, and nothing of them is lost."""
-    program = [sys.executable, HERE / "fake_site.py", tmp_path]
-    subprocess.run([*program, "die:fabric"], check=False, capture_output=True)
+    program = [HERE / "fake_site.py", tmp_path]
+    forked.start([*program, "die:fabric"]).communicate()
     database = EnvPaths(tmp_path, "x").database.file
     with sqlite3.connect(database) as tables:
         assert tables.execute("UPDATE campaigns SET abi = '1'").rowcount == 1
-    done = subprocess.run([*program, "run"], check=True, capture_output=True, text=True).stdout
+    done, _ = forked.start([*program, "run"]).communicate()
     assert "is not resumed (it was made by another version of rackready): a new one continues" in done
     assert "ROW node02 ready handover pass" in done
 

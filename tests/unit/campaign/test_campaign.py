@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,20 +15,20 @@ from rackready.design.site import load_site
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_site.py")
 
 
-def start(root: Path, mode: str, digest: str = "d", *, shell: str = 'exec "$@"') -> subprocess.Popen[str]:
-    argv = ["sh", "-c", shell, "sh", sys.executable, str(PROGRAM), str(root), mode, digest]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(root: Path, mode: str, digest: str = "d", *, shell: str = "") -> forked.Child:
+    return forked.start([PROGRAM, root, mode, digest], on=["sh", "-c", shell, "sh"] if shell else [])
 
 
 def run(root: Path, mode: str, digest: str = "d") -> tuple[int, str]:
     child = start(root, mode, digest)
     text, _ = child.communicate(timeout=120)
-    return child.returncode, text
+    return child.wait(), text
 
 
 def did(root: Path) -> list[str]:

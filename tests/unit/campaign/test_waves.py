@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
+from tests import forked
 from tests.unit.campaign import fake_site
 
 ROOT = Path(__file__).parents[3]
@@ -184,9 +183,7 @@ def test_an_unreadable_request_pauses(tmp_path: Path) -> None:
 
 def test_a_controller_that_is_asked_to_pause_records_it_and_the_request_counts_once(tmp_path: Path) -> None:
     """The whole engine as a program: the request is put while the install phase hangs."""
-    child = subprocess.Popen(
-        [sys.executable, Path(fake_site.__file__), tmp_path, "ask:install"], stdout=subprocess.PIPE, text=True
-    )
+    child = forked.start([Path(fake_site.__file__), tmp_path, "ask:install"])
     out, _ = child.communicate(timeout=120)
     paths = EnvPaths(tmp_path, "x")
     with Ledger.read_only(paths.database) as ledger:

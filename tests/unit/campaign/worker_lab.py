@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +14,7 @@ from typing import Any
 import psycopg
 
 from rackready.paths import Database
+from tests import forked
 from tests.integration.worker_nets import Nets
 from tests.postgres import PostgresServer, name_of
 from tests.unit.cli.keys import put_key
@@ -51,7 +50,7 @@ class Lab:
     def __init__(self, root: Path, server: PostgresServer, nets: Nets | None = None, **use: Any) -> None:
         self.root, self.server = root, server
         self._given = nets
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[forked.Child] = []
         way = {} if nets is None else server.over_tcp()
         self.database: Database = server.database(root, workers={"lease_s": 20, **use}, **way)
         write_site(root)
@@ -62,22 +61,17 @@ class Lab:
         assert self._given is not None
         return self._given
 
-    def start(self, *arguments: str, mode: str = "run", root: Path | None = None, **env: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, mode: str = "run", root: Path | None = None, **env: str) -> forked.Child:
         """Start a process; its output goes to a file named after it."""
-        out = (self.root / f"{'-'.join(arguments)}.out").open("a", encoding="utf-8")
         on = self._given.inside(arguments[1]) if self._given is not None and arguments[0] == "worker" else []
-        child = subprocess.Popen(
-            [*on, sys.executable, str(PROGRAM), str(root or self.root), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | {"MODE": mode} | env,
-        )
+        with (self.root / f"{'-'.join(arguments)}.out").open("a", encoding="utf-8") as out:
+            child = forked.start(
+                [PROGRAM, root or self.root, *arguments], out=out, env=os.environ | {"MODE": mode} | env, on=on
+            )
         self._running.append(child)
         return child
 
-    def worker(self, name: str, *labels: str, mode: str = "run", **env: str) -> subprocess.Popen[str]:
+    def worker(self, name: str, *labels: str, mode: str = "run", **env: str) -> forked.Child:
         """Start a worker and wait until it has signed on, or has ended."""
         child = self.start("worker", name, *labels, mode=mode, **env)
         until(lambda: child.poll() is not None or "ready" in [one["event"] for one in self.told(name, *labels)])
@@ -107,7 +101,7 @@ class Lab:
         """Let those that wait go on."""
         (self.root / "go").touch()
 
-    def ended(self, child: subprocess.Popen[str]) -> int:
+    def ended(self, child: forked.Child) -> int:
         """Return the exit code of a process that ends."""
         return child.wait(timeout=WITHIN_S)
 
@@ -121,7 +115,7 @@ class Lab:
             return [(row[0], row[1]) for row in self.sql("SELECT worker, how FROM claims ORDER BY token")]
         return []
 
-    def batch_of(self, child: subprocess.Popen[str]) -> int:
+    def batch_of(self, child: forked.Child) -> int:
         """Return the process in which a worker runs its batch."""
         found: list[int] = []
 

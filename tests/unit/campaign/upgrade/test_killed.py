@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 from rackready.campaign.request import UPGRADE
 from rackready.design.node_sets import read
 from rackready.paths import EnvPaths
+from tests import forked
 from tests.unit.campaign.upgrade.upgrade_sites import OLD, ROOT
 from tests.unit.cli.keys import put_key
 
@@ -39,9 +38,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(root: Path, mode: str, *arguments: str) -> tuple[int, Any]:
-    argv = [sys.executable, str(PROGRAM), str(root), mode, *(arguments or ("--to", NEW)), "--output", "json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+    errors = root / "errors.log"
+    with errors.open("a", encoding="utf-8") as err:
+        child = forked.start([PROGRAM, root, mode, *(arguments or ("--to", NEW)), "--output", "json"], err=err)
+    text, _ = child.communicate(timeout=120)
+    return child.wait(), json.loads(text) if text else errors.read_text(encoding="utf-8")
 
 
 def did(root: Path) -> list[str]:
