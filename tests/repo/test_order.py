@@ -72,9 +72,10 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
     (folder / "scripts/pytest-all").write_bytes((ROOT / "scripts/pytest-all").read_bytes())
     for name, text in {
         ".venv/bin/pytest": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >>asked\n'
-        'echo "${PYTHONDONTWRITEBYTECODE-written} to $PYTHONPYCACHEPREFIX" >bytecode\n'
+        'cat compiled >bytecode; echo "${PYTHONDONTWRITEBYTECODE-written} ${PYTHONPYCACHEPREFIX-beside}" >>bytecode\n'
         'echo "$TMPDIR" >files; cat "$CONTAINERS_STORAGE_CONF" >>files; mkdir -p "${TMPDIR:-.}/left"\n'
         'stat -c %a "${TMPDIR:-.}" >mode\n',
+        ".venv/bin/python": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >compiled\n',
         ".venv/bin/rackready": f'#!/bin/sh\necho "$RACKREADY_ROOT $@" >>{folder}/racks\n',
         "bin/df": f"#!/bin/sh\necho Avail; echo {room_gib * 1024 * 1024}\n",
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
@@ -88,6 +89,7 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
         env={
             "PATH": f"{folder}/bin:/usr/bin:/bin",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": "/nowhere",
             "RACKREADY_TEST_NETWORKS": f"{folder}/networks",
         },
     )  # fmt: skip
@@ -107,8 +109,8 @@ def test_files_that_are_named_are_the_only_ones(tmp_path: Path) -> None:
     ]
 
 
-def test_bytecode_is_kept_apart_from_the_sources_whatever_the_environment_says(tmp_path: Path) -> None:
-    assert played(tmp_path, "unit", root=False)[2] == f"written to {tmp_path}/.rackready/pycache"
+def test_bytecode_is_written_beside_the_sources_before_workers_begin(tmp_path: Path) -> None:
+    assert played(tmp_path, "unit", root=False)[2] == "-m compileall -q -j 0 src\nwritten beside"
 
 
 def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_the_end(tmp_path: Path) -> None:
