@@ -18,6 +18,7 @@ from rackready.design.pinned import VARIABLE, pinned_file, site_of
 from rackready.design.secrets import SecretUnreadableError, handed_down
 from rackready.design.ssh_words import jump_argv
 from rackready.drivers.ansible_events import Events
+from rackready.drivers.ansible_modules import callbacks
 from rackready.drivers.ansible_ssh import connections
 from rackready.drivers.process import ChildResult, run_child
 from rackready.drivers.remote import Remote
@@ -149,7 +150,7 @@ class _Run:
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.site) | self._pinned() | self._recorded() | connection,
+            env=_environment(self.site) | self._pinned() | self._callbacks() | connection,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
@@ -160,14 +161,10 @@ class _Run:
     def _pinned(self) -> dict[str, str]:
         return {VARIABLE: str(pinned_file(self.paths, self.ctx.site_digest))} if self.ctx.site_digest else {}
 
-    def _recorded(self) -> dict[str, str]:
+    def _callbacks(self) -> dict[str, str]:
         if self.steps is None:
-            return {}
-        return {
-            "ANSIBLE_CALLBACK_PLUGINS": str(shipped() / "plugins/callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "rackready_steps",
-            "RACKREADY_STEPS": str(self.steps),
-        }
+            return callbacks(self.paths.state)
+        return callbacks(self.paths.state, "rackready_steps") | {"RACKREADY_STEPS": str(self.steps)}
 
     def _begin(self, node: str) -> int:
         operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)
