@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,30 @@ def asked_for(site: Site, root: Path, platform: PlatformProfile, group_vars: Pat
     return _Reader(site, root, platform, group_vars).read()
 
 
+@cache
+def _loader() -> Any:  # noqa: ANN401 - Ansible's, which is slow to import
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415 - slow to import
+
+    return DataLoader()
+
+
+@lru_cache(maxsize=1024)
+def _parsed(path: str, text: str) -> Any:  # noqa: ANN401 - what YAML has
+    """Return what the text of a file states, as trusted templates. Callers share it, so they change nothing in it.
+
+    Every pair of platform and version set asks for the same roles, and Ansible's parser is slow.
+    """
+    from ansible.template import trust_as_template  # noqa: PLC0415 - slow to import
+
+    return _loader().load(trust_as_template(text), file_name=path)
+
+
 class _Reader:
     """Evaluates the arguments of tasks with Ansible's own templating."""
 
     def __init__(self, site: Site, root: Path, platform: PlatformProfile, group_vars: Path | None) -> None:
-        from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415 - slow to import
-
         self._root = root
         self._playbooks = ("install", _FABRIC[site.fabric.kind], "handover")
-        self._loader = DataLoader()
         system = loader.software(site.software.set).os
         if system not in SYSTEMS:
             raise RackreadyError(
@@ -154,7 +170,7 @@ class _Reader:
     def _template(self, value: Any, variables: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what YAML has
         from ansible.template import Templar  # noqa: PLC0415 - slow to import
 
-        return Templar(loader=self._loader, variables=dict(variables)).template(value)
+        return Templar(loader=_loader(), variables=dict(variables)).template(value)
 
     def _group(self, folder: Path, name: str) -> dict[str, Any]:
         """Return the variables of a group: of its file, then of the files in its folder (Ansible, group_vars)."""
@@ -170,7 +186,7 @@ class _Reader:
         if not path.is_file():
             return None
         try:
-            return self._loader.load_from_file(str(path), trusted_as_template=True)
+            return _parsed(str(path), _loader().get_text_file_contents(str(path)))
         except AnsibleError as error:
             first = str(error).splitlines()[0]
             raise RackreadyError(
