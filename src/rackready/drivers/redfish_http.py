@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import requests
 from sushy import connector as sushy_connector
 from sushy import exceptions as faults
 from sushy.auth import SessionAuth
+
+from rackready.drivers.pinned_tls import Pinned
 
 CONNECT_S = 5.0
 READ_S = 30.0
@@ -22,17 +22,6 @@ class Auth(SessionAuth):  # type: ignore[misc]
             super()._do_authenticate()
         else:
             self._connector.set_http_basic_auth(self._username, self._password)
-
-
-class _Pinned(requests.adapters.HTTPAdapter):
-    """An adapter that sends nothing to a server whose own certificate is another one than the pinned."""
-
-    def __init__(self, sha256: str) -> None:
-        self._sha256 = sha256
-        super().__init__()
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs, assert_fingerprint=self._sha256)
 
 
 class Connector(sushy_connector.Connector):  # type: ignore[misc]
@@ -53,7 +42,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         )
         self._session.trust_env = False
         if fingerprint is not None:
-            self._session.mount("https://", _Pinned(fingerprint))
+            self._session.mount("https://", Pinned(fingerprint))
 
     def _read_account(self, response: requests.Response) -> None:
         """Keep the path that PasswordChangeRequired names (DMTF Base registry: its one argument).

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import requests
-from requests.adapters import HTTPAdapter
 
 from rackready.design.secrets import reveal
+from rackready.drivers.pinned_tls import Pinned
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish_http import root_cause
 from rackready.drivers.ufm.errors import UfmError, UfmLoginError, UfmTlsError, UfmUnreachableError, unknown
@@ -34,17 +34,6 @@ _DONE, _RUNNING = "Completed", frozenset({"Created", "Running", "Pending"})
 _OK, _ACCEPTED, _DENIED, _ABSENT, _BUSY = (200, 201, 204), 202, (401, 403), 404, 503
 
 
-class _Pinned(HTTPAdapter):
-    """Accepts exactly one certificate: urllib3 compares its SHA-256 and ends the connection if it differs."""
-
-    def __init__(self, sha256: str) -> None:
-        self._sha256 = sha256
-        super().__init__()
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs, assert_fingerprint=self._sha256)
-
-
 class UfmClient:
     """One UFM. The login is sent to it alone, and is in no message. Requests follow no redirect."""
 
@@ -59,7 +48,7 @@ class UfmClient:
             login, self._base = base64.b64encode(f"{ufm.username}:{reveal(ufm.password)}".encode()).decode(), "ufmRest"
         self._session.headers["Authorization"] = f"Basic {login}"
         if ufm.certificate_sha256 is not None:
-            self._session.mount("https://", _Pinned(ufm.certificate_sha256))
+            self._session.mount("https://", Pinned(ufm.certificate_sha256))
             self._session.verify = False  # no authority is asked: the pin decides
         else:
             self._session.verify = str(ufm.ca) if ufm.ca is not None else True
