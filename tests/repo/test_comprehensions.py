@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.repo.trees import nodes
+
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_NESTED = 1
 MOST_GENERATORS = 2
@@ -20,7 +22,7 @@ def depth(node: ast.AST) -> int:
 
 def hard(text: str) -> Iterator[int]:
     """Yield the lines of comprehensions that are nested too deep or have too many generators."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(ast.parse(text)):
         if isinstance(node, COMPREHENSIONS) and (
             depth(node) > MOST_NESTED + 1 or len(node.generators) > MOST_GENERATORS
         ):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repo.trees import statements
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
 SIM = ROOT / "src" / "rackready_sim"
@@ -50,10 +52,10 @@ def sources(package: Path = PACKAGE) -> list[Path]:
     return [path for path in sorted(package.rglob("*.py")) if RUNS_ELSEWHERE not in path.as_posix()]
 
 
-def imported(tree: ast.AST, package: list[str]) -> set[str]:
+def imported(tree: ast.Module, package: list[str]) -> set[str]:
     """Return the full names of all imported modules, of imports inside functions too; relative ones become absolute."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -168,7 +170,7 @@ def test_code_for_nodes_needs_only_the_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     absolute = {
         node.module
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("rackready")
     }
     assert absolute == set(), "relative imports only: on a node the package is called ansible.module_utils.rackready"

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.repo.trees import statements
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
@@ -52,13 +55,14 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[; ]", item)[0].lower() for item in requirements}
 
 
+@cache
 def imported(folder: Path) -> dict[str, str]:
     """Return distributions that are imported below a folder, each with one file that does."""
     found: dict[str, str] = {}
     for path in folder.rglob("*.py"):
         if "rackready_sim/programs" in path.as_posix():
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 modules = [node.module or ""]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.repo.trees import nodes, statements
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
 
@@ -53,7 +55,7 @@ def test_no_exception_is_swallowed(texts: dict[str, str]) -> None:
         if name.endswith(".py") and not name.startswith("tests/"):
             found += [
                 f"{name}:{node.lineno}"
-                for node in ast.walk(ast.parse(text))
+                for node in statements(ast.parse(text))
                 if isinstance(node, ast.ExceptHandler) and swallows(node)
             ]
     assert found == []
@@ -114,9 +116,9 @@ def product_sources() -> list[Path]:
 def asks_whether_simulated(tree: ast.AST) -> list[int]:
     """Lines that compare something with the name of the simulated environment, or ask a thing called so."""
     asking = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Compare):
-            asking += [node.lineno for item in ast.walk(node) if isinstance(item, ast.Constant) and item.value == "sim"]
+            asking += [node.lineno for item in nodes(node) if isinstance(item, ast.Constant) and item.value == "sim"]
         if isinstance(node, (ast.Name, ast.Attribute)):
             name = node.id if isinstance(node, ast.Name) else node.attr
             asking += [node.lineno] * bool(re.search(r"simulated|is_sim\b|fake_", name, re.IGNORECASE))
