@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,13 @@ EXAMPLES = ROOT / "inventories" / "examples"
 
 
 def example(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yml").read_text(encoding="utf-8"))
+    """Return an example's document, the caller's own to change."""
+    return deepcopy(_document(EXAMPLES / f"{name}.yml"))
+
+
+@cache
+def _document(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return document
 
 
