@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rackready_sim.host import run
 
 State = dict[str, Any]
 _MUNGE_BYTES = 128
-_SEEN: dict[Path, tuple[tuple[int, int, int], State]] = {}
+_SEEN: dict[str, tuple[tuple[int, int, int], State]] = {}
 """Hardware states as they were last read, with inode, size and time of their files: a writer puts a new file there."""
 
 
@@ -160,7 +161,7 @@ class Store:
 
         A BMC looks into it dozens of times for one answer.
         """
-        path = self.hardware(name) / "state.json"
+        path = _state_file(self, state_base(self.root), name)
         known = _SEEN.get(path)
         mark = _mark(path)
         if known is None or known[0] != mark:
@@ -183,10 +184,16 @@ class Store:
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rackready-sim", "-f", str(self.key)])
 
 
-def _mark(path: Path) -> tuple[int, int, int]:
+@lru_cache(maxsize=4096)
+def _state_file(store: Store, base: Path, name: str) -> str:  # noqa: ARG001 - the base is a part of the key
+    """Return the path of a machine's hardware state below that base of all state, which the environment may move."""
+    return str(store.hardware(name) / "state.json")
+
+
+def _mark(path: str) -> tuple[int, int, int]:
     """Return what tells one content of a file from the next; zeros for a file that is not there."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - asked dozens of times for one answer: a Path would take longer
     except FileNotFoundError:
         return 0, 0, 0
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 from typing import Any
 
 from sushy_tools import error
@@ -20,6 +21,7 @@ BOOT_TARGETS = ("None", "Pxe", "Hdd", "Cd", "UefiHttp", "BiosSetup")
 _MEMORY_GIB, _CPUS = 2048, 2
 
 
+@lru_cache(maxsize=4096)
 def identity_of(serial: str, part: str) -> str:
     """Return the UUID of a part of the machine with this serial number: the same after every rebuild of the rack."""
     return str(uuid.uuid5(_NAMESPACE, f"{serial}/{part}"))

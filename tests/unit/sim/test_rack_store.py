@@ -75,3 +75,13 @@ def test_readers_share_a_hardware_state_until_it_is_written_anew(store: Store) -
     (store.hardware("node01") / "state.json").unlink()
     with pytest.raises(SimError, match=r"node01: hardware state - Expected: a file at .* Actual: none\."):
         store.seen("node01")
+
+
+def test_a_moved_state_folder_is_read_at_its_new_place(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_state("node01", {"boot_count": 1})
+    assert store.seen("node01") == {"boot_count": 1}
+    monkeypatch.setenv("RACKREADY_STATE", str(tmp_path / "moved"))
+    store.write_state("node01", {"boot_count": 2})
+    assert store.seen("node01") == {"boot_count": 2}
