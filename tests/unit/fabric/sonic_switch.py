@@ -8,27 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rackready.drivers.switch import sonic_scripts
+from tests.unit.fabric import warm_programs
 
-_SRC = Path(__file__).resolve().parents[3] / "src/rackready_sim/programs"
-_PROGRAM = """#!{python} -IS
-import sys
-sys.path.insert(0, "{src}")
-from pathlib import Path
-from hwsim import paths
-paths.ROOT = Path("{root}")
-from hwsim import store
-from hwsim.switch import apply
-apply.links = lambda: {{name: {{"ifname": name, "operstate": "UP"}} for name in store.hardware()["ports"]}}
-apply.bring_ports = lambda ports: None
-from hwsim.switch.sonic import cli
-sys.exit(cli.{function}(sys.argv[1:]))
-"""
 _SYSTEMD_RUN = """#!/bin/sh
 for w; do case $w in --unit=*) unit=${w#--unit=};; --on-active=*) timer=${w#--on-active=};; --*) ;; *) break;; esac
 shift; done
@@ -146,14 +132,13 @@ class SonicSwitch:
 
     def _programs(self) -> None:
         (self.root / "units").mkdir()
-        for name, function in (("config", "config"), ("sonic-cfggen", "cfggen"), ("sonic-db-cli", "db_cli")):
-            self._write(
-                f"bin/{name}", _PROGRAM.format(python=sys.executable, src=_SRC, root=self.root, function=function)
-            )
-        boot = _PROGRAM.replace(
-            "sys.exit(cli.{function}(sys.argv[1:]))", "from hwsim.switch.sonic import db; db.boot()"
-        )
-        self._write("bin/sonic-boot", boot.format(python=sys.executable, src=_SRC, root=self.root))
+        for name, function in (
+            ("config", "config"),
+            ("sonic-cfggen", "cfggen"),
+            ("sonic-db-cli", "db_cli"),
+            ("sonic-boot", "boot"),
+        ):
+            self._write(f"bin/{name}", warm_programs.program(self.root, function))
         self._write("bin/systemd-run", _SYSTEMD_RUN.replace("UNITS", str(self.root / "units")))
         self._write("bin/systemctl", _SYSTEMCTL.replace("UNITS", str(self.root / "units")))
 
