@@ -50,7 +50,7 @@ def refused(asked: Order, **more: bool) -> str:
 
 
 def test_a_mirror_has_exactly_what_is_needed(tmp_path: Path, repo: Path) -> None:
-    asked = order(tmp_path, upstream(repo))
+    asked = order(tmp_path, upstream(repo), makes_key=True)
     built = build(asked)
     assert built.changed
     assert sorted(path.name for path in (asked.out / "pool").iterdir()) == DEBS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ PACKAGES = [
 ]
 NEED = Need(("dgx_h100",), {"tool": "1:1.0-1", "other": ""})
 Streams = dict[str, list[str]]
+_KEYS: dict[tuple[str, str], bytes] = {}
+"""Secret keys of repositories by algorithm and name of their place: to make an RSA key takes a second."""
 MODULE: Streams = {"driver:1": ["tool-1:1.0-1.x86_64"], "driver:2": ["tool-1:2.0-1.x86_64"]}
 
 
@@ -35,7 +39,12 @@ def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, s
     out.mkdir(parents=True, exist_ok=True)
     for path in [*out.glob("*.deb"), *out.glob("*.rpm")]:
         path.unlink()
-    with repo._signing_key(out, 730, "rsa3072" if rpm else "ed25519") as home:
+    algorithm = "rsa3072" if rpm else "ed25519"
+    secret = repo._secret(place, algorithm)
+    if not secret.exists() and (known := _KEYS.get((algorithm, place.name))) is not None:
+        secret.write_bytes(known)
+    with repo._signing_key(out, 730, algorithm) as home:
+        _KEYS[algorithm, place.name] = secret.read_bytes()
         if rpm:
             named = {name.partition(":")[2]: artifacts for name, artifacts in (streams or {}).items()}
             repo_rpm.build(packages or PACKAGES, "driver", named, out, home)
@@ -57,12 +66,32 @@ def upstream(folder: Path, url: str = "", name: str = "vendor", **more: Any) -> 
     return Upstream.model_validate(values | more)
 
 
-def order(place: Path, *upstreams: Upstream, system: str = "debian12", need: Need = NEED, **more: Any) -> Order:
+def order(
+    place: Path,
+    *upstreams: Upstream,
+    system: str = "debian12",
+    need: Need = NEED,
+    makes_key: bool = False,
+    **more: Any,
+) -> Order:
+    """Return an order of a mirror in ``place``, with a key that is there unless the run makes it."""
     wanted = Wanted(system, (need,), upstreams, **more)
     told: list[str] = []
-    out = place / "out/mirror"
+    out, secret = place / "out/mirror", place / "key.asc"
     out.parent.mkdir(exist_ok=True, parents=True)
-    return Order("lab", "some-set", wanted, [], out, place / "key.asc", told.append, told.append)
+    if not makes_key and not secret.exists():
+        secret.touch(mode=0o600)
+        secret.write_bytes(_signing_key())
+    return Order("lab", "some-set", wanted, [], out, secret, told.append, told.append)
+
+
+@cache
+def _signing_key() -> bytes:
+    """Return the key that signs mirrors, as their first run makes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        secret = Path(folder) / "key.asc"
+        with keys.signer(secret, "lab"):
+            return secret.read_bytes()
 
 
 @dataclass

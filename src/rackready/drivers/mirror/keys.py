@@ -26,11 +26,14 @@ class Home:
     """A GnuPG home folder of its own, so that no key of the user counts."""
 
     path: Path
+    agent: bool = True
+    """Whether gpg may start its agent, which has the secret keys."""
 
     def argv(self, *words: str) -> list[str]:
         """Return a gpg command line."""
         options = ["--batch", "--yes", "--no-tty", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
-        return ["gpg", "--homedir", str(self.path), *options, *words]
+        agent = [] if self.agent else ["--no-autostart"]
+        return ["gpg", "--homedir", str(self.path), *options, *agent, *words]
 
     def export(self, target: Path, *fingerprints: str, armored: bool = False) -> None:
         """Write public keys."""
@@ -40,14 +43,19 @@ class Home:
 
 
 @contextmanager
-def home() -> Iterator[Home]:
-    """Yield a temporary home. Its path is short: the socket of gpg's agent has a length limit."""
+def home(*, agent: bool = True) -> Iterator[Home]:
+    """Yield a temporary home. Its path is short: the socket of gpg's agent has a length limit.
+
+    Without ``agent`` it takes public keys only: nothing is started that has to be stopped.
+    """
     _sweep()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as name:
         try:
-            yield Home(Path(name))
+            yield Home(Path(name), agent)
         finally:
-            subprocess.run(["gpgconf", "--homedir", name, "--kill", "all"], check=False, capture_output=True)
+            if agent:
+                stop = ["gpgconf", "--homedir", name, "--kill", "gpg-agent"]
+                subprocess.run(stop, check=False, capture_output=True)
 
 
 def _sweep() -> None:
@@ -62,7 +70,7 @@ def fingerprints(key: Path) -> list[str]:
     """Return the fingerprints of the primary keys in a file. Raises MirrorError when it has none."""
     if not key.is_file():
         raise MirrorError(key, expected="an OpenPGP public key", actual="no file", next_step="Put the key there.")
-    with home() as place:
+    with home(agent=False) as place:
         done = run(place.argv("--show-keys", "--with-colons", str(key)))
     found, primary = [], False
     for line in done.out.splitlines():
