@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import json
@@ -192,10 +193,19 @@ def _called(arguments: list[str]) -> int:
     """Call one command, and return its exit code."""
     try:
         # Outside standalone mode click returns the code of typer.Exit instead of raising it.
-        code = build(arguments)(arguments, prog_name="rackready", standalone_mode=False)
+        code = _loaded(arguments)(arguments, prog_name="rackready", standalone_mode=False)
     except (click.exceptions.Exit, typer.Exit) as stop:
         return stop.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _loaded(arguments: list[str]) -> typer.Typer:
+    """Build the application without garbage collection: imports leave no garbage, and looking for it takes a tenth."""
+    gc.disable()
+    try:
+        return build(arguments)
+    finally:
+        gc.enable()
 
 
 def _known(error: Exception) -> RackreadyError:

@@ -33,7 +33,7 @@ class Inputs(BaseModel):
     wrong unit (MiB for KiB, ms for s) cannot make a gate pass whatever it reads, or fail to compute.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True, strict=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

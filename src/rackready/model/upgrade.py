@@ -59,7 +59,7 @@ OPEN = frozenset({UpgradeState.RUNNING, UpgradeState.WINDOW, UpgradeState.PAUSED
 class SetChoice(BaseModel):
     """A version set and a driver branch; None is the set's own branch."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     set: str
     branch: int | None = None
@@ -71,7 +71,7 @@ class SetChoice(BaseModel):
 class NodeRecord(BaseModel):
     """One node in an upgrade. ``written``: what the site file gives it; ``former``: what it was on."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     step: NodeStep = NodeStep.WAITING
     former: SetChoice
@@ -86,7 +86,7 @@ class NodeRecord(BaseModel):
 class WaveRecord(BaseModel):
     """The wave under way. ``back``: nodes that go back to their former set; None until the way up has ended."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     number: int
     nodes: list[str]
@@ -97,7 +97,7 @@ class WaveRecord(BaseModel):
 class UpgradeRecord(BaseModel):
     """An upgrade, as the ledger keeps it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str
     to: SetChoice

@@ -37,7 +37,7 @@ Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])
 class _Part(BaseModel):
     """Base of the API's objects: it refuses unknown fields; names are the API's."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
 
 class Metadata(_Part):

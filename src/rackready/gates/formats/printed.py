@@ -16,7 +16,7 @@ from rackready.format_error import FormatError
 class Shape(BaseModel):
     """Base of all shapes. Nothing is converted: a number in quotes is not a number."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(defer_build=True, strict=True)
 
 
 class _Gpu(Shape):
