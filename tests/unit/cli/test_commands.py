@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from rackready.cli import main
@@ -458,27 +456,6 @@ def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(
     assert (document["error"], document["code"], document["where"]) == (text, "defect", "defect in rackready")
     assert said.err.startswith("Traceback")
     assert said.err.endswith(f"ZeroDivisionError: division by zero\n{text}\n")
-
-
-def test_commands_load_without_garbage_collection_and_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    build, at = main.build, []
-
-    def recorded(arguments: list[str]) -> typer.Typer:
-        at.append(gc.isenabled())
-        return build(arguments)
-
-    monkeypatch.setattr(main, "build", recorded)
-    assert main.run(["--version"]).code == 0
-    assert (at, gc.isenabled()) == ([False], True)
-    monkeypatch.setattr(main, "build", lambda _arguments: 1 / 0)
-    assert main.run(["status"]).code == 2
-    assert gc.isenabled()
-
-
-def test_validators_are_built_at_their_first_use() -> None:
-    program = "from rackready.model import site; print(site.Site.__pydantic_complete__)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False\n"
 
 
 STUCK = """
