@@ -79,7 +79,7 @@ def serving(folder: Path, host: str = HOST) -> Iterator[Bench]:
     plain = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     bench.port, bench.plain_port = secure.server_port, plain.server_port
     for server in (secure, plain):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield bench
     finally:

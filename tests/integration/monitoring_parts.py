@@ -80,7 +80,7 @@ def serving(address: str, port: int, text: Callable[[], str]) -> Iterator[None]:
             """Say nothing."""
 
     server = ThreadingHTTPServer((address, port), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield
     finally:

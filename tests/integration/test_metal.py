@@ -273,7 +273,7 @@ def medium(machine: Machine) -> Iterator[str]:
     handler = partial(SimpleHTTPRequestHandler, directory=str(service.layout.http))
     place = (str(service.settings.address), service.settings.http_port)
     with ThreadingHTTPServer(place, handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield service.medium(NODE)
         server.shutdown()
 

@@ -12,10 +12,12 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from rackready_sim.redfish.sessions import Wsgi
 
 _SILENT_S = 60.0
+_POLL_S = 0.1
+"""Seconds until `shutdown` is seen: the default of half a second is most of the time of a short test."""
 
 
 class _Handler(WSGIRequestHandler):
-    """A handler that keeps connections open between requests and logs no request."""
+    """A handler that logs no request. Werkzeug closes each connection after its answer."""
 
     protocol_version = "HTTP/1.1"
     timeout = _SILENT_S
@@ -65,4 +67,4 @@ class BmcServer(ThreadedWSGIServer):
 
     def serve_in_background(self) -> None:
         """Answer until the process ends."""
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(_POLL_S,), daemon=True).start()

@@ -72,7 +72,7 @@ class Forge(BaseHTTPRequestHandler):
 def forge() -> Iterator[tuple[str, type[Forge]]]:
     kind = type("Case", (Forge,), {"comments": {}, "calls": [], "next_page": "", "status": 0, "others": set()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", kind
     server.shutdown()

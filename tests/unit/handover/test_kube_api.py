@@ -60,7 +60,7 @@ def script() -> Iterator[Script]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     script.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield script
     server.shutdown()
 

@@ -163,7 +163,7 @@ def netbox() -> Iterator[tuple[str, Store]]:
     """Serve on a free port of this host; give its address and what it holds."""
     store = Store()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"store": store}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", store

@@ -81,7 +81,7 @@ def served() -> Iterator[dict[str, Any]]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     state["url"] = f"http://127.0.0.1:{server.server_address[1]}/InRelease"
     yield state
     server.shutdown()

@@ -40,7 +40,7 @@ def server(date: str | None, status: int = 200) -> Iterator[str]:
             """Be quiet."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as found:
-        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{found.server_address[1]}"
         found.shutdown()

@@ -140,7 +140,7 @@ def test_unknown_faults_and_packages_are_refused(node: Path, mirror: Path) -> No
 @pytest.fixture
 def server(mirror: Path) -> Iterator[http.client.HTTPConnection]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(mirror))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
         server.shutdown()
 
