@@ -1,7 +1,8 @@
 """Programs of tests as processes that begin at once: forked from a server that has imported what they import.
 
 A controller imports for a second, and tests of kills start hundreds. A forked program is a process of its own, with its
-own arguments, environment, folder and files; it runs its file as ``__main__`` and ends as any Python does.
+own arguments, environment and files; it runs its file as ``__main__`` and ends as any Python does. It works in the
+checkout, in the session of its server, and /proc shows the server's arguments and environment as its own.
 """
 
 from __future__ import annotations
@@ -85,7 +86,11 @@ class Forked:
 
     def _look(self, timeout: float | None) -> None:
         if self.returncode is None and select.select([self._ended], [], [], timeout)[0]:
-            self.returncode = os.waitstatus_to_exitcode(int(os.read(self._ended, 20)))
+            told = os.read(self._ended, 20)
+            if not told:  # its server was killed
+                os.kill(self.pid, signal.SIGKILL)
+                raise RuntimeError(f"the server of forked programs ended, and nobody knows how {self.pid} ends")
+            self.returncode = os.waitstatus_to_exitcode(int(told))
             os.close(self._ended)
 
 
@@ -115,10 +120,13 @@ def start(
     server = _server()
     request = json.dumps({"argv": words, "env": env}).encode()
     socket.send_fds(server, [request], [end, theirs, theirs if err is None else err.fileno()])
-    pid = int(server.recv(20))
+    pid = server.recv(20)
     os.close(theirs)
     os.close(end)
-    return Forked(pid, ended, None if ours is None else os.fdopen(ours, encoding="utf-8"))
+    if not pid:
+        _server.cache_clear()
+        raise RuntimeError("the server of forked programs ended: the first test that failed shows its error")
+    return Forked(int(pid), ended, None if ours is None else os.fdopen(ours, encoding="utf-8"))
 
 
 @cache

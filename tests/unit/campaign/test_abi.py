@@ -130,7 +130,9 @@ def test_a_campaign_of_the_abi_before_goes_on_from_the_ledger(tmp_path: Path) ->
     database = EnvPaths(tmp_path, "x").database.file
     with sqlite3.connect(database) as tables:
         assert tables.execute("UPDATE campaigns SET abi = '1'").rowcount == 1
-    done, _ = forked.start([*program, "run"]).communicate()
+    child = forked.start([*program, "run"])
+    done, _ = child.communicate()
+    assert child.returncode == 0, done
     assert "is not resumed (it was made by another version of rackready): a new one continues" in done
     assert "ROW node02 ready handover pass" in done
 

@@ -126,6 +126,7 @@ class SonicSwitch:
             capture_output=True,
             text=True,
             check=False,
+            timeout=120,
             env={"PATH": f"{self.root}/bin:/usr/bin:/bin", "SUDO_USER": "admin"},
         )
         return done.returncode, done.stdout + done.stderr

@@ -9,10 +9,12 @@ from __future__ import annotations
 import atexit
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -79,8 +81,10 @@ def _answer(reply: Path, caller: int) -> None:
     except BaseException:  # noqa: BLE001 - as an interpreter prints what nobody caught
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # nobody reads it any more
+                stream.flush()
+        signal.alarm(10)  # a caller that was killed never opens its end
         with reply.open("w") as pipe:
             reply.unlink()
             pipe.write(f"{code}\n")

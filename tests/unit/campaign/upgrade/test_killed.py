@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, mode: str, *arguments: str) -> tuple[int, Any]:
     errors = root / "errors.log"
-    with errors.open("a", encoding="utf-8") as err:
+    with errors.open("w", encoding="utf-8") as err:
         child = forked.start([PROGRAM, root, mode, *(arguments or ("--to", NEW)), "--output", "json"], err=err)
     text, _ = child.communicate(timeout=120)
     return child.wait(), json.loads(text) if text else errors.read_text(encoding="utf-8")
