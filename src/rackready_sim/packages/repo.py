@@ -138,7 +138,7 @@ def _signing_key(out: Path, key_days: int, algorithm: str, secret: Path | None =
             (out / "mirror.fpr").write_text(re.findall(r"^fpr:(?:[^:]*:){8}([0-9A-F]+):", listing, re.MULTILINE)[0])
             yield Path(home)
         finally:
-            subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], check=False, capture_output=True)
+            subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
 
 
 def _secret(folder: Path, algorithm: str) -> Path:

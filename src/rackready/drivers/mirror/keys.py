@@ -54,7 +54,7 @@ def home(*, agent: bool = True) -> Iterator[Home]:
             yield Home(Path(name), agent)
         finally:
             if agent:
-                stop = ["gpgconf", "--homedir", name, "--kill", "gpg-agent"]
+                stop = ["gpgconf", "--homedir", name, "--kill", "all"]
                 subprocess.run(stop, check=False, capture_output=True)
 
 
