@@ -1,7 +1,7 @@
-"""Keeps the archives that Ansible makes of modules, in the folder that $RACKREADY_MODULES names.
+"""Has Ansible put the archives that it makes of modules into the folder that $RACKREADY_MODULES names.
 
 Each run of ansible-playbook packs every module with the code that it imports, about 10 s of processor time for a node,
-and throws the archives away at its end. rackready names one folder for all runs of the same code.
+and throws the archives away at its end. rackready gives each run a folder with those of the runs before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = """
 name: rackready_modules
 type: notification
-short_description: keeps the archives of modules between runs
+short_description: leads Ansible to the archives of modules of earlier runs
 description:
   - Does nothing unless C(RACKREADY_MODULES) names a folder, which only its owner may read.
 author: rackready
@@ -24,8 +24,6 @@ author: rackready
 
 CACHE = "ansiballz_cache"
 """The folder below the run's own temporary one (ansible-core 2.19, executor/module_common.py); else no gain."""
-PICKLE_ENDS = b"."
-"""The last byte of each archive (pickle's STOP). After a power cut a file may be empty or full of zeros."""
 
 
 class CallbackModule(CallbackBase):
@@ -37,13 +35,9 @@ class CallbackModule(CallbackBase):
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: object) -> None:
-        """Remove what is torn, and put the folder where Ansible looks."""
+        """Put the folder where Ansible looks."""
         del playbook
         folder = os.environ.get("RACKREADY_MODULES")
-        if not folder:
-            return
-        for file in Path(folder).iterdir():
-            if not file.name.endswith((".lock", "-part")) and file.read_bytes()[-1:] != PICKLE_ENDS:
-                file.unlink(missing_ok=True)
-        with suppress(FileExistsError):  # Ansible packed a module already: this run keeps none
-            Path(constants.DEFAULT_LOCAL_TMP, CACHE).symlink_to(folder)
+        if folder:
+            with suppress(FileExistsError):  # Ansible packed a module already: this run keeps none
+                Path(constants.DEFAULT_LOCAL_TMP, CACHE).symlink_to(Path(folder).resolve(strict=True))

@@ -105,8 +105,9 @@ class _Run:
             with (
                 _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file,
                 connections(self.paths.state, jump_argv(self.site, self.paths.known_hosts)) as connection,
+                callbacks(self.paths.state, *(["rackready_steps"] if self.steps else [])) as enabled,
             ):
-                child = self._child(self._argv(file, tags), connection, events)
+                child = self._child(self._argv(file, tags), connection | enabled, events)
         except (SshError, SecretUnreadableError) as error:  # the jump host's or a password's: no node was reached
             results = {node: NodeResult(Outcome.ERROR, f"{node}: {self.phase}: {error}") for node in self.nodes}
         except OSError as error:
@@ -144,13 +145,13 @@ class _Run:
         argv += ["--check", "--diff"] if self.ctx.check else []
         return [*argv, str(shipped() / "playbooks" / self.playbook)]
 
-    def _child(self, argv: list[str], connection: dict[str, str], events: Events) -> ChildResult:
+    def _child(self, argv: list[str], environment: dict[str, str], events: Events) -> ChildResult:
         request = {"argv": argv, "cwd": str(self.ctx.root), "artifacts": str(self.folder / self.ident)}
         return run_child(
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.site) | self._pinned() | self._callbacks() | connection,
+            env=_environment(self.site) | self._pinned() | self._recorded() | environment,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
@@ -161,10 +162,8 @@ class _Run:
     def _pinned(self) -> dict[str, str]:
         return {VARIABLE: str(pinned_file(self.paths, self.ctx.site_digest))} if self.ctx.site_digest else {}
 
-    def _callbacks(self) -> dict[str, str]:
-        if self.steps is None:
-            return callbacks(self.paths.state)
-        return callbacks(self.paths.state, "rackready_steps") | {"RACKREADY_STEPS": str(self.steps)}
+    def _recorded(self) -> dict[str, str]:
+        return {"RACKREADY_STEPS": str(self.steps)} if self.steps else {}
 
     def _begin(self, node: str) -> int:
         operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)

@@ -17,7 +17,7 @@ from typing import Any
 from rackready.design import hostvars
 from rackready.design.facts import desired_digest
 from rackready.model.site import Site
-from rackready.paths import EnvPaths, shipped
+from rackready.paths import EnvPaths, is_checkout, shipped
 
 SOURCES = ("ansible.cfg", "playbooks", "plugins", "roles", "src/rackready")
 """What a play is made of, below the folder of shipped files: all of it counts, read or not."""
@@ -46,6 +46,9 @@ def sources_digest() -> bytes:
         path = package if name == "src/rackready" else top / name
         for below, file in _files(path):
             _add(out, f"{name}/{below}", file)
+    if not is_checkout():  # the copy that Ansible packs for nodes
+        for below, file in _files(top / "src"):
+            _add(out, f"shipped/{below}", file)
     for name in COPIED:
         found = importlib.util.find_spec(name)
         if found is None or not found.origin:
