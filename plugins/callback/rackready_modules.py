@@ -1,6 +1,6 @@
 """Has Ansible put the archives that it makes of modules into the folder that $RACKREADY_MODULES names.
 
-Each run of ansible-playbook packs every module with the code that it imports, about 10 s of processor time for a node,
+Each run of ansible-playbook packs every module with the code that it imports, about 8 s of processor time for a node,
 and throws the archives away at its end. rackready gives each run a folder with those of the runs before.
 """
 
