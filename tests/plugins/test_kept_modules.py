@@ -98,6 +98,20 @@ def test_code_that_was_edited_meanwhile_is_not_kept_as_the_code_that_was_begun_w
     assert list(kept(tmp_path)) == [ARCHIVE], "neither locks nor half an archive"
 
 
+def test_a_run_that_packs_nothing_new_reads_our_code_once_and_counts_as_a_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+    monkeypatch.setattr(ansible_modules, "sources_digest", lambda: asked.append(b"") or b"code")
+    run(tmp_path, b"packed")
+    assert len(asked) == 2
+    folder = tmp_path / "modules" / b"code".hex()
+    os.utime(folder, (1.0, 1.0))
+    assert run(tmp_path) == [ARCHIVE]
+    assert len(asked) == 3
+    assert folder.stat().st_mtime > 1.0
+
+
 def test_parallel_runs_keep_the_archive_of_the_first(tmp_path: Path) -> None:
     with callbacks(tmp_path) as slow:
         run(tmp_path, b"first")

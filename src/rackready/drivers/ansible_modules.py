@@ -67,11 +67,12 @@ class _Run:
     def end(self) -> None:
         """Keep what it packed, and remove its folder and those that nobody needs."""
         try:
-            if sources_digest() == self._digest:
+            new = [path for path in _archives(self.folder) if not (self._kept / path.name).exists()]
+            if new and sources_digest() == self._digest:
                 private_dir(self._kept)
-                for archive in _archives(self.folder):
-                    if not (self._kept / archive.name).exists():
-                        files.create(self._kept / archive.name, archive.read_bytes())
+                for archive in new:
+                    files.create(self._kept / archive.name, archive.read_bytes())
+            if self._kept.exists():
                 os.utime(self._kept)
             self._tidy()
         except _UNREADABLE as error:
