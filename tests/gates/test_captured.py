@@ -88,9 +88,15 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
         ({"file": "."}, f"outputs[0].file: . - Expected: a file beside the manifest Actual: Is a directory. {AGAIN}"),
         (
             {"time": "2026-11-22T09:00:00"},
-            f'manifest.json: outputs[0].time - Expected: have timezone info Actual: "2026-11-22T09:00:00". {CORRECT}',
+            (
+                "manifest.json: outputs[0].time - Expected: a time with its zone, such as Z "
+                f'Actual: "2026-11-22T09:00:00". {CORRECT}'
+            ),
         ),
-        ({"time": 5}, f"manifest.json: outputs[0].time - Expected: a valid datetime Actual: 5. {CORRECT}"),
+        (
+            {"time": 5},
+            f"manifest.json: outputs[0].time - Expected: a time such as 2026-01-31T12:00:00Z Actual: 5. {CORRECT}",
+        ),
         (
             {"time": "5"},
             (
@@ -108,17 +114,17 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
         ({"exit": 0}, f"manifest.json: outputs[0].exit - Expected: no key of that name Actual: 0. {CORRECT}"),
         (
             {"exit_code": False},
-            f"manifest.json: outputs[0].exit_code - Expected: a valid integer Actual: false. {CORRECT}",
+            f"manifest.json: outputs[0].exit_code - Expected: a whole number Actual: false. {CORRECT}",
         ),
-        ({"exit_code": "0"}, f'manifest.json: outputs[0].exit_code - Expected: a valid integer Actual: "0". {CORRECT}'),
+        ({"exit_code": "0"}, f'manifest.json: outputs[0].exit_code - Expected: a whole number Actual: "0". {CORRECT}'),
         (
             {"exit_code": 256},
-            f"manifest.json: outputs[0].exit_code - Expected: less than or equal to 255 Actual: 256. {CORRECT}",
+            f"manifest.json: outputs[0].exit_code - Expected: at most 255 Actual: 256. {CORRECT}",
         ),
-        ({"file": ["out.txt"]}, f"manifest.json: outputs[0].file - Expected: a valid string Actual: a list. {CORRECT}"),
+        ({"file": ["out.txt"]}, f"manifest.json: outputs[0].file - Expected: text Actual: a list. {CORRECT}"),
         (
             {"seconds": -1},
-            f"manifest.json: outputs[0].seconds - Expected: greater than or equal to 0 Actual: -1. {CORRECT}",
+            f"manifest.json: outputs[0].seconds - Expected: at least 0 Actual: -1. {CORRECT}",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_node_on_which_everything_is_skipped_is_not_good(played: Skipped) -> N
 
 @pytest.mark.parametrize("gate", EVERY)
 def test_a_skip_without_a_reason_is_refused(gate: str) -> None:
-    short = "String should have at least 10 characters - Actual: 'broken'. Correct it."
+    short = "Expected: at least 10 characters Actual: 'broken'. Correct it."
     for given, says in (({}, "is required and missing. Add it."), ({"reason": "broken"}, short)):
         with pytest.raises(SiteInvalidError) as refused:
             site_of(skip=[{"gate": gate, "nodes": [NODE], **given}])

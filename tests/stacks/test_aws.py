@@ -195,7 +195,7 @@ def test_a_stack_without_configuration_is_refused() -> None:
     bad = json.dumps({**RACK, "ami": "debian", "admin_networks": ["0.0.0.0/0"]})
     step = "Correct it; docs/howto/aws.md shows an example."
     assert refused(bad).splitlines() == [
-        f"{where}: ami - Actual: String should match pattern '^[a-z]+-[0-9a-f]+$'. {step}",
+        f"{where}: ami - Expected: text that matches ^[a-z]+-[0-9a-f]+$. {step}",
         f"{where}: admin_networks - Actual: {everybody}. {step}",
     ]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Any
 
 from rackready.model.problems import Problem
+from rackready.model.wanted import wanted
 
 _MISSING = "is required and missing."
 
@@ -46,17 +48,27 @@ def shape_problem(
         return Problem(path, _MISSING, _ADDRESS_HINT if item["loc"][-1] == "address" else "Add it.")
     if item["type"] in _TAGS:
         return _of_tag(item, path)
-    shown, text = item.get("input"), item["msg"].removeprefix(_PREFIX).removesuffix(".")
     if item["type"] in _MAPPINGS:
-        return no_mapping(path, kind_of_value(shown), _REFERENCE if secret else "Correct it.")
+        return no_mapping(path, kind_of_value(item.get("input")), _REFERENCE if secret else "Correct it.")
+    return _of_value(item, path, wanted(item))
+
+
+def _of_value(item: Any, path: str, text: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return the problem of a value. ``text``: what it has to be, or a message of ours."""
+    shown = item.get("input")
     actual = (
-        _CREDENTIALS.sub("***@", repr(shown))
+        str(item["ctx"]["actual_length"] or "none")
+        if item["type"] in _LENGTHS
+        else _CREDENTIALS.sub("***@", repr(shown))
         if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
         else kind_of_value(shown)
     )
+    if item["type"] not in _WHOLE:
+        quotes = item["type"] == "string_type" and isinstance(shown, _QUOTED)
+        return Problem.of(path, "", _QUOTES if quotes else "Correct it.", expected=text, actual=actual)
     if "Expected: " not in text and not isinstance(shown, dict):
         return Problem.of(path, text, "Correct it.", expected="", actual=actual)
-    said = (isinstance(shown, dict) and item["type"] in _WHOLE) or " Actual: " in text
+    said = isinstance(shown, dict) or " Actual: " in text
     mark = " Actual" if "Expected: " in text else " - Actual"
     return Problem(path, f"{text}." if said else f"{text}{mark}: {actual}.", "Correct it.")
 
@@ -80,11 +92,11 @@ def no_document(document: object, hint: str) -> Problem:
     return no_mapping("", "an empty file" if document is None else kind_of_value(document), hint)
 
 
-_PREFIX = "Value error, "
-"""Pydantic's words before the message of a ValueError of ours."""
-
-_WHOLE = frozenset({"value_error"})
-"""Pydantic's errors whose message already describes the mapping."""
+_QUOTED, _QUOTES = (int, float, date), "Put it in quotes, so that YAML reads it as text."
+_LENGTHS = frozenset({"too_short", "too_long"})
+"""Pydantic's errors about the number of items."""
+_WHOLE = frozenset({"value_error", "assertion_error"})
+"""Pydantic's errors whose message is one of ours, and already describes a mapping."""
 _TAGS = frozenset({"union_tag_invalid", "union_tag_not_found"})
 
 

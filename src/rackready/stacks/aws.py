@@ -17,6 +17,7 @@ import pulumi_aws as aws
 from pydantic import ValidationError
 
 from rackready.model.problems import Message, RackreadyError
+from rackready.model.wanted import values
 from rackready.stacks.aws_args import AwsNodeArgs, AwsRackArgs
 
 COMPONENT_TYPE = "rackready:stacks:AwsNode"
@@ -132,7 +133,7 @@ def declare_from_config(env: str, rack: str) -> None:
             Message(
                 where,
                 ".".join(map(str, item["loc"])),
-                actual=str(item["msg"]).removeprefix("Value error, ").removesuffix("."),
+                **values(item),
                 next_step=f"Correct it; {_EXAMPLE}",
             )
             for item in error.errors(include_input=False)

@@ -85,14 +85,14 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         (
             ["launches='7'"],
             (
-                "--set launches: gate {gate} - Expected: a valid integer Actual: 7. Correct it; "
+                "--set launches: gate {gate} - Expected: a whole number Actual: 7. Correct it; "
                 "`rackready gate show {gate}` describes the inputs."
             ),
         ),
         (
             ["size=8 GB"],
             (
-                "--set size: gate {gate} - Expected: String should match pattern '^\\d+[KMG]$' Actual: 8 GB. "
+                "--set size: gate {gate} - Expected: text that matches ^\\d+[KMG]$ Actual: 8 GB. "
                 "Correct it; `rackready gate show {gate}` describes the inputs."
             ),
         ),

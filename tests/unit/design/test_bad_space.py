@@ -120,5 +120,8 @@ def test_an_address_may_be_in_space_that_is_written_wrongly() -> None:
     change("networks.storage.pool", "8.8.0.0/16")(document)
     document["public_space"] = ["8.8.0.0/16x", "9.0.0.0/8"]
     assert refusals(document) == [
-        "public_space[0]: Input is not a valid IPv4 network - Actual: '8.8.0.0/16x'. Correct it."
+        (
+            "public_space[0]: Expected: an IPv4 network such as 192.0.2.0/24, with no bit of a host "
+            "Actual: '8.8.0.0/16x'. Correct it."
+        )
     ]

@@ -68,7 +68,7 @@ def test_what_is_missing_is_refused(key: str) -> None:
 def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
     blank = " " * 12
     assert refusals({**GOOD, key: blank}) == [
-        f"gates.disabled[0].{key}: String should have at least {least} characters - Actual: '{blank}'. Correct it."
+        f"gates.disabled[0].{key}: Expected: at least {least} characters Actual: '{blank}'. Correct it."
     ]
 
 

@@ -249,7 +249,10 @@ NETWORKS: list[tuple[str, Change, str]] = [
     (
         B200,
         change("networks.oob.pool", "10.20.0.1/16"),
-        "networks.oob.pool: Input is not a valid IPv4 network - Actual: '10.20.0.1/16'. Correct it.",
+        (
+            "networks.oob.pool: Expected: an IPv4 network such as 192.0.2.0/24, with no bit of a host "
+            "Actual: '10.20.0.1/16'. Correct it."
+        ),
     ),
 ]
 

@@ -80,9 +80,9 @@ def test_section_that_cannot_be_read_hides_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "first"),
     [
-        ("facility.pue", 0.5, "facility.pue: Input should be greater than or equal to 1"),
-        ("facility.power.0.kind", "gird", "facility.power[0].kind: Input should be 'utility'"),
-        ("halls.0.row_pitch_m", "wide", "halls[0].row_pitch_m: Input should be a valid number"),
+        ("facility.pue", 0.5, "facility.pue: Expected: at least 1"),
+        ("facility.power.0.kind", "gird", "facility.power[0].kind: Expected: 'utility'"),
+        ("halls.0.row_pitch_m", "wide", "halls[0].row_pitch_m: Expected: a number"),
     ],
     ids=["pue", "kind-of-power", "hall"],
 )

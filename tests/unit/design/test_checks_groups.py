@@ -122,9 +122,9 @@ GROUPS: list[tuple[str, Change, str]] = [
     (
         B200,
         change("maintenance.0.hours", 25),
-        "maintenance[0].hours: Input should be less than or equal to 24 - Actual: 25. Correct it.",
+        "maintenance[0].hours: Expected: at most 24 Actual: 25. Correct it.",
     ),
-    (B200, change("maintenance.0.start", "24:00"), "maintenance[0].start: String should match pattern"),
+    (B200, change("maintenance.0.start", "24:00"), "maintenance[0].start: Expected: text that matches"),
     (B200, change("maintenance.0.days", ["sun", "sun"]), "maintenance[0].days: a day is given twice. Remove one."),
     (
         B200,

@@ -49,14 +49,14 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     ),
     "key twice": (_nothing, lambda text: text + "name: other\n", "name: key 'name' is given twice"),
     "unknown key": (change("facility.colour", "red"), _same, "facility.colour: unknown key."),
-    "value of a key": (change("facility.pue", 0.5), _same, "facility.pue: Input should be greater than or equal to 1"),
+    "value of a key": (change("facility.pue", 0.5), _same, "facility.pue: Expected: at least 1"),
     "value of an item": (
         change("racks.2.switch_slots.0.tier", "leef"),
         _same,
-        "racks[2].switch_slots[0].tier: Input should be 'leaf', 'spine' or 'core'",
+        "racks[2].switch_slots[0].tier: Expected: 'leaf', 'spine' or 'core'",
     ),
     "missing section": (_without_gates, _same, "gates: is required and missing."),
-    "wrong section": (change("schema", "rackready/site/v9"), _same, "schema: Input should be 'rackready/site/v1'"),
+    "wrong section": (change("schema", "rackready/site/v9"), _same, "schema: Expected: 'rackready/site/v1'"),
     "template": (
         change("racks.1.template", "nope"),
         _same,
@@ -177,12 +177,12 @@ def test_an_emptied_list_is_not_reported_as_too_short() -> None:
     document["racks"][0]["height_u"] = 99
     document["fabric"]["kind"] = "rocee"
     assert refusals(document) == [
-        "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'rocee'. Correct it.",
-        "racks[0].height_u: Input should be less than or equal to 60 - Actual: 99. Correct it.",
+        "fabric.kind: Expected: 'roce' or 'infiniband' Actual: 'rocee'. Correct it.",
+        "racks[0].height_u: Expected: at most 60 Actual: 99. Correct it.",
     ]
 
 
 def test_references_to_unreadable_racks_are_not_reported() -> None:
     document = example("b200-4su-roce")
     document["racks"] = "a[01-32]"
-    assert refusals(document) == ["racks: Input should be a valid list - Actual: 'a[01-32]'. Correct it."]
+    assert refusals(document) == ["racks: Expected: a list Actual: 'a[01-32]'. Correct it."]

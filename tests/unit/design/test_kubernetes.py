@@ -69,7 +69,7 @@ def test_containerd_is_prepared_for_kubelet_only_where_nodes_go_to_kubernetes() 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"context": ""},
-        "handover.context: String should have at least 1 character - Actual: ''. Correct it.",
+        "handover.context: Expected: at least 1 character Actual: ''. Correct it.",
     ),
     (
         {"taint": "held"},
@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"labels": {"color": "example.com/x"}},
-        "handover.labels.color.[key]: Input should be 'site', 'rack', ",
+        "handover.labels.color.[key]: Expected: 'site', 'rack', ",
     ),
     (
         {"namespace": "Rack_1"},

@@ -106,5 +106,5 @@ def test_a_max_read_request_that_pcie_does_not_have_is_refused() -> None:
     with pytest.raises(SiteInvalidError) as caught:
         parse_site(document, source="site.yml", base=ROOT)
     assert [str(problem) for problem in caught.value.problems] == [
-        "software.nic_max_read_request: Input should be 128, 256, 512, 1024, 2048 or 4096 - Actual: 300. Correct it."
+        "software.nic_max_read_request: Expected: 128, 256, 512, 1024, 2048 or 4096 Actual: 300. Correct it."
     ]

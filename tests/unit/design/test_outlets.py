@@ -62,10 +62,7 @@ def test_a_place_that_no_number_can_be_put_in_is_refused() -> None:
     document = site()
     document["racks"][0]["nodes"][0]["outlets"][0]["outlet"] = "A{su_slot}"
     assert refusals(document) == [
-        (
-            f"{HERE}[0].outlet: String should match pattern '^[A-Za-z0-9_.:-]{{1,64}}$' - Actual: 'A{{su_slot}}'. "
-            "Correct it."
-        )
+        (f"{HERE}[0].outlet: Expected: text that matches ^[A-Za-z0-9_.:-]{{1,64}}$ Actual: 'A{{su_slot}}'. Correct it.")
     ]
 
 
@@ -127,12 +124,12 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
     (
         "a-number",
         change(f"{NODE}.0.outlet", 1),
-        [f"{HERE}[0].outlet: Input should be a valid string - Actual: 1. Correct it."],
+        [f"{HERE}[0].outlet: Expected: text Actual: 1. Put it in quotes, so that YAML reads it as text."],
     ),
     (
         "no-id",
         change(f"{NODE}.0.outlet", "../A1"),
-        [f"{HERE}[0].outlet: String should match pattern '^[A-Za-z0-9_.:-]{{1,64}}$' - Actual: '../A1'. Correct it."],
+        [f"{HERE}[0].outlet: Expected: text that matches ^[A-Za-z0-9_.:-]{{1,64}}$ Actual: '../A1'. Correct it."],
     ),
 ]
 

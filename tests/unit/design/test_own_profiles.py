@@ -129,11 +129,11 @@ def test_every_problem_is_refused_at_once_with_file_and_data_path(paths: EnvPath
     folder = "inventories/lab/profiles"
     found = refused(paths)
     spelling = "Correct its spelling or remove it; `rackready schema --of platform` lists the keys."
-    integer = "Input should be a valid integer, unable to parse string as an integer"
+    integer = "Expected: a whole number"
     assert [
         f"{folder}/gpu/other.yml: id: Expected: other Actual: another. Make the id equal to the stem of the file.",
         f"{folder}/platform/dgx_h100.yml: colour: unknown key. {spelling}",
-        f"{folder}/platform/dgx_h100.yml: gpus: {integer} - Actual: 'many'. Correct it.",
+        f"{folder}/platform/dgx_h100.yml: gpus: {integer} Actual: 'many'. Correct it.",
         f"{folder}/platform/dgx_h100.yml: rack_units: is required and missing. Add it.",
     ] == found[1:5]
     assert found[0].startswith("gates.set: gate_sets profile 'nothing' does not exist")
@@ -175,7 +175,7 @@ def test_doctor_shows_the_errors_of_a_wrong_profile(paths: EnvPaths) -> None:
     assert outcome is Outcome.FAIL
     file = "inventories/lab/profiles/platform/lab_box.yml"
     assert [line.partition(" - ")[0] for line in text.splitlines()] == [
-        f"{file}: gpus: Input should be a valid integer, unable to parse string as an integer",
+        f"{file}: gpus: Expected: a whole number Actual: 'eight'. Correct it.",
         f"{file}: rack_units: is required and missing. Add it.",
     ]
 

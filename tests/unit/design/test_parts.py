@@ -156,14 +156,11 @@ def test_a_part_has_its_own_launcher() -> None:
         ),
         (
             (BOTH[0], part("node[03-04]", KUBERNETES | {"context": ""})),
-            "handover.parts[1].handover.context: String should have at least 1 character - Actual: ''. Correct it.",
+            "handover.parts[1].handover.context: Expected: at least 1 character Actual: ''. Correct it.",
         ),
         (
             (BOTH[0], part("", KUBERNETES)),
-            (
-                "handover.parts[1].nodes: List should have at least 1 item after validation, not 0 - Actual: a list. "
-                "Correct it."
-            ),
+            ("handover.parts[1].nodes: Expected: at least 1 item Actual: none. Correct it."),
         ),
     ],
 )

@@ -46,22 +46,22 @@ def test_a_slash_at_the_end_of_the_url_is_left_out() -> None:
         (
             {"url": "192.0.2.1:8480"},
             (
-                "pull.url: String should match pattern "
-                "'^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$' - "
+                "pull.url: Expected: text that matches "
+                "^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~%+/-]*)?$ "
                 "Actual: '192.0.2.1:8480'. Correct it."
             ),
         ),
         (
             {"phases": ["install", "validate"]},
-            "pull.phases[1]: Input should be 'install' or 'optimize' - Actual: 'validate'. Correct it.",
+            "pull.phases[1]: Expected: 'install' or 'optimize' Actual: 'validate'. Correct it.",
         ),
         (
             {"phases": []},
-            "pull.phases: Tuple should have at least 1 item after validation, not 0 - Actual: a list. Correct it.",
+            "pull.phases: Expected: at least 1 item Actual: none. Correct it.",
         ),
         (
             {"python": "3.9"},
-            "pull.python: Input should be '3.11', '3.12' or '3.13' - Actual: '3.9'. Correct it.",
+            "pull.python: Expected: '3.11', '3.12' or '3.13' Actual: '3.9'. Correct it.",
         ),
         (
             {"python": 3.11},
@@ -69,11 +69,11 @@ def test_a_slash_at_the_end_of_the_url_is_left_out() -> None:
         ),
         (
             {"every_min": 1},
-            "pull.every_min: Input should be greater than or equal to 5 - Actual: 1. Correct it.",
+            "pull.every_min: Expected: at least 5 Actual: 1. Correct it.",
         ),
         (
             {"limit_min": 600},
-            "pull.limit_min: Input should be less than or equal to 240 - Actual: 600. Correct it.",
+            "pull.limit_min: Expected: at most 240 Actual: 600. Correct it.",
         ),
     ],
 )

@@ -82,19 +82,19 @@ SLIPS = [
         "b200-4su-roce",
         "devices",
         1_000_000_000_000,
-        ["devices: Input should be a valid list - Actual: 1000000000000. Correct it."],
+        ["devices: Expected: a list Actual: 1000000000000. Correct it."],
     ),
     (
         "b200-4su-roce",
         "halls.0.row_pitch_m",
         float("inf"),
-        ["halls[0].row_pitch_m: Input should be a finite number - Actual: inf. Correct it."],
+        ["halls[0].row_pitch_m: Expected: a finite number Actual: inf. Correct it."],
     ),
     (
         "b200-4su-roce",
         "facility.power.0.volts",
         float("inf"),
-        ["facility.power[0].volts: Input should be a finite number - Actual: inf. Correct it."],
+        ["facility.power[0].volts: Expected: a finite number Actual: inf. Correct it."],
     ),
 ]
 
@@ -134,7 +134,10 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
         (
             "topology.spine_oversubscription",
             2,
-            "topology.spine_oversubscription: Input should be a valid string - Actual: 2. Correct it.",
+            (
+                "topology.spine_oversubscription: Expected: text Actual: 2. "
+                "Put it in quotes, so that YAML reads it as text."
+            ),
         ),
         (
             "other_fabrics.1.leafs",
@@ -144,36 +147,33 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
         (
             "other_fabrics.0.rate",
             "fast",
-            "other_fabrics[0].rate: Input should be 1, 10, 25, 100, 200, 400 or 800 - Actual: 'fast'. Correct it.",
+            "other_fabrics[0].rate: Expected: 1, 10, 25, 100, 200, 400 or 800 Actual: 'fast'. Correct it.",
         ),
         ("topology", [1], "topology: Expected: a mapping Actual: a list. Correct it."),
         (
             "fabric.kind",
             {"a": 1},
-            "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: a mapping. Correct it.",
+            "fabric.kind: Expected: 'roce' or 'infiniband' Actual: a mapping. Correct it.",
         ),
         (
             "fabric.kind",
             "infinibend",
-            "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'infinibend'. Correct it.",
+            "fabric.kind: Expected: 'roce' or 'infiniband' Actual: 'infinibend'. Correct it.",
         ),
         ("fabric", [1], "fabric: Expected: a mapping Actual: a list. Correct it."),
         ("facility", [1], "facility: Expected: a mapping Actual: a list. Correct it."),
         (
             "facility.pue",
             "low",
-            (
-                "facility.pue: Input should be a valid number, unable to parse string as a number - Actual: 'low'. "
-                "Correct it."
-            ),
+            ("facility.pue: Expected: a number Actual: 'low'. Correct it."),
         ),
         (
             "facility.nameplates.0.max_power_w",
             [1],
-            "facility.nameplates[0].max_power_w: Input should be a valid number - Actual: a list. Correct it.",
+            "facility.nameplates[0].max_power_w: Expected: a number Actual: a list. Correct it.",
         ),
         ("networks", [1], "networks: Expected: a mapping Actual: a list. Correct it."),
-        ("racks.2.height_u", None, "racks[2].height_u: Input should be a valid integer - Actual: nothing. Correct it."),
+        ("racks.2.height_u", None, "racks[2].height_u: Expected: a whole number Actual: nothing. Correct it."),
     ],
 )
 def test_one_slip_makes_up_no_other(path: str, value: object, problem: str) -> None:

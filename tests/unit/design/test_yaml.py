@@ -94,9 +94,8 @@ def test_a_day_that_there_is_not_hides_no_other_problem(tmp_path: Path) -> None:
         load_site("x", site_file=file, root=tmp_path)
     assert [str(found) for found in caught.value.problems] == [
         (
-            "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of "
-            "1-12 "
-            "- Actual: '2027-13-01'. Correct it."
+            "deliveries[0].day: Expected: a day such as 2026-01-31 (month value is outside expected range of 1-12) "
+            "Actual: '2027-13-01'. Correct it."
         ),
         "fabrik: unknown key. Did you mean `fabric`? `rackready schema` lists the keys.",
     ]

@@ -138,7 +138,7 @@ def test_every_slip_is_reported_with_other_problems(tmp_path: Path) -> None:
     with pytest.raises(SiteInvalidError) as caught:
         load_site("x", site_file=file, root=ROOT)
     assert [(problem.path, problem.message.split(" ")[0]) for problem in caught.value.problems] == [
-        ("facility.pue", "Input"),
+        ("facility.pue", "Expected:"),
         ("tenants[0].vlan", "01201"),
         ("topology.oversubscription", "2:1"),
     ]

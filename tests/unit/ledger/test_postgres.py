@@ -172,9 +172,9 @@ def test_server_gives_up_a_machine_that_is_cut_off_before_others_give_up_waiting
         ({"certificate": "me.pem"}, "give certificate and private_key together, or neither"),
         (
             {"tls": "prefer"},
-            "tls: Input should be 'verify-full', 'verify-ca' or 'disable' - Actual: 'prefer'. Correct it.",
+            "tls: Expected: 'verify-full', 'verify-ca' or 'disable' Actual: 'prefer'. Correct it.",
         ),
-        ({"host": "a b"}, "host: String should match pattern"),
+        ({"host": "a b"}, "host: Expected: text that matches"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

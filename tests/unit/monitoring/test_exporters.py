@@ -158,14 +158,14 @@ def test_a_path_that_is_none_is_refused(path: str) -> None:
         (
             "ftp://pager.example.com/a",
             (
-                r"monitoring.webhooks.critical.url: String should match pattern '^https?://[A-Za-z0-9][^\s\"'\\]*$' - "
+                r"""monitoring.webhooks.critical.url: Expected: text that matches ^https?://[A-Za-z0-9][^\s\"'\\]*$ """
                 "Actual: 'ftp://pager.example.com/a'. Correct it."
             ),
         ),
         (
             {"url_file": "pager"},
             (
-                "monitoring.webhooks.critical.url_file: String should match pattern '^/[A-Za-z0-9._/-]+$' - "
+                "monitoring.webhooks.critical.url_file: Expected: text that matches ^/[A-Za-z0-9._/-]+$ "
                 "Actual: 'pager'. Correct it."
             ),
         ),

@@ -24,6 +24,7 @@ from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GateSetEntry
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
+from rackready.model.wanted import wanted
 from rackready.profiles import loader
 
 _SHOWN = 3
@@ -181,10 +182,9 @@ def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> It
                     path, f"gate {gate_id} has no such input", "Correct or remove it.", expected=f"one of {accepted}"
                 )
             else:
-                wanted = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
                 step = f"Correct it; `rackready gate show {gate_id}` describes the inputs."
-                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted, actual=given)
+                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted(item), actual=given)
 
 
 def without_image(site: Site) -> list[str]:

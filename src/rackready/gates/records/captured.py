@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
+from rackready.model.wanted import wanted
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -109,15 +109,12 @@ def _wrong(name: str, item: Mapping[str, Any]) -> Message:
     """Return one problem of a manifest, with its place."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
     given = item["input"]
-    wanted = re.sub(r"^(?:(?:Input|String|List) should (?:be )?|Value error, )", "", str(item["msg"]))
     if item["type"] == "missing":
-        return Message(name, path, expected="a value", actual="none", next_step=_CORRECT)
-    if item["type"] == "extra_forbidden":
-        wanted = "no key of that name"
+        return Message(name, path, expected=wanted(item), actual="none", next_step=_CORRECT)
     shown = (
         json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
     )
-    return Message(name, path, expected=wanted, actual=shown, next_step=_CORRECT)
+    return Message(name, path, expected=wanted(item), actual=shown, next_step=_CORRECT)
 
 
 def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:

@@ -1,0 +1,91 @@
+"""Pydantic's errors in our words: every kind of value that models of ours check."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from rackready.design.shape_problems import shape_problem
+from rackready.model.wanted import wanted
+
+
+class Part(BaseModel):
+    """A mapping with a rule of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name != "known":
+            text = "name - Expected: known"
+            raise ValueError(text)
+        return name
+
+
+CASES: list[tuple[Any, Any, str]] = [
+    (str, 1, "text"),
+    (int, "many", "a whole number"),
+    (int, 1.5, "a whole number"),
+    (int, None, "a whole number"),
+    (float, "low", "a number"),
+    (float, [], "a number"),
+    (Annotated[float, Field(allow_inf_nan=False)], float("inf"), "a finite number"),
+    (bool, "perhaps", "true or false"),
+    (list[str], "a", "a list"),
+    (tuple[str, ...], 3, "a list"),
+    (dict[str, str], 3, "a mapping"),
+    (Part, 3, "a mapping"),
+    (Part, {}, "a value"),
+    (Part, {"name": "known", "color": 1}, "no key of that name"),
+    (Part, {"name": "other"}, "name - Expected: known"),
+    (Annotated[float, Ge(1)], 0.5, "at least 1"),
+    (Annotated[float, Ge(0.5)], 0.1, "at least 0.5"),
+    (Annotated[int, Gt(0)], 0, "more than 0"),
+    (Annotated[int, Le(24)], 25, "at most 24"),
+    (Annotated[int, Lt(24)], 24, "less than 24"),
+    (Annotated[int, Field(multiple_of=4)], 6, "a multiple of 4"),
+    (Annotated[str, Field(pattern=r"^\d{2}$")], "x", r"text that matches ^\d{2}$"),
+    (Literal["roce", "infiniband"], "rocee", "'roce' or 'infiniband'"),
+    (Literal[1, 10], 3, "1 or 10"),
+    (Annotated[list[int], MinLen(1)], [], "at least 1 item"),
+    (Annotated[list[int], MinLen(2)], [1], "at least 2 items"),
+    (Annotated[list[int], MaxLen(1)], [1, 2], "at most 1 item"),
+    (Annotated[str, MinLen(1)], "", "at least 1 character"),
+    (Annotated[str, MaxLen(2)], "abc", "at most 2 characters"),
+    (date, "2026-13-01", "a day such as 2026-01-31 (month value is outside expected range of 1-12)"),
+    (date, [], "a day such as 2026-01-31"),
+]
+
+
+def error(kind: Any, value: Any) -> Any:  # noqa: ANN401
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(kind).validate_python(value)
+    (item,) = caught.value.errors()
+    return item
+
+
+@pytest.mark.parametrize(("kind", "value", "words"), CASES, ids=[f"{value!r}-{words}" for _, value, words in CASES])
+def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # noqa: ANN401
+    assert wanted(error(kind, value)) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (str, 1.1, "x: Expected: text Actual: 1.1. Put it in quotes, so that YAML reads it as text."),
+        (str, False, "x: Expected: text Actual: false. Put it in quotes, so that YAML reads it as text."),
+        (str, ["a"], "x: Expected: text Actual: a list. Correct it."),
+        (Annotated[list[int], MinLen(1)], [], "x: Expected: at least 1 item Actual: none. Correct it."),
+        (Annotated[list[int], MaxLen(1)], [1, 2], "x: Expected: at most 1 item Actual: 2. Correct it."),
+        (int, "http://carol:word@host", "x: Expected: a whole number Actual: 'http://***@host'. Correct it."),
+        (Part, {"name": "other"}, "x: name - Expected: known Actual: 'other'. Correct it."),
+    ],
+)
+def test_a_problem_of_a_value(kind: Any, value: Any, text: str) -> None:  # noqa: ANN401
+    assert str(shape_problem(error(kind, value), "x")) == text
