@@ -17,7 +17,8 @@ from typing import Any
 
 import yaml
 
-from rackready.design.site import load_site, merge
+from rackready.design.overlays import merge
+from rackready.design.site import load_site
 from rackready.drivers.marked_processes import end_all, marked, project_mark
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import EventRow, Ledger

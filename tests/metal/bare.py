@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.site import load_site, merge
+from rackready.design.overlays import merge
+from rackready.design.site import load_site
 from rackready.drivers.marked_processes import end_all, marked, project_mark
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready_sim.store import Store

@@ -11,8 +11,9 @@ from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import ManifestMachine, overlay, read_manifest, secret_name
+from rackready.design.overlays import Overlay, read_overlay
 from rackready.design.own_profiles import read_own
-from rackready.design.site import parse_site, read_overlay
+from rackready.design.site import parse_site
 from rackready.design.site_inputs import FOLDER, MACHINES, overlay_files
 from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
@@ -42,16 +43,19 @@ def manifest(
     paths = env_paths(env)
     target = paths.inventory / MACHINES
     # Data of an earlier manifest is dropped: a replaced machine has another serial.
-    alone = [read_overlay(path) for path in overlay_files(paths) if path != target]
+    alone = [read_overlay(path, paths.root) for path in overlay_files(paths) if path != target]
     written, own = read_yaml(paths.site_file), read_own(paths.inventory / FOLDER, paths.root)
     before_it = parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone, own=own)
     machines = read_manifest(_text(file), before_it, str(file))
     secrets = paths.inventory / "secrets"
-    before = read_overlay(target) if target.exists() else None
+    before = read_overlay(target, paths.root).document if target.exists() else None
     document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
     # Check the future site before anything is written; write the passwords, and last, in one step, the file that
     # refers to them.
-    over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
+    over = [
+        Overlay(str(file), document) if path == target else read_overlay(path, paths.root)
+        for path in overlay_files(paths, with_machines=True)
+    ]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over, own=own)
     _keep(secrets, machines)
     files.replace(target, (_HEAD + dump_yaml(document)).encode(), mode=0o644)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from rackready.design.assign import assign
 from rackready.design.bmc_pins import pins, with_pins
 from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
-from rackready.design.expand_values import is_secret
 from rackready.design.near_key import near_key, wants_secret
 from rackready.design.no_site_file import require_site_file
 from rackready.design.origin import Loc, path_text
+from rackready.design.overlays import Overlay, merge, place_in_overlay, read_overlay
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
-from rackready.design.shape_problems import kind_of_value, no_document, no_mapping, shape_problem
+from rackready.design.shape_problems import no_document, shape_problem
 from rackready.design.site_flaws import Flaw, Lost, lost_between
 from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
@@ -72,7 +72,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
             document,
             source=str(source),
             base=base,
-            overlays=[read_overlay(path) for path in over],
+            overlays=[read_overlay(path, base) for path in over],
             problems=problems,
             own=read_own(folder, base),
             pinned=pinned,
@@ -86,69 +86,9 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     return _loaded[key]
 
 
-def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
-    """Return the document of an overlay.
-
-    Raises SiteInvalidError if it cannot be merged exactly as written, so that no part of it is lost silently.
-    """
-    document, doubtful = read_judged(path, written_by_us=True)
-    if document is not None and not isinstance(document, dict):
-        step = "Write the differences from the site file, key by key."
-        raise SiteInvalidError(str(path), [no_mapping("", kind_of_value(document), step)])
-    problems = [*doubtful, *truth_problems(document)]
-    problems += [
-        Problem(where, f"{name} is given twice.", "List it once.") for where, name in _duplicate_names(document, "")
-    ]
-    if problems:
-        raise SiteInvalidError(str(path), problems)
-    return document
-
-
-def _duplicate_names(value: Any, where: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a YAML document
-    """Yield (path of the list, name) of every name that several items of a list have.
-
-    A merge by name would keep only the last of them.
-    """
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _duplicate_names(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list):
-        if _named(value):
-            yield from ((where, name) for name, count in Counter(item["name"] for item in value).items() if count > 1)
-        for place, item in enumerate(value):
-            yield from _duplicate_names(item, f"{where}[{place}]")
-
-
 def forget_sites() -> None:
     """Forget loaded sites: for tests that change inputs other than the site file."""
     _loaded.clear()
-
-
-def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
-    """Merge an overlay over a document.
-
-    Mappings merge by key, lists of named mappings by ``name``; other values and places of secrets are replaced.
-    """
-    if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
-        return {
-            key: merge(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key))
-            for key in (*below, *(k for k in above if k not in below))
-        }
-    if _named(below) and _named(above):
-        over = {item["name"]: item for item in above}
-        known = {item["name"] for item in below}
-        return [merge(item, over[item["name"]]) if item["name"] in over else item for item in below] + [
-            item for item in above if item["name"] not in known
-        ]
-    return above
-
-
-def _named(value: Any) -> bool:  # noqa: ANN401
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
-    )
 
 
 def parse_site(  # noqa: PLR0913 - what a site is made of
@@ -156,7 +96,7 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
     *,
     source: str,
     base: Path,
-    overlays: Sequence[Any] = (),
+    overlays: Sequence[Overlay] = (),
     problems: Sequence[Problem] = (),
     own: Own = _NO_PROFILES,
     pinned: dict[str, str] | None = None,
@@ -185,9 +125,9 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
         expanded = expand(raw)
         document = expanded.document
         for overlay in overlays:
-            document = merge(document, overlay) if isinstance(overlay, dict) else document
+            document = merge(document, overlay.document)
         document = with_pins(absolute(document, base), pinned or {})
-        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)])
+        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)], overlays)
         site = checked.site()
         if site is None or checked.problems:
             found = [problem for problem in checked.problems if not own.follows(problem)]
@@ -203,8 +143,10 @@ def _of_site(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's Erro
 class _Checked:
     """One document on its way to a site, with all problems found in it."""
 
-    def __init__(self, document: dict[str, Any], expanded: Expanded, problems: list[Problem]) -> None:
-        self.document, self.expanded = document, expanded
+    def __init__(
+        self, document: dict[str, Any], expanded: Expanded, problems: list[Problem], overlays: Sequence[Overlay]
+    ) -> None:
+        self.document, self.expanded, self.overlays = document, expanded, overlays
         self.before = document
         self.problems = [*problems, *expanded.problems]
         self.reported = {problem.path for problem in problems}
@@ -236,9 +178,15 @@ class _Checked:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
                 where, name = self.where(item.loc), self._item(place)
-                self.problems.append(
-                    Problem(where, item.message, item.hint, item.about, name, item.sort, item.profile, item.values)
+                self._add(
+                    Problem(where, item.message, item.hint, item.about, name, item.sort, item.profile, item.values),
+                    place,
                 )
+
+    def _add(self, problem: Problem, place: Loc) -> None:
+        """Report a problem; where an overlay sets the value, at its place there."""
+        there = place_in_overlay(self.overlays, self.before, self.expanded.document, place)
+        self.problems.append(replace(problem, path=there) if there else problem)
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
@@ -271,7 +219,7 @@ class _Checked:
         )
         if not known:
             sort = f"shape {item['type']}"
-            self.problems.append(replace(_of_site(item, path), item=self._item(place), sort=sort))
+            self._add(replace(_of_site(item, path), item=self._item(place), sort=sort), place)
         self.reported.add(path)
 
     def _item(self, place: Loc) -> str:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from rackready.design.facts import desired_digest, driver_version, node_facts, switch_facts
-from rackready.design.site import load_site, merge, parse_site
+from rackready.design.overlays import merge
+from rackready.design.site import load_site, parse_site
 from rackready.design.wiring import cables
 from rackready.model.base import expand_range
 from rackready.model.problems import SiteInvalidError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.design.site import read_overlay
+from rackready.design.overlays import read_overlay
 from rackready.model.base import expand_range
 from rackready.model.problems import SiteInvalidError
 from tests.unit.design.written import change, example, refusals
@@ -122,10 +122,10 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
     file = tmp_path / "overlay.yml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(SiteInvalidError) as caught:
-        read_overlay(file)
+        read_overlay(file, tmp_path)
     assert [str(found) for found in caught.value.problems] == [problem]
     file.write_text("# nothing yet\n", encoding="utf-8")
-    assert read_overlay(file) is None
+    assert read_overlay(file, tmp_path).document is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.site import load_site, read_overlay
+from rackready.design.overlays import read_overlay
+from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml, read_judged, read_yaml
 from rackready.model.problems import SiteInvalidError
 from tests.unit.design.written import EXAMPLES, ROOT
@@ -175,9 +176,11 @@ def test_what_rackready_writes_reads_back_as_it_was_and_has_one_reading(tmp_path
 def test_overlay_that_pyyaml_wrote_before_is_taken_and_its_slips_are_not(tmp_path: Path) -> None:
     file = tmp_path / "machines.yml"
     file.write_text("racks: [{name: a, nodes: [{name: n, serial: 0812345}]}]\n", encoding="utf-8")
-    assert read_overlay(file)["racks"][0]["nodes"][0]["serial"] == "0812345"
+    document = read_overlay(file, tmp_path).document
+    assert document is not None
+    assert document["racks"][0]["nodes"][0]["serial"] == "0812345"
     file.write_text("racks: [{name: a, nodes: [{name: n, serial: 01234567}]}]\n", encoding="utf-8")
     with pytest.raises(
         SiteInvalidError, match=r"racks\[0\]\.nodes\[0\]\.serial: 01234567 is the number 342391 in YAML 1\.1"
     ):
-        read_overlay(file)
+        read_overlay(file, tmp_path)

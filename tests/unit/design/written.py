@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.design.overlays import Overlay
 from rackready.design.site import parse_site
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.site import Site
@@ -31,7 +32,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def parse(document: dict[str, Any], *overlays: Any) -> Site:
-    return parse_site(document, source="site.yml", base=Path("/base"), overlays=overlays)
+    over = [Overlay(f"over{number}.yml", overlay) for number, overlay in enumerate(overlays, 1)]
+    return parse_site(document, source="site.yml", base=Path("/base"), overlays=over)
 
 
 def refusals(document: dict[str, Any], *overlays: Any) -> list[str]:

@@ -15,7 +15,8 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rackready.design.site import merge, parse_site
+from rackready.design.overlays import merge
+from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.drivers.scheduler.kube_authority import pins_of
 from rackready.handover.kube_join import _TOKEN

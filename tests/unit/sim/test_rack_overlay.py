@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.design.site import merge, parse_site
+from rackready.design.overlays import merge
+from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.drivers.bmc_authority import load
 from rackready.model.bmc import BmcAuthority

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.design.site import merge, parse_site
+from rackready.design.overlays import merge
+from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.model.site import Site
 from rackready_sim import image, overlay, systems

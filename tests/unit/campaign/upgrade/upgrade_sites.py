@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from rackready.design.site import merge, parse_site
+from rackready.design.overlays import merge
+from rackready.design.site import parse_site
 from rackready.model.site import Site
 from rackready.model.upgrade import NodeRecord, SetChoice, UpgradeRecord
 
