@@ -67,7 +67,9 @@ def read_own(folder: Path, base: Path) -> Own:
     judged, problems = [], []
     for path in profile_files(folder):
         family = next((known for known in OWN_FAMILIES if path.parent == folder / known), None)
-        if family is None or path.suffix != ".yml":
+        if not path.exists():
+            problems.append(_broken(path, base))
+        elif family is None or path.suffix != ".yml":
             problems.append(_misplaced(path, base))
         else:
             judged.append(_judge(family, path, _shown(path, base)))
@@ -91,6 +93,16 @@ def _misplaced(path: Path, base: Path) -> Problem:
         "Move, rename or remove it.",
         expected=expected,
         actual=f"{path.parent.name}/{path.name}",
+    )
+
+
+def _broken(path: Path, base: Path) -> Problem:
+    return Problem.of(
+        _shown(path, base),
+        "a link",
+        "Correct or remove it.",
+        expected="to a file",
+        actual=f"{path.readlink()}, which does not exist",
     )
 
 

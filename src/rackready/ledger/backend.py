@@ -35,6 +35,10 @@ class Backend(Protocol):
         """Return what worker processes are used for, None when the controller does all work itself."""
 
     @property
+    def place(self) -> str:
+        """Return file, or database and server, for messages."""
+
+    @property
     def writable(self) -> str:
         """Return what a write needs, for messages."""
 

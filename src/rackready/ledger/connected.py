@@ -11,8 +11,12 @@ import sqlalchemy as sa
 
 from rackready.ledger.backend import Backend, backend_of
 from rackready.ledger.error import LedgerError, client_error
+from rackready.model.printable import visible
 from rackready.model.problems import Message
 from rackready.paths import Database
+
+_SAID = 300
+"""Characters of a database's message that are shown."""
 
 
 class Connected:
@@ -99,9 +103,11 @@ class Connected:
     def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> Message:
         """Return the message about an error of the database, with the next step."""
         cause = client_error(error)
-        said = " ".join(str(cause).split()).removesuffix(".")
+        said = visible(" ".join(str(cause).split()).removesuffix("."))
+        if len(said) > _SAID:  # SQLite quotes a damaged value whole
+            said = f"{said[:_SAID]}..."
         expected = self.backend.readable if reading else self.backend.writable
-        return Message("", what, expected, said, self.backend.step(cause, reading=reading))
+        return Message(self.backend.place, what, expected, said, self.backend.step(cause, reading=reading))
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:

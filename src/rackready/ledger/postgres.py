@@ -132,6 +132,11 @@ class Postgres:
     readable: str = "a database that can be reached"
 
     @property
+    def place(self) -> str:
+        """Return name, host and port of the database."""
+        return str(self.server)
+
+    @property
     def home(self) -> Path:
         """Return the path that the SQLite file would have."""
         return self.database.file

@@ -42,6 +42,11 @@ class SqliteFile:
     raw_outputs: SharedOutputs | None = None
     workers: WorkerUse | None = None
 
+    @property
+    def place(self) -> str:
+        """Return the file's path."""
+        return str(self.home)
+
     def engine(self) -> sa.Engine:
         """Open the file, and make it when it is absent. Raises LedgerError: a full disk, an emptied file."""
         try:

@@ -143,6 +143,18 @@ def test_every_problem_is_refused_at_once_with_file_and_data_path(paths: EnvPath
     assert len(found) == 8
 
 
+def test_a_link_to_what_does_not_exist_is_a_problem_of_its_own(paths: EnvPaths) -> None:
+    link = paths.inventory / "profiles/gpu/h100_lab.yml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../../shared/h100_lab.yml")
+    assert refused(paths) == [
+        (
+            "inventories/lab/profiles/gpu/h100_lab.yml: a link - Expected: to a file "
+            "Actual: ../../shared/h100_lab.yml, which does not exist. Correct or remove it."
+        )
+    ]
+
+
 def test_consequences_of_a_broken_profile_are_not_reported(paths: EnvPaths) -> None:
     own(paths, "gpu", "h100_lab", like="h100_sxm", power=...)
     own(paths, "platform", "lab_box", like="dgx_h100", gpu="h100_lab")

@@ -69,5 +69,6 @@ def test_a_file_that_fills_its_disk_has_the_code(tmp_path: Path) -> None:
         with pytest.raises(LedgerError) as caught:
             ledger.set_state("node01", NodeState.READY, "x" * 100_000)
     assert str(caught.value) == (
-        f"the ledger cannot be written - Expected: a writable file Actual: database or disk is full. {DISK}"
+        f"{tmp_path}/state.sqlite: the ledger cannot be written - Expected: a writable file "
+        f"Actual: database or disk is full. {DISK}"
     )
