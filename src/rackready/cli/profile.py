@@ -120,21 +120,24 @@ def _read_node(paths: EnvPaths, node: str) -> Parts:
     site = load_site(paths.env, root=paths.root)
     if node not in {item.name for item in site.nodes()}:
         raise RackreadyError(
-            f"profile learn {node}", expected=f"a node of {paths.site_file}", actual="none of that name"
+            f"profile learn {node}",
+            expected=f"a node of {paths.site_file}",
+            actual="none of that name",
+            next_step="Correct the name, or add the node to the site file.",
         )
     remote = Remote({node: node_target(site, node, paths.state / "known_hosts")})
     try:
         answer = remote.run(node, ("python3", "-"), stdin=_script(), timeout_s=_TIMEOUT_S)
     finally:
         remote.close()
-    return _parsed(node, answer.stdout, answer.failure or answer.stderr)
+    return _parsed(node, answer.stdout, answer.stderr, answer.failure)
 
 
 def _read_here() -> Parts:
     from rackready.drivers.local import Local  # noqa: PLC0415
 
     answer = Local().run("here", ("python3", "-"), stdin=_script(), timeout_s=_TIMEOUT_S)
-    return _parsed("this machine", answer.stdout, answer.failure or answer.stderr)
+    return _parsed("this machine", answer.stdout, answer.stderr, answer.failure)
 
 
 def _script() -> str:
@@ -144,8 +147,8 @@ def _script() -> str:
     return source(platform_parts)
 
 
-def _parsed(where: str, text: str, trouble: str) -> Parts:
-    """Return what the script printed. Raises RackreadyError."""
+def _parsed(where: str, text: str, stderr: str, failure: str) -> Parts:
+    """Return what the script printed. ``failure``: why it did not run, with a next step. Raises RackreadyError."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from rackready.design.learning.parts import Parts  # noqa: PLC0415
@@ -153,12 +156,12 @@ def _parsed(where: str, text: str, trouble: str) -> Parts:
     try:
         return Parts.model_validate_json(text)
     except ValidationError as error:
-        actual = quoted(" ".join(trouble.split())) or f"{error.error_count()} values of another kind"
+        actual = quoted(" ".join((failure or stderr).split())) or f"{error.error_count()} values of another kind"
         raise RackreadyError(
             where,
             expected="what ondevice/platform_parts.py prints",
             actual=actual.rstrip("."),
-            next_step="Check that the node is up and accepts logins (`rackready doctor`).",
+            next_step="Then run again." if failure else "Correct that on the machine, then run again.",
         ) from error
 
 

@@ -103,16 +103,17 @@ def test_an_unknown_node_is_refused(call: Call) -> None:
     code, _, err = call("profile", "learn", "node77", "--env", "sim")
     assert code == 2
     assert "profile learn node77 - Expected: a node of " in err
+    assert "Correct the name, or add the node to the site file." in " ".join(err.split())
 
 
 def test_a_refused_login_is_quoted_without_an_expected_of_its_own() -> None:
     refused = "node01: login as root - Expected: accepted Actual: refused. Check access.user."
     with pytest.raises(RackreadyError) as caught:
-        profile._parsed("node01", "", refused)
+        profile._parsed("node01", "", "", refused)
     assert str(caught.value) == (
         "node01 - Expected: what ondevice/platform_parts.py prints "
         "Actual: node01: login as root: refused (expected: accepted). Check access.user. "
-        "Check that the node is up and accepts logins (`rackready doctor`)."
+        "Then run again."
     )
 
 
@@ -120,7 +121,10 @@ def test_a_machine_without_an_answer_is_an_error(call: Call, monkeypatch: pytest
     monkeypatch.setattr(profile, "_script", lambda: "import sys; sys.exit('no python here')")
     code, _, err = call(*LEARN)
     assert code == 2
-    text = "this machine - Expected: what ondevice/platform_parts.py prints Actual: no python here. "
+    text = (
+        "this machine - Expected: what ondevice/platform_parts.py prints Actual: no python here. "
+        "Correct that on the machine, then run again."
+    )
     assert text in " ".join(err.split())
 
 
