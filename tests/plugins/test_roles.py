@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,29 @@ def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -
         task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Start slurmd"
     ]
     assert f"{install['register']} is changed" in start["ansible.builtin.systemd_service"]["state"]
+
+
+ON_EVERY_PATH = {"cat", "date", "df", "dpkg-query", "enroot", "ls", "rpm", "srun", "systemctl"}
+"""Programs in /usr/bin. Debian leaves /usr/sbin out of the PATH of all but root (/etc/login.defs, ENV_PATH)."""
+
+
+def commands_of(given: list[dict[str, Any]], *, root: bool = False) -> list[tuple[str, bool]]:
+    """Return the program of each command, and whether it runs as root."""
+    found: list[tuple[str, bool]] = []
+    for task in given:
+        becomes = task.get("become", root)
+        for block in ("block", "rescue", "always"):
+            found += commands_of(task.get(block, []), root=becomes)
+        command = task.get("ansible.builtin.command", task.get("ansible.builtin.shell"))
+        if command is not None:
+            words = command if isinstance(command, str) else command.get("cmd") or command["argv"]
+            found.append((words if isinstance(words, str) else str(words[0]), becomes))
+    return found
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_program_outside_the_path_of_users_runs_as_root(path: Path) -> None:
+    """Else a site whose login is not root finds no such program."""
+    plain = [words for words, root in commands_of(read(path) or []) if not root]
+    programs = [re.sub(r"^\{\{ \['", "", words).split()[0].rstrip("',") for words in plain]
+    assert [program for program in programs if program not in ON_EVERY_PATH] == []
