@@ -2,7 +2,8 @@
 
 A controller imports for a second, and tests of kills start hundreds. A forked program is a process of its own, with its
 own arguments, environment and files; it runs its file as ``__main__`` and ends as any Python does. It works in the
-checkout, in the session of its server, and /proc shows the server's arguments and environment as its own.
+checkout unless another folder is given, in the session of its server, and /proc shows the server's arguments and
+environment as its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +34,7 @@ PROGRAMS = (
     "tests.unit.campaign.upgrade.fake_fleet",
 )
 """What the server imports: another program imports for itself what these do not."""
+COMMAND = ROOT / "src/rackready/__main__.py"
 _REQUEST = 1 << 17
 """Bytes of a request at most: arguments and an environment, about 10 KiB."""
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGCHLD", "SIGPIPE"))
@@ -104,6 +107,7 @@ def start(
     err: IO[str] | None = None,
     env: Mapping[str, str] | None = None,
     on: Sequence[str] = (),
+    cwd: Path = ROOT,
 ) -> Child:
     """Start a Python file with its arguments. Programs ``on`` start it as an ordinary process, in a machine or a shell.
 
@@ -114,11 +118,11 @@ def start(
     if on:
         pipe, both = subprocess.PIPE, subprocess.STDOUT
         streams = {"stdin": subprocess.DEVNULL, "stdout": out or pipe, "stderr": err or both}
-        return subprocess.Popen([*on, sys.executable, *words], env=env, text=True, **streams)
+        return subprocess.Popen([*on, sys.executable, *words], env=env, cwd=cwd, text=True, **streams)
     ended, end = os.pipe()
     ours, theirs = os.pipe() if out is None else (None, os.dup(out.fileno()))
     server = _server()
-    request = json.dumps({"argv": words, "env": env}).encode()
+    request = json.dumps({"argv": words, "env": env, "cwd": str(cwd)}).encode()
     socket.send_fds(server, [request], [end, theirs, theirs if err is None else err.fileno()])
     pid = server.recv(20)
     os.close(theirs)
@@ -127,6 +131,23 @@ def start(
         _server.cache_clear()
         raise RuntimeError("the server of forked programs ended: the first test that failed shows its error")
     return Forked(int(pid), ended, None if ours is None else os.fdopen(ours, encoding="utf-8"))
+
+
+def rackready(
+    *arguments: str, env: Mapping[str, str], cwd: Path, timeout: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of rackready to its end, as ``subprocess.run`` does. Raises ``subprocess.TimeoutExpired``."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        child = start([COMMAND, *arguments], out=out, err=err, env=env, cwd=cwd)
+        try:
+            code = child.wait(timeout)
+        finally:
+            child.kill()
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read())
+    return subprocess.CompletedProcess(["rackready", *arguments], code, *texts)
 
 
 @cache
@@ -206,6 +227,7 @@ def _become(request: dict[str, object]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     env, argv = request["env"], request["argv"]
+    os.chdir(str(request["cwd"]))
     assert isinstance(env, dict)
     assert isinstance(argv, list)
     os.environ.clear()

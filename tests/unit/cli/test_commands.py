@@ -17,6 +17,7 @@ from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths, private_dir
+from tests import forked
 from tests.postgres import PostgresServer, name_of
 from tests.unit.cli.keys import put_key
 
@@ -35,15 +36,7 @@ def project(tmp_path: Path) -> Path:
 def rackready(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
     environment.pop("ENV", None)
-    return subprocess.run(
-        [sys.executable, "-m", "rackready", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=project,
-        timeout=120,
-        check=False,
-    )
+    return forked.rackready(*arguments, env=environment, cwd=project)
 
 
 def spoil(project: Path) -> None:
