@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.paths import Database, EnvPaths, setup_command, shipped
+from tests import forked
 from tests.postgres import PostgresServer, name_of
 from tests.unit.design.secret_places import AS_ENCRYPTED, CANARY, FakeSops
 
@@ -57,10 +57,7 @@ def scene(project: Path) -> Scene:
 
 def run_doctor(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "rackready", "doctor", "--env", "lab", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False
-    )
+    return forked.rackready("doctor", "--env", "lab", *arguments, env=environment, cwd=project)
 
 
 def test_json_is_one_document_with_every_check(project: Path) -> None:
