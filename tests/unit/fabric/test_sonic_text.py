@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from rackready.drivers.switch.sonic_counters import parse, script
@@ -165,3 +170,43 @@ def test_counters_of_a_failed_command_are_refused() -> None:
         parse("", 1)
     with pytest.raises(FormatError, match="no counters"):
         parse("== \n")
+
+
+FAKE = """#!/bin/sh
+echo "$*" >>calls
+case "$*" in
+    *_NAME_MAP) cat "$3" ;;
+    *) echo '{"kept": "yes"}' ;;
+esac
+"""
+FORMS: dict[str, Callable[[dict[str, str]], str]] = {
+    "as Python": str,
+    "JSON": json.dumps,
+    "JSON without spaces": lambda found: json.dumps(found, separators=(",", ":")),
+}
+"""Ways in which releases of `sonic-db-cli` print a hash."""
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_maps_of_names_are_read_once(tmp_path: Path, form: Callable[[dict[str, str]], str]) -> None:
+    program = tmp_path / "bin/sonic-db-cli"
+    program.parent.mkdir()
+    program.write_text(FAKE, encoding="utf-8")
+    program.chmod(0o755)
+    ports = [f"Ethernet{4 * number}" for number in range(4)]
+    numbered = [f"{port}:{number}" for port in ports for number in range(8)]
+    for kind, names in {"PORT": ports, "QUEUE": numbered, "PG": numbered}.items():
+        oids = {name: f"oid:0x{kind.encode().hex()}{place:04x}" for place, name in enumerate(names)}
+        (tmp_path / f"COUNTERS_{kind}_NAME_MAP").write_text(form(oids), encoding="utf-8")
+    env = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    asked = ["Ethernet0", "Ethernet4"]
+    done = subprocess.run(
+        ["sh", "-c", script(asked)], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    found = parse_hashes(done.stdout)
+    assert len(found) == 2 * 17
+    assert set(map(str, found.values())) == {"{'kept': 'yes'}"}
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert len(calls) == 1 + 3 + 2 * 17
+    assert "-j COUNTERS_DB HGETALL COUNTERS:oid:0x504f52540001" in calls, "Ethernet4, not Ethernet40"
+    assert "-j COUNTERS_DB HGETALL COUNTERS:oid:0x5047000f" in calls, "priority group 7 of Ethernet4"

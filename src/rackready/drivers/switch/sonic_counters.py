@@ -26,14 +26,26 @@ _POLL = {
 
 
 def script(ports: Sequence[str]) -> str:
-    """Return the command line that prints the counters of these ports."""
+    """Return the command line that prints the counters of these ports.
+
+    Each call of `sonic-db-cli` starts a program that connects: the maps from names to objects are read once.
+    """
+    names = (
+        "m=$(sonic-db-cli COUNTERS_DB HGETALL COUNTERS_$1_NAME_MAP) || return 1; "
+        """m=$(echo "$m" | tr -d "{}\\"' " | tr , '\\n')"""
+    )
     one = (
-        'o=$(sonic-db-cli COUNTERS_DB HGET COUNTERS_$1_NAME_MAP "$2") || return 1; echo "== $2 $1"; '
+        'o=$(echo "$m" | sed -n "s/^$2:oid:/oid:/p"); echo "== $2 $1"; '
         'sonic-db-cli $j COUNTERS_DB HGETALL "COUNTERS:$o"'
     )
-    each = "one PORT $p || exit 1; for n in 0 1 2 3 4 5 6 7; do one QUEUE $p:$n || exit 1; one PG $p:$n || exit 1; done"
     probe = "j=-j; sonic-db-cli -j CONFIG_DB HGETALL 'DEVICE_METADATA|localhost' >/dev/null 2>&1 || j="
-    return f"( {probe}; one() {{ {one}; }}; for p in {' '.join(ports)}; do {each}; done; echo '== ' )"
+    each = f"for p in {' '.join(ports)}; do"
+    numbered = f"{each} for n in 0 1 2 3 4 5 6 7; do one $k $p:$n || exit 1; done; done"
+    return (
+        f"( {probe}; names() {{ {names}; }}; one() {{ {one}; }}; "
+        f"names PORT || exit 1; {each} one PORT $p || exit 1; done; "
+        f"for k in QUEUE PG; do names $k || exit 1; {numbered}; done; echo '== ' )"
+    )
 
 
 def parse(text: str, exit_code: int | None = 0) -> dict[str, PortCounters]:
