@@ -3,7 +3,8 @@
 A controller imports for a second, and tests of kills start hundreds. A forked program is a process of its own, with its
 own arguments, environment and files; it runs its file as ``__main__`` and ends as any Python does. It works in the
 checkout unless another folder is given, in the session of its server, and /proc shows the server's arguments and
-environment as its own.
+environment as its own. Its modules are loaded already: tests that start a fresh process see an import that fails only
+there.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FEWER = {
     "set": "quick",
     "also": [{"id": "pair/fabric/performance/ib-write-bw"}, {"id": "cluster/fabric/performance/nccl-all-reduce-ring"}],
 }
-"""What the repaired node passes: all between nodes would run again, as they did in the first deploy."""
+"""Gates of the second deploy. The first ran the site's full set; to run all gates between nodes again takes minutes."""
 
 
 def test_one_bad_node_is_quarantined_and_three_become_ready(project: Project) -> None:

@@ -124,7 +124,7 @@ def commands_of(given: list[dict[str, Any]], *, root: bool = False) -> list[tupl
     """Return the program of each command, and whether it runs as root."""
     found: list[tuple[str, bool]] = []
     for task in given:
-        becomes = task.get("become", root)
+        becomes = task.get("become", root) is True and "become_user" not in task
         for block in ("block", "rescue", "always"):
             found += commands_of(task.get(block, []), root=becomes)
         command = task.get("ansible.builtin.command", task.get("ansible.builtin.shell"))
@@ -138,5 +138,5 @@ def commands_of(given: list[dict[str, Any]], *, root: bool = False) -> list[tupl
 def test_a_program_outside_the_path_of_users_runs_as_root(path: Path) -> None:
     """Else a site whose login is not root finds no such program."""
     plain = [words for words, root in commands_of(read(path) or []) if not root]
-    programs = [re.sub(r"^\{\{ \['", "", words).split()[0].rstrip("',") for words in plain]
+    programs = [program for words in plain for program in re.findall(r"\['([^']+)'", words) or words.split()[:1]]
     assert [program for program in programs if program not in ON_EVERY_PATH] == []

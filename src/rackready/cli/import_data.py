@@ -53,7 +53,7 @@ def manifest(
     # Check the future site before anything is written; write the passwords, and last, in one step, the file that
     # refers to them.
     over = [
-        Overlay(str(file), document) if path == target else read_overlay(path, paths.root)
+        Overlay(f"{MACHINES} made from {file}", document) if path == target else read_overlay(path, paths.root)
         for path in overlay_files(paths, with_machines=True)
     ]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over, own=own)

@@ -14,10 +14,12 @@ from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError, quoted
+from rackready.model.wanted import said
 
 if TYPE_CHECKING:
     from rackready.design.learning.parts import Parts
     from rackready.design.learning.profile import Learned
+    from rackready.drivers.remote import Answer
     from rackready.paths import EnvPaths
 
 app = typer.Typer(help="Learn the profile of a server from a running one.", no_args_is_help=True)
@@ -130,14 +132,14 @@ def _read_node(paths: EnvPaths, node: str) -> Parts:
         answer = remote.run(node, ("python3", "-"), stdin=_script(), timeout_s=_TIMEOUT_S)
     finally:
         remote.close()
-    return _parsed(node, answer.stdout, answer.stderr, answer.failure)
+    return _parsed(node, answer)
 
 
 def _read_here() -> Parts:
     from rackready.drivers.local import Local  # noqa: PLC0415
 
     answer = Local().run("here", ("python3", "-"), stdin=_script(), timeout_s=_TIMEOUT_S)
-    return _parsed("this machine", answer.stdout, answer.stderr, answer.failure)
+    return _parsed("this machine", answer)
 
 
 def _script() -> str:
@@ -147,22 +149,33 @@ def _script() -> str:
     return source(platform_parts)
 
 
-def _parsed(where: str, text: str, stderr: str, failure: str) -> Parts:
-    """Return what the script printed. ``failure``: why it did not run, with a next step. Raises RackreadyError."""
+def _parsed(where: str, answer: Answer) -> Parts:
+    """Return what the script printed. Raises RackreadyError."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from rackready.design.learning.parts import Parts  # noqa: PLC0415
 
+    trouble, step = answer.failure, "Run again."
+    if not answer.reached:
+        step = "Then run again."  # a refused login has its own next step
+    elif answer.timed_out:
+        trouble = trouble or f"no answer within {answer.seconds:.0f} s"
+    elif not trouble and answer.exit_code != 0:
+        trouble = answer.stderr or f"exit code {answer.exit_code}"
+        step = "Correct that on the machine, then run again."
     try:
-        return Parts.model_validate_json(text)
+        if not trouble:
+            return Parts.model_validate_json(answer.stdout)
     except ValidationError as error:
-        actual = quoted(" ".join((failure or stderr).split())) or f"{error.error_count()} values of another kind"
-        raise RackreadyError(
-            where,
-            expected="what ondevice/platform_parts.py prints",
-            actual=actual.rstrip("."),
-            next_step="Then run again." if failure else "Correct that on the machine, then run again.",
-        ) from error
+        first = error.errors()[0]
+        trouble = ": ".join(filter(None, (".".join(map(str, first["loc"])), said(first))))
+        step = "Run ondevice/platform_parts.py there by hand, and look at what it prints."
+    raise RackreadyError(
+        where,
+        expected="what ondevice/platform_parts.py prints",
+        actual=quoted(" ".join(trouble.split())).rstrip("."),
+        next_step=step,
+    )
 
 
 def _require_valid(learned: Learned, file: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,49 +82,62 @@ def _merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
     return above
 
 
-def place_in_overlay(overlays: Sequence[Overlay], merged: Any, below: Any, place: Loc) -> str:  # noqa: ANN401
-    """Return file and path of a value in the last overlay that sets it, as ``FILE: PATH``; "" if none does.
+class Layers:
+    """The overlays of one site file, each with the document over which it was merged."""
 
-    ``merged``: the document over which they are merged, in which the place is; ``below``: the document before. A
-    mapping that both have is set by none. A missing key belongs to the overlay where its whole item is from there.
-    """
-    if not place:
+    def __init__(self) -> None:
+        self._layers: list[tuple[Overlay, Any]] = []
+        self._indexes: dict[int, dict[str, int]] = {}
+
+    def merge(self, below: Any, overlay: Overlay) -> Any:  # noqa: ANN401 - YAML documents
+        """Merge an overlay over a document, and remember both."""
+        self._layers.append((overlay, below))
+        return merge(below, overlay.document)
+
+    def place(self, place: Loc) -> str:
+        """Return where the last overlay that decides a value of the merged document does so, as ``FILE: PATH``.
+
+        "" if none does. A mapping or list that was merged belongs to none, as does the name by which an item was found.
+        What replaced something belongs to its overlay, with the keys that it lacks.
+        """
+        for overlay, below in reversed(self._layers):
+            there = self._decided(below, overlay.document, place)
+            if there is not None:
+                return f"{overlay.name}: {path_text(there)}"
         return ""
-    beneath, _ = _at(below, merged, place)
-    for overlay in reversed(overlays):
-        value, there = _at(overlay.document, merged, place)
-        if value is not _ABSENT and (beneath is _ABSENT or not isinstance(value, dict)):
-            return f"{overlay.name}: {path_text(there)}"
-    item = place[:-1]
-    if _at(below, merged, item)[0] is not _ABSENT:
-        return ""
-    found = place_in_overlay(overlays, merged, below, item)
-    last = place[-1]
-    return f"{found}[{last}]" if found and isinstance(last, int) else f"{found}.{last}" if found else ""
 
+    def _decided(self, below: Any, above: Any, place: Loc) -> Loc | None:  # noqa: ANN401 - YAML documents
+        """Return the place in an overlay of what it decides, None if it does not. Steps as ``merge`` does."""
+        own: Loc = ()
+        found_by_name = False
+        for done, step in enumerate(place):
+            if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
+                if step not in above or (found_by_name and step == "name"):
+                    return None
+                below, above, found_by_name = below.get(step, _ABSENT), above[step], False
+            elif isinstance(step, int) and _named(below) and _named(above):
+                if step < len(below):
+                    index = self._index(above).get(below[step]["name"])
+                else:
+                    new = [at for name, at in self._index(above).items() if name not in self._index(below)]
+                    index = new[step - len(below)] if step - len(below) < len(new) else None
+                if index is None:
+                    return None
+                below, above, found_by_name = below[step] if step < len(below) else _ABSENT, above[index], True
+                step = index  # noqa: PLW2901 - the overlay's own place
+            else:
+                return (*own, *place[done:]) if done else None
+            own = (*own, step)
+        merged = (isinstance(below, dict) and isinstance(above, dict) and not is_secret(above)) or (
+            _named(below) and _named(above)
+        )
+        return None if merged or not place else own
 
-def _at(document: Any, merged: Any, place: Loc) -> tuple[Any, Loc]:  # noqa: ANN401 - YAML documents
-    """Return what a document, one of those merged, has at a place of the merged one, and its own place for it.
-
-    The value is _ABSENT if it has nothing there.
-    """
-    own: Loc = ()
-    for step in place:
-        if isinstance(step, int):
-            if not isinstance(document, list) or not isinstance(merged, list) or step >= len(merged):
-                return _ABSENT, own
-            index = step
-            if _named(document) and _named(merged):
-                names = [item["name"] for item in document]
-                index = names.index(merged[step]["name"]) if merged[step]["name"] in names else len(names)
-            if index >= len(document):
-                return _ABSENT, own
-            document, merged, own = document[index], merged[step], (*own, index)
-        elif isinstance(document, dict) and isinstance(merged, dict) and step in document:
-            document, merged, own = document[step], merged.get(step), (*own, step)
-        else:
-            return _ABSENT, own
-    return document, own
+    def _index(self, items: list[dict[str, Any]]) -> dict[str, int]:
+        """Return name -> index of a list that a document here holds."""
+        if id(items) not in self._indexes:
+            self._indexes[id(items)] = {item["name"]: at for at, item in enumerate(items)}
+        return self._indexes[id(items)]
 
 
 def _named(value: Any) -> bool:  # noqa: ANN401

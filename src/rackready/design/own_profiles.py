@@ -67,8 +67,8 @@ def read_own(folder: Path, base: Path) -> Own:
     judged, problems = [], []
     for path in profile_files(folder):
         family = next((known for known in OWN_FAMILIES if path.parent == folder / known), None)
-        if not path.exists():
-            problems.append(_broken(path, base))
+        if not path.is_file():
+            problems.append(_no_file(path, base))
         elif family is None or path.suffix != ".yml":
             problems.append(_misplaced(path, base))
         else:
@@ -96,13 +96,14 @@ def _misplaced(path: Path, base: Path) -> Problem:
     )
 
 
-def _broken(path: Path, base: Path) -> Problem:
+def _no_file(path: Path, base: Path) -> Problem:
+    """Return the problem of a link: one to a folder is not followed."""
     return Problem.of(
         _shown(path, base),
-        "a link",
-        "Correct or remove it.",
-        expected="to a file",
-        actual=f"{path.readlink()}, which does not exist",
+        "link",
+        "Correct the link, or put the files themselves there.",
+        expected="one to a file",
+        actual=f"{path.readlink()}, {'a folder' if path.is_dir() else 'which cannot be found'}",
     )
 
 

@@ -205,7 +205,7 @@ def _remove(document: dict[str, Any], loc: Loc, index_map: IndexMap) -> None:
     except (KeyError, IndexError, TypeError):
         return
     last = loc[-1]
-    if isinstance(last, int):
+    if isinstance(last, int) and isinstance(here, list):  # not a mapping's key that is a number
         parent = original(loc[:-1], index_map)
         left = list(index_map.get(parent, range(length)))
         del left[last]

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from rackready.model.problems import Problem
-from rackready.model.wanted import wanted
+from rackready.model.wanted import said, wanted
 
 _MISSING = "is required and missing."
 
@@ -50,32 +50,37 @@ def shape_problem(
         return _of_tag(item, path)
     if item["type"] in _MAPPINGS:
         return no_mapping(path, kind_of_value(item.get("input")), _REFERENCE if secret else "Correct it.")
-    return _of_value(item, path, wanted(item))
+    return _of_value(item, path)
 
 
-def _of_value(item: Any, path: str, text: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return the problem of a value. ``text``: what it has to be, or a message of ours."""
+def _of_value(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
     shown = item.get("input")
     actual = (
-        str(item["ctx"]["actual_length"] or "none")
-        if item["type"] in _LENGTHS
+        str(len(shown) or "none")
+        if item["type"] in _LENGTHS and isinstance(shown, (list, dict))
         else _CREDENTIALS.sub("***@", repr(shown))
         if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
         else kind_of_value(shown)
     )
-    if item["type"] not in _WHOLE:
+    if words := wanted(item):
         quotes = item["type"] == "string_type" and isinstance(shown, _QUOTED)
-        return Problem.of(path, "", _QUOTES if quotes else "Correct it.", expected=text, actual=actual)
+        return Problem.of(path, "", _QUOTES if quotes else "Correct it.", expected=words, actual=actual)
+    text = said(item)
     if "Expected: " not in text and not isinstance(shown, dict):
         return Problem.of(path, text, "Correct it.", expected="", actual=actual)
-    said = isinstance(shown, dict) or " Actual: " in text
+    whole = (isinstance(shown, dict) and item["type"] in _WHOLE) or " Actual: " in text
     mark = " Actual" if "Expected: " in text else " - Actual"
-    return Problem(path, f"{text}." if said else f"{text}{mark}: {actual}.", "Correct it.")
+    return Problem(path, f"{text}." if whole else f"{text}{mark}: {actual}.", "Correct it.")
+
+
+def tag_of(item: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return the key that says what a mapping is, such as ``kind``, where the error is about it; else ""."""
+    return str(item["ctx"]["discriminator"]).strip("'") if item["type"] in _TAGS else ""
 
 
 def _of_tag(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
     """Return the problem of the key that says what a mapping is, such as ``kind``: a wrong one, or none."""
-    key = item["ctx"]["discriminator"].strip("'")
+    key = tag_of(item)
     expected = item["ctx"].get("expected_tags", "").replace("'", "")
     if item["type"] == "union_tag_not_found":
         return Problem(f"{path}.{key}", _MISSING, "Add it.")

@@ -18,10 +18,10 @@ from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.near_key import near_key, wants_secret
 from rackready.design.no_site_file import require_site_file
 from rackready.design.origin import Loc, path_text
-from rackready.design.overlays import Overlay, merge, place_in_overlay, read_overlay
+from rackready.design.overlays import Layers, Overlay, read_overlay
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
-from rackready.design.shape_problems import no_document, shape_problem
+from rackready.design.shape_problems import no_document, shape_problem, tag_of
 from rackready.design.site_flaws import Flaw, Lost, lost_between
 from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
@@ -123,11 +123,11 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
         )
     with without_gc():
         expanded = expand(raw)
-        document = expanded.document
+        document, layers = expanded.document, Layers()
         for overlay in overlays:
-            document = merge(document, overlay.document)
+            document = layers.merge(document, overlay)
         document = with_pins(absolute(document, base), pinned or {})
-        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)], overlays)
+        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)], layers)
         site = checked.site()
         if site is None or checked.problems:
             found = [problem for problem in checked.problems if not own.follows(problem)]
@@ -143,10 +143,8 @@ def _of_site(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's Erro
 class _Checked:
     """One document on its way to a site, with all problems found in it."""
 
-    def __init__(
-        self, document: dict[str, Any], expanded: Expanded, problems: list[Problem], overlays: Sequence[Overlay]
-    ) -> None:
-        self.document, self.expanded, self.overlays = document, expanded, overlays
+    def __init__(self, document: dict[str, Any], expanded: Expanded, problems: list[Problem], layers: Layers) -> None:
+        self.document, self.expanded, self.layers = document, expanded, layers
         self.before = document
         self.problems = [*problems, *expanded.problems]
         self.reported = {problem.path for problem in problems}
@@ -178,15 +176,10 @@ class _Checked:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
                 where, name = self.where(item.loc), self._item(place)
-                self._add(
-                    Problem(where, item.message, item.hint, item.about, name, item.sort, item.profile, item.values),
-                    place,
+                problem = Problem(
+                    where, item.message, item.hint, item.about, name, item.sort, item.profile, item.values
                 )
-
-    def _add(self, problem: Problem, place: Loc) -> None:
-        """Report a problem; where an overlay sets the value, at its place there."""
-        there = place_in_overlay(self.overlays, self.before, self.expanded.document, place)
-        self.problems.append(replace(problem, path=there) if there else problem)
+                self.problems.append(replace(problem, overlay=self.layers.place(place)))
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
@@ -214,13 +207,18 @@ class _Checked:
     def _report_shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
+        tag = tag_of(item)
+        overlay = self.layers.place((*place, tag) if tag else place)
         known = (
-            path in self.reported or self.pruned.doubtful(place) or self._follows(item, place) or self._is_emptied(item)
+            (overlay or path) in self.reported
+            or self.pruned.doubtful(place)
+            or self._follows(item, place)
+            or self._is_emptied(item)
         )
         if not known:
             sort = f"shape {item['type']}"
-            self._add(replace(_of_site(item, path), item=self._item(place), sort=sort), place)
-        self.reported.add(path)
+            self.problems.append(replace(_of_site(item, path), item=self._item(place), sort=sort, overlay=overlay))
+        self.reported.add(overlay or path)
 
     def _item(self, place: Loc) -> str:
         """Return the name of the innermost item of a list at a place; "" if it has none."""
@@ -310,7 +308,7 @@ def gathered(problems: list[Problem]) -> list[Problem]:
     """
     by_line: dict[tuple[str, str], list[Problem]] = {}
     for problem in dict.fromkeys(problems):
-        by_line.setdefault((problem.path, problem.sort), []).append(problem)
+        by_line.setdefault((problem.place, problem.sort), []).append(problem)
     out = []
     for same in by_line.values():
         out += same[:_SHOWN]

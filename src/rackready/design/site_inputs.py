@@ -27,12 +27,9 @@ _PARTS = (entry_points.PROFILES, entry_points.GATES, entry_points.SWITCHES, entr
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """Return every file below a site's folder of profiles, sorted, with links to what does not exist.
-
-    None when there is no such folder.
-    """
+    """Return every file and every link below a site's folder of profiles, sorted; none when there is no such folder."""
     found = (path for path in folder.rglob("*") if not path.name.startswith("."))
-    return sorted(path for path in found if path.is_file() or not path.exists())
+    return sorted(path for path in found if path.is_file() or path.is_symlink())
 
 
 def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]:

@@ -65,6 +65,14 @@ class Problem:
     values: Message | None = field(default=None, compare=False)
     """What is wrong, the expected and the actual value, of which the message is made, if it has them."""
 
+    overlay: str = field(default="", compare=False)
+    """File and path of the value (``FILE: PATH``) where an overlay sets it. Shown in place of ``path``."""
+
+    @property
+    def place(self) -> str:
+        """Return where the value is: the path in the site file, or file and path of an overlay."""
+        return self.overlay or self.path
+
     @classmethod
     def of(
         cls,
@@ -83,14 +91,14 @@ class Problem:
 
     def document(self) -> dict[str, str]:
         """Return the problem as plain data, for JSON output."""
-        return {"path": self.path, "message": self.message, "hint": self.hint}
+        return {"path": self.place, "message": self.message, "hint": self.hint}
 
     def then(self, more: str) -> Problem:
         """Return the problem with a further sentence at its end."""
         return replace(self, hint=f"{self.hint} {more}".lstrip())
 
     def __str__(self) -> str:
-        where = f"{self.path}: " if self.path else ""
+        where = f"{self.place}: " if self.place else ""
         return f"{where}{self.message} {self.hint}".rstrip()
 
 
@@ -106,19 +114,19 @@ def folded(problems: Sequence[Problem]) -> list[str]:
     """
     groups: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
-        groups.setdefault((_INDEX.sub("[]", problem.path), problem.message, problem.hint), []).append(problem)
+        groups.setdefault((_INDEX.sub("[]", problem.place), problem.message, problem.hint), []).append(problem)
     lines = []
     for (path, _, _), same in groups.items():
         if len(same) < _FOLDED_FROM or "[]" not in path:
             lines += [str(problem) for problem in same]
         else:
-            lines.append(str(replace(same[0], path=_places(path, same))))
+            lines.append(str(replace(same[0], path=_places(path, same), overlay="")))
     return lines
 
 
 def _places(path: str, same: Sequence[Problem]) -> str:
     """Return the places of equal problems. An index is `*` where the ranges would name a place without the problem."""
-    steps = [list(map(int, column)) for column in zip(*(_INDEX.findall(item.path) for item in same), strict=True)]
+    steps = [list(map(int, column)) for column in zip(*(_INDEX.findall(item.place) for item in same), strict=True)]
     whole = math.prod(len(set(column)) for column in steps) == len(same)
     texts = iter(spans(column) if whole or len(set(column)) == 1 else "*" for column in steps)
     place = re.sub(r"\[\]", lambda _: f"[{next(texts)}]", path)

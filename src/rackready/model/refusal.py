@@ -24,7 +24,7 @@ class Part(Model):
 class SiteProblem(Part):
     """One problem of a site file or profile; ``message`` and ``hint`` are the same in words."""
 
-    path: str = Field(description="Data path in the file.")
+    path: str = Field(description="Data path in the site file, or `FILE: PATH` for an overlay or a profile.")
     message: str = Field(description="What is wrong.")
     hint: str = Field(description="What to do.")
 
@@ -57,8 +57,8 @@ def _part(message: Message) -> Part:
 
 def _of_site(problem: Problem, source: str) -> SiteProblem:
     found = problem.values or Message(what=problem.message.removesuffix("."))
-    whole = replace(found, where=problem.path or source, next_step=problem.hint or found.next_step)
-    return SiteProblem(**_fields(_part(whole)), path=problem.path, message=problem.message, hint=problem.hint)
+    whole = replace(found, where=problem.place or source, next_step=problem.hint or found.next_step)
+    return SiteProblem(**_fields(_part(whole)), path=problem.place, message=problem.message, hint=problem.hint)
 
 
 def _fields(found: Part) -> dict[str, str | None]:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rackready.cli import profile
+from rackready.drivers.remote import Answer
 from rackready.model.problems import RackreadyError
 from tests.unit.design.learning.machines import two_gpus
 
@@ -109,12 +110,36 @@ def test_an_unknown_node_is_refused(call: Call) -> None:
 def test_a_refused_login_is_quoted_without_an_expected_of_its_own() -> None:
     refused = "node01: login as root - Expected: accepted Actual: refused. Check access.user."
     with pytest.raises(RackreadyError) as caught:
-        profile._parsed("node01", "", "", refused)
+        profile._parsed("node01", Answer(None, "", "", 1.0, failure=refused, reached=False))
     assert str(caught.value) == (
         "node01 - Expected: what ondevice/platform_parts.py prints "
         "Actual: node01: login as root: refused (expected: accepted). Check access.user. "
         "Then run again."
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(None, "", "", 180.0, timed_out=True), "Actual: no answer within 180 s. Run again."),
+        (
+            Answer(None, "", "", 1.0, failure="the connection was lost before the command ended"),
+            "Actual: the connection was lost before the command ended. Run again.",
+        ),
+        (Answer(3, "", "", 1.0), "Actual: exit code 3. Correct that on the machine, then run again."),
+        (
+            Answer(0, "hello\n", "a warning", 1.0),
+            (
+                "Actual: Invalid JSON: expected value at line 1 column 1. "
+                "Run ondevice/platform_parts.py there by hand, and look at what it prints."
+            ),
+        ),
+    ],
+)
+def test_what_is_no_answer_is_told_with_the_next_step(answer: Answer, words: str) -> None:
+    with pytest.raises(RackreadyError) as caught:
+        profile._parsed("node01", answer)
+    assert str(caught.value) == f"node01 - Expected: what ondevice/platform_parts.py prints {words}"
 
 
 def test_a_machine_without_an_answer_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

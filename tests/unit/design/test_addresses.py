@@ -186,7 +186,10 @@ def test_address_given_by_hand_is_kept_and_its_double_refused() -> None:
     overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node04", "address": "10.0.0.12"}]}]}
     assert str(parse(copy.deepcopy(document)).node("node02").address) == "10.0.0.12"
     assert refusals(document, overlay) == [
-        "racks[0].nodes[0].address: address 10.0.0.12 is already used by node node02. Give node node04 its own."
+        (
+            "over1.yml: racks[0].nodes[0].address: address 10.0.0.12 is already used by node node02. "
+            "Give node node04 its own."
+        )
     ]
 
 

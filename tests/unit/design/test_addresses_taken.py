@@ -62,13 +62,13 @@ def test_address_of_a_rails_nic_is_refused_when_the_site_is_loaded() -> None:
 def test_rails_of_a_site_without_networks_are_judged_too() -> None:
     assert refusals(lab(networks=False), given("192.168.2.255", "192.168.1.14")) == [
         (
-            "racks[0].nodes[0].address: address 192.168.2.255 of node node04 is the broadcast address of "
+            "over1.yml: racks[0].nodes[0].address: address 192.168.2.255 of node node04 is the broadcast address of "
             "192.168.2.0/24 (rail 2). "
             "Give node node04 another address."
         ),
         (
-            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is already used by node04 on "
-            "rail 1 "
+            "over1.yml: racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is already used by "
+            "node04 on rail 1 "
             "(192.168.1.0/24). "
             "Give the BMC of node04 another address."
         ),
@@ -110,7 +110,7 @@ RESERVED = [
 
 @pytest.mark.parametrize(("address", "bmc", "what", "block"), RESERVED)
 def test_address_of_a_subnet_itself(address: str, bmc: str, what: str, block: str) -> None:
-    at = "racks[0].nodes[0]"
+    at = "over1.yml: racks[0].nodes[0]"
     assert refusals(lab(networks=True), given(address, bmc)) == [
         (
             f"{at}.address: address {address} of node node04 is the {what} of {block} (networks.in_band). "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.overlays import Overlay, merge, place_in_overlay
+from rackready.design.overlays import Layers, Overlay
 from rackready.design.site import load_site
 from rackready.model.problems import SiteInvalidError
 from rackready.paths import EnvPaths
@@ -73,15 +73,98 @@ def test_what_the_site_file_says_is_not_laid_to_an_overlay_beside_it() -> None:
     assert refusals(document, beside) == ["racks[0].nodes[0].unit: Expected: a whole number Actual: 'low'. Correct it."]
 
 
-def test_a_mapping_that_both_have_is_set_by_none() -> None:
-    below = node("node02", bmc={"address": "192.0.2.1"})
-    over = Overlay("over.yml", node("node02", bmc={"username": "root"}))
-    merged = merge(below, over.document)
-    bmc = ("racks", 0, "nodes", 0, "bmc")
-    assert place_in_overlay([over], merged, below, bmc) == ""
-    assert place_in_overlay([over], merged, below, (*bmc, "address")) == ""
-    assert place_in_overlay([over], merged, below, (*bmc, "username")) == "over.yml: racks[0].nodes[0].bmc.username"
-    assert place_in_overlay([over], merged, below, ()) == ""
+def test_every_overlay_and_the_site_file_are_reported_where_all_are_wrong() -> None:
+    document = example(LAB)
+    document["racks"][0]["nodes"][0]["unit"] = "wrong"
+    names = {"racks": [{"name": "rack01", "nodes": [{"name": f"node0{n}", "unit": f"low{n}"} for n in (1, 2)]}]}
+    assert refusals(document, names) == [
+        "over1.yml: racks[0].nodes[0].unit: Expected: a whole number Actual: 'low1'. Correct it.",
+        "over1.yml: racks[0].nodes[1].unit: Expected: a whole number Actual: 'low2'. Correct it.",
+        "racks[0].nodes[0].unit: Expected: a whole number Actual: 'wrong'. Correct it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("handover", "told"),
+    [
+        ({"kind": "slurmm"}, "over1.yml: handover.kind: Expected: one of "),
+        ({"kind": "several", "parts": [{"handover": {"controller": "192.0.2.5"}}]}, None),
+    ],
+)
+def test_the_kind_of_a_part_is_named(handover: dict[str, Any], told: str | None) -> None:
+    found = refusals(example(LAB), {"handover": handover})
+    wanted = told or "over1.yml: handover.parts[0].handover.kind: is required and missing. Add it."
+    assert any(problem.startswith(wanted) for problem in found), found
+
+
+def layers(below: dict[str, Any], *overlays: dict[str, Any] | None) -> Layers:
+    made = Layers()
+    for number, overlay in enumerate(overlays, 1):
+        below = made.merge(below, Overlay(f"{number}", overlay))
+    return made
+
+
+BMC = ("racks", 0, "nodes", 0, "bmc")
+
+
+@pytest.mark.parametrize(
+    ("below", "overlays", "place", "there"),
+    [
+        pytest.param(
+            node("n", bmc={"address": "a"}), [node("n", bmc={"username": "root"})], BMC, "", id="a merged mapping"
+        ),
+        pytest.param(
+            node("n", bmc={"address": "a"}), [node("n", bmc={"username": "r"})], (*BMC, "address"), "", id="its rest"
+        ),
+        pytest.param(
+            node("n", bmc={"address": "a"}),
+            [node("n", bmc={"username": "r"})],
+            (*BMC, "username"),
+            "1: racks[0].nodes[0].bmc.username",
+            id="its new key",
+        ),
+        pytest.param(
+            node("n", bmc={"password": {"file": "x"}}),
+            [node("n", bmc={"password": {"env": "A"}})],
+            (*BMC, "password"),
+            "1: racks[0].nodes[0].bmc.password",
+            id="a secret is replaced whole",
+        ),
+        pytest.param(
+            node("n"), [node("n", serial="A")], ("racks", 0, "nodes", 0, "name"), "", id="a name finds an item"
+        ),
+        pytest.param(node("n"), [node("n", serial="A")], ("racks", 0, "nodes"), "", id="a merged list"),
+        pytest.param(
+            {"links": [{"node": "n", "ports": "1"}]},
+            [{"links": [{"node": "n"}]}],
+            ("links", 0, "ports"),
+            "1: links[0].ports",
+            id="a list without names is replaced, with the keys that it lacks",
+        ),
+        pytest.param({"racks": []}, [{"racks": {"a": 1}}], ("racks",), "1: racks", id="another kind of value"),
+        pytest.param(
+            node("n"),
+            [node("m", unit=1), node("o", unit=2)],
+            ("racks", 0, "nodes", 2, "unit"),
+            "2: racks[0].nodes[0].unit",
+            id="a new item of the second overlay",
+        ),
+        pytest.param(
+            node("n"),
+            [node("m", unit=1), node("m", unit=2), node("n", unit=3)],
+            ("racks", 0, "nodes", 1, "unit"),
+            "2: racks[0].nodes[0].unit",
+            id="an item of one overlay that another changes",
+        ),
+        pytest.param({"a": 1}, [{"a": 2}], (), "", id="the whole document"),
+        pytest.param({"a": 1}, [None], ("a",), "", id="an empty overlay"),
+        pytest.param({"a": 1}, [], ("a",), "", id="no overlay"),
+    ],
+)
+def test_who_decides_a_value(
+    below: dict[str, Any], overlays: list[dict[str, Any] | None], place: tuple[str | int, ...], there: str
+) -> None:
+    assert layers(below, *overlays).place(place) == there
 
 
 def test_the_loader_names_the_file_from_the_root(tmp_path: Path) -> None:

@@ -143,15 +143,18 @@ def test_every_problem_is_refused_at_once_with_file_and_data_path(paths: EnvPath
     assert len(found) == 8
 
 
-def test_a_link_to_what_does_not_exist_is_a_problem_of_its_own(paths: EnvPaths) -> None:
+def test_a_link_that_leads_to_no_file_is_a_problem_of_its_own(paths: EnvPaths) -> None:
     link = paths.inventory / "profiles/gpu/h100_lab.yml"
     link.parent.mkdir(parents=True)
     link.symlink_to("../../shared/h100_lab.yml")
+    (paths.inventory / "profiles/platform").symlink_to("/")
+    step = "Correct the link, or put the files themselves there."
     assert refused(paths) == [
         (
-            "inventories/lab/profiles/gpu/h100_lab.yml: a link - Expected: to a file "
-            "Actual: ../../shared/h100_lab.yml, which does not exist. Correct or remove it."
-        )
+            "inventories/lab/profiles/gpu/h100_lab.yml: link - Expected: one to a file "
+            f"Actual: ../../shared/h100_lab.yml, which cannot be found. {step}"
+        ),
+        f"inventories/lab/profiles/platform: link - Expected: one to a file Actual: /, a folder. {step}",
     ]
 
 

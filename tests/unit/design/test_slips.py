@@ -180,3 +180,12 @@ def test_one_slip_makes_up_no_other(path: str, value: object, problem: str) -> N
     document = example("h100-1su-infiniband")
     change(path, value)(document)
     assert refusals(document) == [problem]
+
+
+@pytest.mark.parametrize("where", ["access", "racks.0"])
+def test_a_number_as_a_key_is_reported(where: str) -> None:
+    document = example("lab-4-nodes")
+    part = document["access"] if where == "access" else document["racks"][0]
+    part[5] = "x"
+    place = "access" if where == "access" else "racks[0]"
+    assert refusals(document) == [f"{place}[5]: Expected: text as a key Actual: 5. Correct it."]

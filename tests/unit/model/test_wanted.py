@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from rackready.design.shape_problems import shape_problem
-from rackready.model.wanted import wanted
+from rackready.model.wanted import said, values, wanted
 
 
 class Part(BaseModel):
@@ -26,6 +28,10 @@ class Part(BaseModel):
             text = "name - Expected: known"
             raise ValueError(text)
         return name
+
+
+def theirs(value: str) -> str:
+    raise PydanticCustomError("too_short", "queue {queue} does not exist", {"queue": value})
 
 
 CASES: list[tuple[Any, Any, str]] = [
@@ -60,6 +66,10 @@ CASES: list[tuple[Any, Any, str]] = [
     (Annotated[str, MaxLen(2)], "abc", "at most 2 characters"),
     (date, "2026-13-01", "a day such as 2026-01-31 (month value is outside expected range of 1-12)"),
     (date, [], "a day such as 2026-01-31"),
+    (Path, 5, "a path"),
+    (Part, {5: "x", "name": "known"}, "text as a key"),
+    (int, "1" * 5000, "a whole number"),
+    (Annotated[str, BeforeValidator(theirs)], "x", "queue x does not exist"),
 ]
 
 
@@ -70,9 +80,13 @@ def error(kind: Any, value: Any) -> Any:  # noqa: ANN401
     return item
 
 
-@pytest.mark.parametrize(("kind", "value", "words"), CASES, ids=[f"{value!r}-{words}" for _, value, words in CASES])
+@pytest.mark.parametrize(
+    ("kind", "value", "words"), CASES, ids=[f"{str(value)[:20]}-{words}" for _, value, words in CASES]
+)
 def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # noqa: ANN401
-    assert wanted(error(kind, value)) == words
+    item = error(kind, value)
+    assert (wanted(item) or said(item)) == words
+    assert set(values(item).values()) == {words}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +97,7 @@ def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # n
         (str, ["a"], "x: Expected: text Actual: a list. Correct it."),
         (Annotated[list[int], MinLen(1)], [], "x: Expected: at least 1 item Actual: none. Correct it."),
         (Annotated[list[int], MaxLen(1)], [1, 2], "x: Expected: at most 1 item Actual: 2. Correct it."),
+        (Annotated[dict[str, int], MaxLen(1)], {"a": 1, "b": 2}, "x: Expected: at most 1 item Actual: 2. Correct it."),
         (int, "http://carol:word@host", "x: Expected: a whole number Actual: 'http://***@host'. Correct it."),
         (Part, {"name": "other"}, "x: name - Expected: known Actual: 'other'. Correct it."),
     ],

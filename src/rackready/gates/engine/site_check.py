@@ -24,7 +24,7 @@ from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GateSetEntry
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
-from rackready.model.wanted import wanted
+from rackready.model.wanted import said, wanted
 from rackready.profiles import loader
 
 _SHOWN = 3
@@ -184,7 +184,7 @@ def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> It
             else:
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
                 step = f"Correct it; `rackready gate show {gate_id}` describes the inputs."
-                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted(item), actual=given)
+                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted(item) or said(item), actual=given)
 
 
 def without_image(site: Site) -> list[str]:

@@ -19,7 +19,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import wanted
+from rackready.model.wanted import said, wanted
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -114,7 +114,7 @@ def _wrong(name: str, item: Mapping[str, Any]) -> Message:
     shown = (
         json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
     )
-    return Message(name, path, expected=wanted(item), actual=shown, next_step=_CORRECT)
+    return Message(name, path, expected=wanted(item) or said(item), actual=shown, next_step=_CORRECT)
 
 
 def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:
