@@ -42,6 +42,9 @@ POWERED = "inventory-power"
 """The ledger's operation: a node is on for its inventory, until it is recorded as ended."""
 _POLL_S = 15.0
 """Pause between two looks, s: as between two looks at the power state while a node is imaged, to spare the BMC."""
+_GPUS_S = 300.0
+"""How long a BMC may take to list GPUs once all else is as in the profile, s. Judgement: where the profile does not
+name them as a BMC would, a BMC that lists them late looks like one that never does."""
 _FATAL = (BmcLoginError, BmcTlsError, BmcIdentityError)
 """Errors that do not pass by themselves; BMCs lock accounts after refused logins."""
 _AT_ONCE = 32
@@ -152,14 +155,22 @@ class _Node:
         )
 
     def _wait(self, verdict: Verdict) -> tuple[Verdict, str]:
-        """Look again until the list is complete; return the last verdict, and how long that took in words."""
+        """Look again until the list is complete, or only lacks GPUs for long.
+
+        Return the last verdict, and how long that took in words.
+        """
         limit = self.work.site.campaign.provision_timeout_s
         begun = time.monotonic()
         why = str(verdict.findings[0]) if verdict.findings else str(verdict.note)
         self.work.bmcs.say(
             self.node.name, f"waits at most {limit} s (campaign.provision_timeout_s) for its parts: {why}"
         )
+        listed = begun
         while time.monotonic() - begun < limit:
+            if verdict.outcome is not Outcome.PASS:
+                listed = time.monotonic()
+            elif time.monotonic() - listed >= _GPUS_S:
+                return verdict, f" (waited for {_GPUS_S:.0f} s for GPUs after all else was listed)"
             check_stop()
             time.sleep(_POLL_S)
             try:

@@ -155,6 +155,50 @@ def test_a_lag_of_the_power_state_is_waited_for(node: Node, monkeypatch: pytest.
     assert found.data[REACHED]["inventoried"].startswith(f"{ALL}{OPEN} (complete after ")
 
 
+def unnamed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profile does not name the GPUs as a BMC would, and the BMC lists none."""
+    platform = inventory.site_facts
+
+    def silent(site: Any, nodes: list[str]) -> Any:  # noqa: ANN401
+        facts = platform(site, nodes)
+        one = facts.nodes["node01"]
+        return replace(
+            facts, nodes={"node01": replace(one, platform=one.platform.model_copy(update={"redfish": None}))}
+        )
+
+    monkeypatch.setattr(inventory, "site_facts", silent)
+    node.site(campaign={"provision_timeout_s": 900})
+    node.service.rack.power.states[NODE] = "On"
+    node.service.set(gpus=[], chassis={**node.service.state()["chassis"], "manufacturer": "HPE"})
+
+
+def test_gpus_that_no_profile_names_are_not_waited_for_as_long_as_a_boot(
+    node: Node, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    unnamed(node, monkeypatch)
+    before = clock.now
+    found, calls = prepared(node)
+    assert (found.outcome, calls) == (Outcome.PASS, [["node01"]])
+    assert clock.now - before == inventory._GPUS_S
+    note = found.data[REACHED]["inventoried"]
+    assert "not compared: GPUs (the BMC lists none, and profile dgx_h100 does not name them as a BMC would)" in note
+    assert note.endswith(" (waited for 300 s for GPUs after all else was listed)")
+
+
+def test_that_time_begins_once_all_else_is_listed(node: Node, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    unnamed(node, monkeypatch)
+    look, before = inventory._Node._look, clock.now
+
+    def late(self: Any) -> Any:  # noqa: ANN401
+        verdict = look(self)
+        return verdict.model_copy(update={"outcome": Outcome.FAIL}) if clock.now - before < 100 else verdict
+
+    monkeypatch.setattr(inventory._Node, "_look", late)
+    found, _ = prepared(node)
+    assert found.outcome is Outcome.PASS
+    assert clock.now - before == 90 + inventory._GPUS_S, "after the last look that lacked something else"
+
+
 def test_a_profile_and_a_bmc_that_say_nothing_are_no_pass(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     platform = inventory.site_facts
 
