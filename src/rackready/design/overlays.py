@@ -68,7 +68,7 @@ def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
 
 
 def _merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
-    if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
+    if _both_mappings(below, above):
         return {
             key: _merged(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key))
             for key in (*below, *(k for k in above if k not in below))
@@ -111,7 +111,7 @@ class Layers:
         own: Loc = ()
         found_by_name = False
         for done, step in enumerate(place):
-            if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
+            if _both_mappings(below, above):
                 if step not in above or (found_by_name and step == "name"):
                     return None
                 below, above, found_by_name = below.get(step, _ABSENT), above[step], False
@@ -128,9 +128,7 @@ class Layers:
             else:
                 return (*own, *place[done:]) if done else None
             own = (*own, step)
-        merged = (isinstance(below, dict) and isinstance(above, dict) and not is_secret(above)) or (
-            _named(below) and _named(above)
-        )
+        merged = _both_mappings(below, above) or (_named(below) and _named(above))
         return None if merged or not place else own
 
     def _index(self, items: list[dict[str, Any]]) -> dict[str, int]:
@@ -138,6 +136,11 @@ class Layers:
         if id(items) not in self._indexes:
             self._indexes[id(items)] = {item["name"]: at for at, item in enumerate(items)}
         return self._indexes[id(items)]
+
+
+def _both_mappings(below: Any, above: Any) -> bool:  # noqa: ANN401 - YAML documents
+    """Return whether two values merge by key."""
+    return isinstance(below, dict) and isinstance(above, dict) and not is_secret(above)
 
 
 def _named(value: Any) -> bool:  # noqa: ANN401

@@ -65,7 +65,7 @@ class Problem:
     values: Message | None = field(default=None, compare=False)
     """What is wrong, the expected and the actual value, of which the message is made, if it has them."""
 
-    overlay: str = field(default="", compare=False)
+    overlay: str = ""
     """File and path of the value (``FILE: PATH``) where an overlay sets it. Shown in place of ``path``."""
 
     @property

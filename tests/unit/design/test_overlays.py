@@ -76,10 +76,10 @@ def test_what_the_site_file_says_is_not_laid_to_an_overlay_beside_it() -> None:
 def test_every_overlay_and_the_site_file_are_reported_where_all_are_wrong() -> None:
     document = example(LAB)
     document["racks"][0]["nodes"][0]["unit"] = "wrong"
-    names = {"racks": [{"name": "rack01", "nodes": [{"name": f"node0{n}", "unit": f"low{n}"} for n in (1, 2)]}]}
+    names = {"racks": [{"name": "rack01", "nodes": [{"name": f"node0{n}", "unit": "low"} for n in (1, 2)]}]}
     assert refusals(document, names) == [
-        "over1.yml: racks[0].nodes[0].unit: Expected: a whole number Actual: 'low1'. Correct it.",
-        "over1.yml: racks[0].nodes[1].unit: Expected: a whole number Actual: 'low2'. Correct it.",
+        "over1.yml: racks[0].nodes[0].unit: Expected: a whole number Actual: 'low'. Correct it.",
+        "over1.yml: racks[0].nodes[1].unit: Expected: a whole number Actual: 'low'. Correct it.",
         "racks[0].nodes[0].unit: Expected: a whole number Actual: 'wrong'. Correct it.",
     ]
 
