@@ -85,6 +85,11 @@ def placed(root: Path, written: str) -> Path:
     return state_base(root) / written[len(PRIVATE) + 1 :] if written.startswith(f"{PRIVATE}/") else root / written
 
 
+def shown(path: Path, base: Path) -> str:
+    """Return a path for messages: from ``base`` if it is below it."""
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
+
+
 def private_dir(path: Path) -> Path:
     """Create a folder private to its owner, with its missing parents, and return it.
 

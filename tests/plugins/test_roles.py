@@ -121,7 +121,7 @@ ON_EVERY_PATH = {"cat", "date", "df", "dpkg-query", "enroot", "ls", "rpm", "srun
 
 
 def commands_of(given: list[dict[str, Any]], *, root: bool = False) -> list[tuple[str, bool]]:
-    """Return the program of each command, and whether it runs as root."""
+    """Return each command line, or the program of its list, and whether it runs as root."""
     found: list[tuple[str, bool]] = []
     for task in given:
         becomes = task.get("become", root) is True and "become_user" not in task

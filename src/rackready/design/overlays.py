@@ -14,6 +14,7 @@ from rackready.design.shape_problems import kind_of_value, no_mapping
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, SiteInvalidError
+from rackready.paths import shown
 
 _ABSENT = object()
 
@@ -41,7 +42,7 @@ def read_overlay(path: Path, base: Path) -> Overlay:
     ]
     if problems:
         raise SiteInvalidError(str(path), problems)
-    return Overlay(str(path.relative_to(base) if path.is_relative_to(base) else path), document)
+    return Overlay(shown(path, base), document)
 
 
 def _duplicate_names(value: Any, where: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a YAML document

@@ -19,6 +19,7 @@ from rackready.model.parts import PartsProfile
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import SoftwareProfile
+from rackready.paths import shown
 from rackready.profiles import loader, scope
 
 KINDS: dict[OwnFamily, type[Model]] = {
@@ -72,7 +73,7 @@ def read_own(folder: Path, base: Path) -> Own:
         elif family is None or path.suffix != ".yml":
             problems.append(_misplaced(path, base))
         else:
-            judged.append(_judge(family, path, _shown(path, base)))
+            judged.append(_judge(family, path, shown(path, base)))
     judged += (lost := list(_without_gpu(judged)))
     for one in judged:
         problems += one.problems
@@ -81,14 +82,10 @@ def read_own(folder: Path, base: Path) -> Own:
     return Own(usable, tuple(problems), broken)
 
 
-def _shown(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
-
-
 def _misplaced(path: Path, base: Path) -> Problem:
     expected = f"FAMILY/ID.yml, FAMILY one of {', '.join(OWN_FAMILIES)}"
     return Problem.of(
-        _shown(path, base),
+        shown(path, base),
         "file in the folder of profiles",
         "Move, rename or remove it.",
         expected=expected,
@@ -99,7 +96,7 @@ def _misplaced(path: Path, base: Path) -> Problem:
 def _no_file(path: Path, base: Path) -> Problem:
     """Return the problem of a link: one to a folder is not followed."""
     return Problem.of(
-        _shown(path, base),
+        shown(path, base),
         "link",
         "Correct the link, or put the files themselves there.",
         expected="one to a file",

@@ -155,21 +155,30 @@ def test_a_lag_of_the_power_state_is_waited_for(node: Node, monkeypatch: pytest.
     assert found.data[REACHED]["inventoried"].startswith(f"{ALL}{OPEN} (complete after ")
 
 
-def unnamed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The profile does not name the GPUs as a BMC would, and the BMC lists none."""
+def profile_without(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
+    """Let the platform profile say nothing about some parts."""
     platform = inventory.site_facts
 
     def silent(site: Any, nodes: list[str]) -> Any:  # noqa: ANN401
         facts = platform(site, nodes)
         one = facts.nodes["node01"]
-        return replace(
-            facts, nodes={"node01": replace(one, platform=one.platform.model_copy(update={"redfish": None}))}
-        )
+        bare = one.platform.model_copy(update=dict.fromkeys(parts))
+        return replace(facts, nodes={"node01": replace(one, platform=bare)})
 
     monkeypatch.setattr(inventory, "site_facts", silent)
-    node.site(campaign={"provision_timeout_s": 900})
+
+
+def lists_no_gpus(node: Node) -> None:
+    """A BMC that says nothing about GPUs, nor about a board for them, of a node that is on."""
     node.service.rack.power.states[NODE] = "On"
     node.service.set(gpus=[], chassis={**node.service.state()["chassis"], "manufacturer": "HPE"})
+
+
+def unnamed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profile does not name the GPUs as a BMC would, and the BMC lists none."""
+    profile_without(monkeypatch, "redfish")
+    node.site(campaign={"provision_timeout_s": 900})
+    lists_no_gpus(node)
 
 
 def test_gpus_that_no_profile_names_are_not_waited_for_as_long_as_a_boot(
@@ -200,18 +209,8 @@ def test_that_time_begins_once_all_else_is_listed(node: Node, monkeypatch: pytes
 
 
 def test_a_profile_and_a_bmc_that_say_nothing_are_no_pass(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    platform = inventory.site_facts
-
-    def silent(site: Any, nodes: list[str]) -> Any:  # noqa: ANN401
-        facts = platform(site, nodes)
-        one = facts.nodes["node01"]
-        bare = one.platform.model_copy(update={"host": None, "redfish": None})
-        return replace(facts, nodes={"node01": replace(one, platform=bare)})
-
-    monkeypatch.setattr(inventory, "site_facts", silent)
-    node.service.rack.power.states[NODE] = "On"
-    state = node.service.state()
-    node.service.set(gpus=[], chassis={**state["chassis"], "manufacturer": "HPE"})
+    profile_without(monkeypatch, "host", "redfish")
+    lists_no_gpus(node)
     found, calls = prepared(node)
     assert (found.outcome, calls) == (Outcome.PASS, [["node01"]])
     assert found.data[REACHED]["inventoried"] == (

@@ -62,7 +62,7 @@ def test_a_place_that_no_number_can_be_put_in_is_refused() -> None:
     document = site()
     document["racks"][0]["nodes"][0]["outlets"][0]["outlet"] = "A{su_slot}"
     assert refusals(document) == [
-        (f"{HERE}[0].outlet: Expected: text that matches ^[A-Za-z0-9_.:-]{{1,64}}$ Actual: 'A{{su_slot}}'. Correct it.")
+        f"{HERE}[0].outlet: Expected: text that matches ^[A-Za-z0-9_.:-]{{1,64}}$ Actual: 'A{{su_slot}}'. Correct it."
     ]
 
 

@@ -160,7 +160,7 @@ def test_a_part_has_its_own_launcher() -> None:
         ),
         (
             (BOTH[0], part("", KUBERNETES)),
-            ("handover.parts[1].nodes: Expected: at least 1 item Actual: none. Correct it."),
+            "handover.parts[1].nodes: Expected: at least 1 item Actual: none. Correct it.",
         ),
     ],
 )

@@ -165,7 +165,7 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
         (
             "facility.pue",
             "low",
-            ("facility.pue: Expected: a number Actual: 'low'. Correct it."),
+            "facility.pue: Expected: a number Actual: 'low'. Correct it.",
         ),
         (
             "facility.nameplates.0.max_power_w",
