@@ -41,15 +41,15 @@ def said(ledger: Ledger) -> str:
 
 
 def busy(monkeypatch: pytest.MonkeyPatch, room: Room, times: int) -> None:
-    """Make pdu2 answer with a page instead of a document, so many times, once the node is without mains.
+    """Make pdu2 answer with a page instead of a document, so many times, from when the node is without mains.
 
     pdu2 is the first to switch on again.
     """
-    original, left = _Pdu.do_GET, [times]
+    original, sent = _Pdu.do_GET, [0]
 
     def answer(self: Any) -> None:  # noqa: ANN401 - a request of the fake PDU
-        if self.pdu.name == "pdu2" and room.rack.nodes[0].dark and left[0]:
-            left[0] -= 1
+        if self.pdu.name == "pdu2" and (sent[0] or room.rack.nodes[0].dark) and sent[0] < times:
+            sent[0] += 1
             page = b"<html>busy</html>"
             self.send_response(200)
             self.send_header("Content-Length", str(len(page)))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from rackready.drivers import redfish_http
-from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import guard
 from rackready.gates.bmc.cycles import PowerCycles
 from rackready.ledger.store import Ledger
@@ -103,18 +102,37 @@ def _refusing(room: Room, _patch: pytest.MonkeyPatch) -> None:
     room.pdus["pdu2"].refuses = 403
 
 
-def _slow(_room: Room, patch: pytest.MonkeyPatch) -> None:
-    """Its answer to Off is lost, and it switches only when the others are on again."""
-    patch.setattr(redfish_http, "READ_S", 0.3)
-    patch.setattr(module, "_AGAIN_S", 1.0)
-    original = FakePdu.switch
+def _late(requested: str) -> Callable[[Room, pytest.MonkeyPatch], None]:
+    """The answer to Off is lost, and pdu2 switches only when another On is requested: of pdu1, or of the node."""
 
-    def late(pdu: FakePdu, outlet: str, state: str) -> None:
-        if (pdu.name, state) == ("pdu2", "Off"):
-            time.sleep(0.8)
-        original(pdu, outlet, state)
+    def trouble(_room: Room, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(redfish_http, "READ_S", 2.0)
+        switch, reset = FakePdu.switch, FakeRack.reset
+        due, done = threading.Event(), threading.Event()
 
-    patch.setattr(FakePdu, "switch", late)
+        def now(what: str) -> None:
+            if what == requested:
+                due.set()
+                assert done.wait(30)
+
+        def switched(pdu: FakePdu, outlet: str, state: str) -> None:
+            late = (pdu.name, state) == ("pdu2", "Off")
+            if late:
+                assert due.wait(30)
+            switch(pdu, outlet, state)
+            done.set() if late else now(f"{pdu.name} {state}")
+
+        def powered(rack: FakeRack, node: FakeNode, kind: str) -> None:
+            reset(rack, node, kind)
+            now(f"node {kind}")
+
+        patch.setattr(FakePdu, "switch", switched)
+        patch.setattr(FakeRack, "reset", powered)
+
+    return trouble
+
+
+_SLOW = "unreachable - Expected: Redfish answers within 5 s Actual: "
 
 
 @pytest.mark.parametrize(
@@ -125,13 +143,10 @@ def _slow(_room: Room, patch: pytest.MonkeyPatch) -> None:
             "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 403. Check the password in file ",
             ["pdu1 A1 On", "On"],
         ),
-        (
-            _slow,
-            "unreachable - Expected: Redfish answers within 5 s Actual: ",
-            ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "On", "pdu2 A1 On", "pdu1 A1 On"],
-        ),
+        (_late("pdu1 On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "pdu2 A1 On", "pdu1 A1 On", "On"]),
+        (_late("node On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "On", "pdu2 A1 Off", "pdu2 A1 On", "pdu1 A1 On"]),
     ],
-    ids=["refuses", "times-out"],
+    ids=["refuses", "off-before-it-is-seen-on", "off-after-the-node-is-on"],
 )
 def test_after_a_pdu_that_does_not_do_it_everything_is_on_again(
     room: Room,
