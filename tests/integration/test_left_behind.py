@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration import left_behind, worker_nets
-from tests.unit.campaign.worker_lab import ROOT, until
+from tests.unit.campaign.worker_lab import ROOT
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 

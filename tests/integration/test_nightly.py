@@ -8,7 +8,8 @@ import pytest
 
 from tests.integration.matrix_nodes import LOADS
 from tests.integration.project import Project
-from tests.integration.test_production import job_state, reason, until, use
+from tests.integration.test_production import job_state, reason, use
+from tests.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from rackready.design.site import load_site
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.ledger.store import EventRow
 from tests.integration.project import Project
+from tests.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -48,13 +48,6 @@ def job(rack: Project) -> Iterator[str]:
     until(lambda: job_state(rack, number) == "RUNNING")
     yield number
     quietly(rack, "slurmctl", f"scancel {number}")
-
-
-def until(holds: Callable[[], bool], within_s: float = 240) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def job_state(project: Project, number: str) -> str:

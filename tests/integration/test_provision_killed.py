@@ -15,6 +15,7 @@ import pytest
 from rackready.drivers.process import reap
 from rackready.ledger.lock import ControllerLock
 from tests.integration.provisioning import ROOT, Bench, engine_missing
+from tests.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(engine_missing()), reason=engine_missing())]
 NODES = ["node01", "node02", "node03", "node04"]
@@ -44,13 +45,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def start(bench: Bench) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.Popen([sys.executable, "-c", _CONTROLLER, str(bench.root)], env=env, start_new_session=True)
-
-
-def wait_until(what: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.02)
 
 
 def ours(bench: Bench) -> dict[int, str]:
@@ -99,7 +93,7 @@ def test_controller_killed_the_next_run_ends_what_is_left_and_goes_on(
     for node, boot_s in zip(bench.rack.nodes, (0.5, 6, 6, 6), strict=True):
         node.power_lag_s, node.boot_s = 1.5, boot_s
     controller = start(bench)
-    wait_until(lambda: moment(bench))
+    until(lambda: moment(bench))
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     left = ours(bench)
@@ -108,7 +102,7 @@ def test_controller_killed_the_next_run_ends_what_is_left_and_goes_on(
     with ControllerLock(bench.paths.lock, "test", bench.paths.database):
         assert reap(ledger)
     ledger.close()
-    wait_until(lambda: not ours(bench), 5)
+    until(lambda: not ours(bench), 5)
     goes_on(bench)
 
 
@@ -116,11 +110,11 @@ def test_all_but_the_provider_killed_it_ends_by_itself_and_the_lock_is_got_over(
     for node in bench.rack.nodes:
         node.power_lag_s, node.boot_s = 1.5, 6
     controller = start(bench)
-    wait_until(lambda: any_asked(bench))
+    until(lambda: any_asked(bench))
     for pid in [controller.pid, *(pid for pid, name in ours(bench).items() if not name.startswith("pulumi-resource"))]:
         os.kill(pid, signal.SIGKILL)
     controller.wait()
-    wait_until(lambda: not ours(bench), 5)
+    until(lambda: not ours(bench), 5)
     assert list((bench.paths.pulumi / ".pulumi" / "locks").rglob("*.json")), "the engine left its lock"
     goes_on(bench)
 
@@ -129,7 +123,7 @@ def test_killed_and_then_given_up_what_was_powered_on_is_powered_off(bench: Benc
     for node in bench.rack.nodes:
         node.boot_s = 30
     controller = start(bench)
-    wait_until(lambda: all(node.power == "On" for node in bench.rack.nodes[:2]))
+    until(lambda: all(node.power == "On" for node in bench.rack.nodes[:2]))
     for pid in [controller.pid, *ours(bench)]:
         os.kill(pid, signal.SIGKILL)
     controller.wait()
@@ -142,7 +136,7 @@ def test_the_provider_killed_is_an_error_of_the_nodes_in_flight(bench: Bench) ->
     for node in bench.rack.nodes:
         node.boot_s = 3
     controller = start(bench)
-    wait_until(lambda: any_on(bench))
+    until(lambda: any_on(bench))
     provider = next(pid for pid, name in ours(bench).items() if name.startswith("pulumi-resource"))
     os.kill(provider, signal.SIGKILL)
     assert controller.wait(timeout=60) == 0
@@ -154,7 +148,7 @@ def test_a_stop_ends_within_half_a_minute_and_the_next_run_goes_on(bench: Bench)
         node.boot_s = -1
     bench.overlay(provision_timeout_s=300)
     controller = start(bench)
-    wait_until(lambda: any_on(bench))
+    until(lambda: any_on(bench))
     begun = time.monotonic()
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=60) == 130

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +10,7 @@ from rackready.paths import EnvPaths
 from rackready_sim import podman
 from rackready_sim.plan import clone_id
 from tests.integration.project import ROOT, Project
+from tests.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -31,13 +31,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Pro
         made.close()
 
 
-def until(holds: Callable[[], bool], within_s: float = 300) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-
-
 def containers(clone: Project) -> list[str]:
     return [item.name for item in podman.containers(clone_id(clone.root))]
 
@@ -53,11 +46,11 @@ def test_dry_run_makes_nothing(clone: Project) -> None:
 def test_killed_rehearsal_ends_its_deploy_and_leaves_a_rack(clone: Project) -> None:
     paths = EnvPaths(clone.root, ENV)
     child = clone.start("rehearse", *SITE, *TWO, "--keep")
-    until(lambda: paths.database.file.exists() or child.poll() is not None)
+    until(lambda: paths.database.file.exists() or child.poll() is not None, 300)
     assert child.poll() is None, clone.progress()[-4000:]
     child.kill()
     child.wait()
-    until(lambda: clone.run("sim", "down", "--env", ENV)[0] == 0)
+    until(lambda: clone.run("sim", "down", "--env", ENV)[0] == 0, 300)
     assert (containers(clone), paths.state.exists()) == ([], False), "sim down refuses until the deploy has stopped"
 
 

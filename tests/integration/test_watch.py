@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.model.ticket import Ticket
 from tests.integration.project import Project
+from tests.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -98,13 +99,6 @@ def watching(rack: Project) -> Iterator[list[Watching]]:
     yield found
     found[-1].child.terminate()
     assert found[-1].child.wait(60) == 0, "SIGTERM ends it well"
-
-
-def until(holds: Callable[[], bool], within_s: float = 120) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def job_on(project: Project, node: str) -> str:

@@ -15,7 +15,8 @@ from rackready_sim.plan import clone_id
 from tests.integration import left_behind, worker_nets
 from tests.integration.worker_nets import CONTROLLER, DATABASE, Nets
 from tests.postgres import PostgresServer, programs
-from tests.unit.campaign.worker_lab import ROOT, Lab, until
+from tests.unit.campaign.worker_lab import ROOT, Lab
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.integration,

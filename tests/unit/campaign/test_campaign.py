@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests import forked
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_site.py")
@@ -33,6 +33,10 @@ def run(root: Path, mode: str, digest: str = "d") -> tuple[int, str]:
 
 def did(root: Path) -> list[str]:
     return (root / "did.log").read_text(encoding="utf-8").splitlines()
+
+
+def began(root: Path, phase: str) -> bool:
+    return (root / "did.log").exists() and any(line.startswith(phase) for line in did(root))
 
 
 def test_all_phases_in_order_and_batches(tmp_path: Path) -> None:
@@ -84,16 +88,11 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
     """A shell without job control starts background commands with SIGINT ignored: the controller still handles it."""
     child = start(tmp_path, "hang:fabric", shell=shell)
-    for _ in range(600):
-        if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
-            break
-        time.sleep(0.05)
-    begun = time.monotonic()
+    until(lambda: began(tmp_path, "fabric"))
     child.send_signal(signal.SIGINT)
-    text, _ = child.communicate(timeout=30)
+    text, _ = child.communicate(timeout=60)
     assert child.returncode == 130, text
     assert "stopped. Nothing is lost: `make deploy ENV=x` continues where it stopped." in text
-    assert time.monotonic() - begun < 30
     code, text = run(tmp_path, "run")
     assert code == 0, text
     assert did(tmp_path).count("provision node01,node02,node03") == 1
@@ -101,13 +100,10 @@ def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, sh
 
 def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None:
     child = start(tmp_path, "hang:fabric")
-    for _ in range(600):
-        if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
-            break
-        time.sleep(0.05)
+    until(lambda: began(tmp_path, "fabric"))
     child.send_signal(signal.SIGHUP)
     try:
-        text, _ = child.communicate(timeout=30)
+        text, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert (child.returncode, "continues where it stopped" in text) == (130, True), text
@@ -126,7 +122,7 @@ def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(
 ) -> None:
     child = start(tmp_path, mode)
     try:
-        text, _ = child.communicate(timeout=30)
+        text, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert error in text
@@ -193,10 +189,7 @@ def test_defect_of_ours_is_an_error_with_its_log(tmp_path: Path) -> None:
 
 def test_second_controller_is_refused(tmp_path: Path) -> None:
     first = start(tmp_path, "hang:provision")
-    for _ in range(600):
-        if (tmp_path / "did.log").exists():
-            break
-        time.sleep(0.05)
+    until(lambda: began(tmp_path, "provision"))
     code, text = run(tmp_path, "run")
     first.kill()
     first.wait()

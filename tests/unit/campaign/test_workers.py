@@ -14,7 +14,8 @@ import pytest
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.drivers.process import boot_id, start_ticks
 from tests.postgres import PostgresServer
-from tests.unit.campaign.worker_lab import Lab, until
+from tests.unit.campaign.worker_lab import Lab
+from tests.waiting import until
 
 ALL = ["node01", "node02", "node03", "node04"]
 Make = Callable[..., Lab]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import PostgresServer
-from tests.unit.campaign.worker_lab import Lab, until
+from tests.unit.campaign.worker_lab import Lab
+from tests.waiting import until
 
 NODES = "node[01-02]"
 

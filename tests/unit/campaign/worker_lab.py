@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from tests import forked
 from tests.integration.worker_nets import Nets
 from tests.postgres import PostgresServer, name_of
 from tests.unit.cli.keys import put_key
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_workers.py")
@@ -145,11 +144,3 @@ def write_site(root: Path) -> None:
     path.write_text(f"{head}{TWO_HALLS}{rest[rest.index('switches:') :]}", encoding="utf-8")
     if not (key := path.parent / "secrets/id_ed25519").exists():
         put_key(key)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -16,7 +16,8 @@ import pytest
 from rackready.cli.worker import labels_of
 from rackready.model.problems import RackreadyError
 from tests.postgres import PostgresServer
-from tests.unit.campaign.worker_lab import Lab, until
+from tests.unit.campaign.worker_lab import Lab
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +16,7 @@ import pytest
 
 from rackready.drivers import marked_processes, process
 from rackready.ledger.store import Ledger
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -34,14 +35,6 @@ def alive(pid: int) -> bool:
     return (
         process.start_ticks(pid) != 0 and Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1][0] != "Z"
     )
-
-
-def until(holds: Callable[[], object], within_s: float = 60) -> None:
-    """Wait for something that comes at once on an idle machine."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {within_s} s"
-        time.sleep(0.02)
 
 
 def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

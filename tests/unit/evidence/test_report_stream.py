@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from tests.gates.stage import site_with
+from tests.waiting import until
 
 GATE = "node/gpu/performance/gemm"
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -237,14 +238,6 @@ class Waiting(Dying):
         return newest, ()
 
 
-def until(holds: Callable[[], bool]) -> bool:
-    """Whether it holds within a minute."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not holds():
-        time.sleep(0.1)
-    return holds()
-
-
 def test_a_report_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
     said_in = tmp_path / "said"
     said_in.mkdir()
@@ -260,10 +253,10 @@ if __name__ == "__main__":
     with subprocess.Popen(
         [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ) as process:
-        assert until(lambda: any(said_in.iterdir()))
+        until(lambda: any(said_in.iterdir()))
         workers = [Path("/proc", path.name) for path in said_in.iterdir()]
         process.kill()
-    assert until(lambda: not any(worker.exists() for worker in workers))
+    until(lambda: not any(worker.exists() for worker in workers))
 
 
 # a large site's page -----------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ import pytest
 from rackready.ondevice.pull import play, report
 from rackready.ondevice.pull.places import Places
 from rackready.ondevice.pull.problem import PullProblem
-from tests.unit.pull.world import NODE, SYSTEM_PYTHON, World, until
+from tests.unit.pull.world import NODE, SYSTEM_PYTHON, World
+from tests.waiting import until
 
 
 def killed(world: World) -> None:

@@ -18,7 +18,8 @@ from rackready.drivers import release_report, release_server
 from rackready.drivers.release_report import ReportError, ReportUncheckedError, read_report
 from rackready.drivers.release_server import ReleaseServer
 from rackready.model.problems import RackreadyError
-from tests.unit.pull.world import NODE, SITE, World, until
+from tests.unit.pull.world import NODE, SITE, World
+from tests.waiting import until
 
 STEP = "If the node was reinstalled, run `rackready hostkey accept`; then run the phase again."
 AGENT = "Run the phase again: it installs the agent again."

@@ -219,10 +219,3 @@ class World:
 
     def state_of(self) -> dict[str, Any]:
         return dict(json.loads((self.state / "state.json").read_text()))
-
-
-def until(true: Any, wait_s: float = 20.0) -> None:  # noqa: ANN401 - a function
-    deadline = time.monotonic() + wait_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rackready_sim.rehearse.run import Rehearsal, Rehearsed, named
 from rackready_sim.rehearse.scaled import scaled
 from rackready_sim.store import Record, Store
 from tests.unit.rehearse.small import SITES, changed, rehearsal, site
+from tests.waiting import until
 
 NAME = "prod-rehearsal"
 
@@ -290,11 +290,3 @@ def test_deploy_ends_with_a_rehearsal_that_is_killed(tmp_path: Path) -> None:
         until(up.exists)
         parent.kill()
     until(ended.exists)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if holds():
-            return
-        time.sleep(0.1)
-    pytest.fail("it never came")

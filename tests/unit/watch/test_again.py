@@ -16,9 +16,10 @@ from rackready.watch import drain_faulty, storm
 from rackready.watch.node_view import NodeView
 from rackready.watch.store import Seen, Step
 from tests.unit.watch.test_bmc_logs import LEAK, OLD, Bmc, gathered
-from tests.unit.watch.test_engine import DEVICE, FALLEN, begin, port, until
+from tests.unit.watch.test_engine import DEVICE, FALLEN, begin, port
 from tests.unit.watch.test_kernel import FACTS
 from tests.unit.watch.world import Script, World
+from tests.waiting import until
 
 REASON = "rackready: GpuXidRestartBm: node03 gpu4: Xid 79"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rackready.watch.node_view import NodeView
 from rackready.watch.view import look
 from tests.unit.watch.test_kernel import FACTS, xid
 from tests.unit.watch.world import Script, World
+from tests.waiting import until
 
 FALLEN = xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "0000:9d:00")
 USER = xid(31, "pid=20211, name=python3, MMU Fault")
@@ -37,14 +38,6 @@ def log(text: str, cursor: str) -> str:
 
 def beat(cursor: str) -> str:
     return json.dumps({"beat": {"cursor": cursor}, "at": time.time()})
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait for something that another thread does; the limit is only for a test that fails."""
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 @contextmanager
