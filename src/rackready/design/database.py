@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from rackready.design.origin import path_text
 from rackready.design.shape_problems import no_document, shape_problem
 from rackready.design.site import absolute
 from rackready.design.yaml import read_yaml
 from rackready.model.database import Server
 from rackready.model.problems import SiteInvalidError
+from rackready.model.wanted import path_text
 
 _LISTS_KEYS = "docs/howto/postgresql.md"
 

@@ -8,11 +8,12 @@ from ipaddress import AddressValueError
 from typing import Any
 
 from rackready.design.expand_values import bracket_number, fill, is_secret, is_series, last_number, series
-from rackready.design.origin import Chain, Loc, Origins, path_text
+from rackready.design.origin import Chain, Loc, Origins
 from rackready.design.written_ports import port_range, ports_of_document
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
 from rackready.model.site_file import PLACES, PLAIN_LISTS
+from rackready.model.wanted import path_text
 
 _DEEPEST = 5
 """Most templates that may build on each other."""

@@ -45,14 +45,3 @@ class Origins:
             except (KeyError, IndexError, TypeError):
                 return False
         return isinstance(here, dict) and key in here
-
-
-def path_text(steps: Sequence[str | int]) -> str:
-    """Return a path as text: ``racks[2].nodes[7].bmc.address``."""
-    text = ""
-    for step in steps:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else step
-    return text

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.expand_values import is_secret
-from rackready.design.origin import Loc, path_text
-from rackready.design.shape_problems import kind_of_value, no_mapping
+from rackready.design.origin import Loc
+from rackready.design.shape_problems import no_mapping
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, SiteInvalidError
+from rackready.model.wanted import kind_of_value, path_text
 from rackready.paths import shown
 
 _ABSENT = object()

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from rackready.design.origin import path_text
 from rackready.design.shape_problems import shape_problem
 from rackready.design.site_inputs import profile_files
 from rackready.design.yaml import read_judged
@@ -19,6 +18,7 @@ from rackready.model.parts import PartsProfile
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import SoftwareProfile
+from rackready.model.wanted import path_text
 from rackready.paths import shown
 from rackready.profiles import loader, scope
 

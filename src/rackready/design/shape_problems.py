@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from typing import Any
 
 from rackready.model.problems import Problem
-from rackready.model.wanted import said, wanted
+from rackready.model.wanted import given, kind_of_value, said, wanted
 
 _MISSING = "is required and missing."
-
-
-_CREDENTIALS = re.compile(r"(?<=://)\S*@")
-"""User and password of a URL. A refused value is shown without them."""
 
 _ADDRESS_HINT = "Add it, or define under networks where addresses come from."
 
@@ -55,13 +50,7 @@ def shape_problem(
 
 def _of_value(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
     shown = item.get("input")
-    actual = (
-        str(len(shown) or "none")
-        if item["type"] in _LENGTHS and isinstance(shown, (list, dict))
-        else _CREDENTIALS.sub("***@", repr(shown))
-        if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
-        else kind_of_value(shown)
-    )
+    actual = given(item)
     if words := wanted(item):
         quotes = item["type"] == "string_type" and isinstance(shown, _QUOTED)
         return Problem.of(path, "", _QUOTES if quotes else "Correct it.", expected=words, actual=actual)
@@ -98,25 +87,6 @@ def no_document(document: object, hint: str) -> Problem:
 
 
 _QUOTED, _QUOTES = (int, float, date), "Put it in quotes, so that YAML reads it as text."
-_LENGTHS = frozenset({"too_short", "too_long"})
-"""Pydantic's errors about the number of items."""
 _WHOLE = frozenset({"value_error", "assertion_error"})
 """Pydantic's errors whose message is one of ours, and already describes a mapping."""
 _TAGS = frozenset({"union_tag_invalid", "union_tag_not_found"})
-
-
-def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
-    """Return the kind of a YAML value in words, without Python types and without its content."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return (
-        "a mapping"
-        if isinstance(value, dict)
-        else "a list"
-        if isinstance(value, list)
-        else "text"
-        if isinstance(value, str)
-        else "a number, day or time"
-    )

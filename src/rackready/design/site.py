@@ -17,7 +17,7 @@ from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.near_key import near_key, wants_secret
 from rackready.design.no_site_file import require_site_file
-from rackready.design.origin import Loc, path_text
+from rackready.design.origin import Loc
 from rackready.design.overlays import Layers, Overlay, read_overlay
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
@@ -29,6 +29,7 @@ from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
+from rackready.model.wanted import path_text
 from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 

@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from rackready.design.origin import Loc, path_text
+from rackready.design.origin import Loc
 from rackready.model.problems import Problem
 from rackready.model.site import Site
+from rackready.model.wanted import path_text
 
 
 def truth_problems(document: Any) -> list[Problem]:  # noqa: ANN401 - a YAML document as it is written

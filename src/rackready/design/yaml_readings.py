@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
-from rackready.design.origin import Loc, path_text
+from rackready.design.origin import Loc
 from rackready.model.problems import Problem
+from rackready.model.wanted import path_text
 
 _TAG = "tag:yaml.org,2002:"
 _JUDGED = frozenset({"bool", "int", "float", "str"})

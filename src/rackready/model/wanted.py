@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from rackready.model.problems import quoted
 
 _KINDS = {
     "text": ("string_type", "string_unicode"),
@@ -38,9 +40,9 @@ _LENGTHS = {
     "string_too_long": ("at most", "max_length", "character"),
 }
 _DAY, _TIME = "a day such as 2026-01-31", "a time such as 2026-01-31T12:00:00Z"
-_DATES = dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing"), _DAY)
-_DATES |= dict.fromkeys(("datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _TIME)
-_DATES |= {"date_from_datetime_inexact": "a day without a time", "timezone_aware": "a time with its zone, such as Z"}
+_DETAILED = {"json_invalid": "JSON"} | dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing"), _DAY)
+_DETAILED |= dict.fromkeys(("datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _TIME)
+_DETAILED |= {"date_from_datetime_inexact": "a day without a time", "timezone_aware": "a time with its zone, such as Z"}
 
 _ADDRESSES = {
     "ip_v4_address": "an IPv4 address such as 192.0.2.1",
@@ -49,6 +51,11 @@ _ADDRESSES = {
     "ip_any_address": "an IP address such as 192.0.2.1",
     "ip_any_network": "an IP network such as 192.0.2.0/24, with no bit of a host",
 }
+_FAULTS = {"missing": "missing", "extra_forbidden": "unknown key"}
+_COUNTED = frozenset({"too_short", "too_long"})
+"""Errors about the number of items."""
+_CREDENTIALS = re.compile(r"(?<=://)\S*@")
+"""User and password of a URL. A refused value is shown without them."""
 _OURS = re.compile(r"^(?:Value error|Assertion failed), ")
 
 
@@ -68,8 +75,8 @@ def wanted(item: Mapping[str, Any]) -> str:
             return f"{bound} {context[key]} {what}{'' if context[key] == 1 else 's'}"
     except KeyError:  # an error of somebody else's, under a name of pydantic's
         return ""
-    if error in _DATES:
-        return f"{_DATES[error]} ({context['error']})" if "error" in context else _DATES[error]
+    if error in _DETAILED:
+        return f"{_DETAILED[error]} ({context['error']})" if "error" in context else _DETAILED[error]
     return ""
 
 
@@ -78,12 +85,74 @@ def said(item: Mapping[str, Any]) -> str:
     return _OURS.sub("", str(item["msg"])).removesuffix(".")
 
 
+def expectation(item: Mapping[str, Any]) -> str:
+    """Return what a value has to be: ``wanted``, or ``said`` where that has no words."""
+    return wanted(item) or said(item)
+
+
 def values(item: Mapping[str, Any]) -> dict[str, str]:
     """Return the same as fields of a Message: ``expected``, or ``actual`` for a message."""
     words = wanted(item)
-    return {"expected": words} if words else {"actual": said(item)}
+    return {"expected": words} if words else {"actual": quoted(said(item))}
+
+
+def fault(item: Mapping[str, Any]) -> str:
+    """Return the place of a value and what is wrong with it: "gpus[3].index: not a whole number".
+
+    The value is not shown, as it may be a secret.
+    """
+    words = wanted(item)
+    text = _FAULTS.get(item["type"]) or (f"not {words}" if words else quoted(said(item)))
+    place = path_text(item["loc"])
+    return f"{place}: {text}" if place else text
+
+
+def given(item: Mapping[str, Any]) -> str:
+    """Return the refused value as an Actual: text or a number as it is, another value by its kind.
+
+    Of too many or too few items, it is their number. A URL has no user and no password.
+    """
+    value = item.get("input")
+    if item["type"] == "missing":
+        return "none"
+    if item["type"] in _COUNTED and isinstance(value, (list, dict)):
+        return str(len(value) or "none")
+    plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    if plain and item["type"] not in _KINDS["a mapping"]:  # the text may be a secret in the place of its reference
+        return _CREDENTIALS.sub("***@", repr(value))
+    return kind_of_value(value)
+
+
+def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
+    """Return the kind of a YAML value in words, without Python types and without its content."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (
+        "a mapping"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, list)
+        else "text"
+        if isinstance(value, str)
+        else "a number, day or time"
+    )
+
+
+def path_text(steps: Sequence[str | int]) -> str:
+    """Return a path as text: ``racks[2].nodes[7].bmc.address``."""
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
 
 
 def _plain(value: object) -> object:
-    """Return a bound as people write it: 1 for 1.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """Return a bound as people write it: 1 for 1.0, and true for the only value of a flag."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return str(value).lower() if value in ("True", "False") else value

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from pydantic_core import PydanticCustomError
 
 from rackready.design.shape_problems import shape_problem
-from rackready.model.wanted import said, values, wanted
+from rackready.model.wanted import expectation, fault, given, values
 
 
 class Part(BaseModel):
@@ -32,6 +32,11 @@ class Part(BaseModel):
 
 def theirs(value: str) -> str:
     raise PydanticCustomError("too_short", "queue {queue} does not exist", {"queue": value})
+
+
+def refused(value: str) -> str:
+    text = f"bond0 - Expected: two ports Actual: {value}."
+    raise ValueError(text)
 
 
 CASES: list[tuple[Any, Any, str]] = [
@@ -85,8 +90,55 @@ def error(kind: Any, value: Any) -> Any:  # noqa: ANN401
 )
 def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # noqa: ANN401
     item = error(kind, value)
-    assert (wanted(item) or said(item)) == words
+    assert expectation(item) == words
     assert set(values(item).values()) == {words}
+
+
+class Nodes(BaseModel):
+    """A list of mappings."""
+
+    nodes: list[Part]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Nodes, {"nodes": [{"name": "known"}, {}]}, "nodes[1].name: missing"),
+        (Nodes, {"nodes": [{"name": "known", "color": 1}]}, "nodes[0].color: unknown key"),
+        (Nodes, {"nodes": [{"name": 5}]}, "nodes[0].name: not text"),
+        (Nodes, {"nodes": [{"name": "other"}]}, "nodes[0].name: name - Expected: known"),
+        (Nodes, [], "not a mapping"),
+        (Annotated[int, Field(ge=1)], 0, "not at least 1"),
+        (Literal[True], False, "not true"),
+        (Annotated[str, BeforeValidator(refused)], "x", "bond0: x (expected: two ports)"),
+    ],
+)
+def test_the_fault_of_a_value_in_one_phrase(kind: Any, value: Any, text: str) -> None:  # noqa: ANN401
+    assert fault(error(kind, value)) == text
+
+
+def test_a_text_that_is_not_json_is_named_without_its_content() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Part.model_validate_json('{"name": "do-not-show-me')
+    (item,) = caught.value.errors()
+    assert fault(item) == "not JSON (EOF while parsing a string at line 1 column 24)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Part, {}, "none"),
+        (int, "7x", "'7x'"),
+        (int, "http://carol:word@host", "'http://***@host'"),
+        (Annotated[dict[str, int], MinLen(1)], {}, "none"),
+        (int, {"a": 1}, "a mapping"),
+        (str, True, "true"),
+        (Part, "do-not-show-me", "text"),
+        (dict[str, int], "do-not-show-me", "text"),
+    ],
+)
+def test_the_value_that_was_given(kind: Any, value: Any, text: str) -> None:  # noqa: ANN401
+    assert given(error(kind, value)) == text
 
 
 @pytest.mark.parametrize(
