@@ -427,30 +427,30 @@ TESTS_R1 = (
 
 
 @pytest.mark.parametrize(
-    ("name", "skips", "said"),
+    ("name", "skips", "path", "said"),
     [
-        (R3, {"memory": ""}, "skips.memory: String should have at least 10 characters"),
-        (R3, {"memory": " " * 20}, "skips.memory: String should have at least 10 characters"),
+        (R3, {"memory": ""}, "skips.memory", "at least 10 characters Actual: ''"),
+        (R3, {"memory": " " * 20}, "skips.memory", f"at least 10 characters Actual: '{' ' * 20}'"),
         (
             R1,
             {"no_such_test": "a reason that is read"},
-            f"skips.no_such_test.[key]: Value error, one of the tests that it runs ({TESTS_R1})",
+            "skips.no_such_test.[key]",
+            f"one of the tests that it runs ({TESTS_R1}) Actual: 'no_such_test'",
         ),
         (
             R1,
             {"memory": "level 1 does not run it"},
-            f"skips.memory.[key]: Value error, one of the tests that it runs ({TESTS_R1})",
+            "skips.memory.[key]",
+            f"one of the tests that it runs ({TESTS_R1}) Actual: 'memory'",
         ),
     ],
     ids=["no reason", "blanks", "no test", "a test of another level"],
 )
-def test_a_skip_names_a_test_of_the_level_and_a_reason(name: str, skips: dict[str, str], said: str) -> None:
+def test_a_skip_names_a_test_of_the_level_and_a_reason(name: str, skips: dict[str, str], path: str, said: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(name, {"skips": skips})
-    assert (
-        str(refused.value)
-        == f"gate {name}: inputs - Expected: skips Actual: {said}. Correct the inputs in the gate set."
-    )
+    step = f"Correct it; `rackready gate show {name}` describes the inputs."
+    assert str(refused.value) == f"inputs.{path}: gate {name} - Expected: {said}. {step}"
 
 
 def test_every_declared_skip_stands_in_the_note_whatever_came_of_it() -> None:

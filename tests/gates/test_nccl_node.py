@@ -394,8 +394,9 @@ def test_a_published_mark_raises_the_floor() -> None:
 def test_a_mark_that_nobody_published_is_refused(source: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(GATE, {"published_floor": 0.001, "published_source": source})
-    assert "Value error, published_floor without published_source: an unpublished mark proves nothing" in str(
-        refused.value
+    assert str(refused.value) == (
+        f"inputs: gate {GATE} - Expected: published_source beside published_floor: an unpublished mark proves nothing. "
+        f"Correct it; `rackready gate show {GATE}` describes the inputs."
     )
 
 

@@ -211,18 +211,12 @@ def test_a_mark_judges_what_no_bound_can() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("share", "why"), [(0.0, "Input should be greater than 0"), (1.5, "Input should be less than or equal to 1")]
-)
+@pytest.mark.parametrize(("share", "why"), [(0.0, "more than 0 Actual: 0.0"), (1.5, "at most 1 Actual: 1.5")])
 def test_an_efficiency_that_is_none_is_refused(share: float, why: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(SCALING, {"min_efficiency": share})
-    accepted = "binary, bytes_tolerance, image, launches, min_efficiency, mpi, share_tolerance, size"
-    wanted = (
-        f"gate {SCALING}: inputs - Expected: {accepted} Actual: min_efficiency: {why}. "
-        "Correct the inputs in the gate set."
-    )
-    assert str(refused.value) == wanted
+    step = f"Correct it; `rackready gate show {SCALING}` describes the inputs."
+    assert str(refused.value) == f"inputs.min_efficiency: gate {SCALING} - Expected: {why}. {step}"
 
 
 # what was carried ----------------------------------------------------------------------------------------------------

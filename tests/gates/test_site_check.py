@@ -11,8 +11,8 @@ import pytest
 
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
-from rackready.gates.engine import site_check
-from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine import registry, site_check
+from rackready.gates.engine.registry import GateInputsError, all_gates
 from rackready.gates.engine.site_check import require_gates, without_image
 from rackready.gates.fabric.collective import NcclGate
 from rackready.model.problems import SiteInvalidError
@@ -58,6 +58,19 @@ def test_inputs_that_a_gate_does_not_take_are_refused_each_at_its_place() -> Non
     ]
 
 
+def test_a_gate_that_is_made_with_wrong_inputs_is_refused_in_the_same_words() -> None:
+    with pytest.raises(GateInputsError) as caught:
+        registry.gate(CLOCK, {"max_offset_s": 61, "colour": "red"})
+    accepted = ", ".join(sorted(all_gates()[CLOCK].Inputs.model_fields))
+    assert str(caught.value).splitlines() == [
+        (
+            f"inputs.max_offset_s: gate {CLOCK} - Expected: at most 60 Actual: 61. "
+            f"Correct it; `rackready gate show {CLOCK}` describes the inputs."
+        ),
+        f"inputs.colour: gate {CLOCK} has no such input - Expected: one of {accepted}. Correct or remove it.",
+    ]
+
+
 def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -> None:
     burn = "node/gpu/stress/burn"
     [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})
@@ -66,7 +79,7 @@ def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -
         "(cuda_main_library, denylist,"
     )
     assert found.endswith(
-        "targeted_power, targeted_stress) Actual: memory. Correct it; "
+        "targeted_power, targeted_stress) Actual: 'memory'. Correct it; "
         f"`rackready gate show {burn}` describes the inputs."
     )
 
@@ -77,15 +90,15 @@ CLOCK, INVENTORY = "node/host/sanity/clock", "node/gpu/sanity/inventory"
 @pytest.mark.parametrize(
     ("gate", "name", "value", "said"),
     [
-        (CLOCK, "max_offset_s", True, "a number Actual: True"),
-        (CLOCK, "max_offset_s", "7", "a number Actual: 7"),
+        (CLOCK, "max_offset_s", True, "a number Actual: true"),
+        (CLOCK, "max_offset_s", "7", "a number Actual: '7'"),
         (CLOCK, "max_offset_s", 1e308, "at most 60 Actual: 1e+308"),
         (CLOCK, "max_offset_s", math.inf, "a finite number Actual: inf"),
         (CLOCK, "max_offset_s", math.nan, "a finite number Actual: nan"),
         (INVENTORY, "memory_tolerance_mib", 10_000_000, "at most 4096 Actual: 10000000"),
-        (INVENTORY, "pcie_width", True, "a whole number Actual: True"),
-        (INVENTORY, "pcie_width", "16", "a whole number Actual: 16"),
-        ("node/gpu/sanity/ecc", "enabled", "yes", "true or false Actual: yes"),
+        (INVENTORY, "pcie_width", True, "a whole number Actual: true"),
+        (INVENTORY, "pcie_width", "16", "a whole number Actual: '16'"),
+        ("node/gpu/sanity/ecc", "enabled", "yes", "true or false Actual: 'yes'"),
     ],
 )
 def test_what_is_no_number_or_beyond_all_reason_is_refused(gate: str, name: str, value: object, said: str) -> None:

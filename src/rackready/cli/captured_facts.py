@@ -101,7 +101,7 @@ class About:
 def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
     """Return a gate's inputs from NAME=VALUE, values read as YAML. Raises RackreadyError with every wrong input."""
     from rackready.design.yaml import read_value  # noqa: PLC0415
-    from rackready.gates.engine.site_check import input_problems  # noqa: PLC0415
+    from rackready.gates.engine.registry import input_problems  # noqa: PLC0415
 
     out: dict[str, object] = {}
     for item in given:

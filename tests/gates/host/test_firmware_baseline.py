@@ -100,9 +100,9 @@ def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
     with pytest.raises(GateInputsError) as error:
         gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
     assert str(error.value) == (
-        f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part has "
-        "such a name, so this would never be checked; names begin with BIOS of, NIC, VBIOS of, drive. "
-        "Correct the inputs in the gate set."
+        f"inputs.baseline: gate {FIRMWARE} - Expected: names that begin with BIOS of, NIC, VBIOS of, drive; no part is "
+        "called Nic MT_0000000838, so this would never be checked. "
+        f"Correct it; `rackready gate show {FIRMWARE}` describes the inputs."
     )
 
 

@@ -41,7 +41,7 @@ def files(folder: Path, **texts: str) -> list[str]:
 def test_a_message_is_a_power_of_two(evaluate: Any, size: str) -> None:  # noqa: ANN401
     code, _, err = evaluate(REDUCE, "--input", str(SMI), "--set", f"size={size}")
     step = f"Correct it; `rackready gate show {REDUCE}` describes the inputs."
-    said = f"--set size: gate {REDUCE} - Expected: a power of two, e.g. 8G Actual: {size}. {step}"
+    said = f"--set size: gate {REDUCE} - Expected: a power of two, e.g. 8G Actual: '{size}'. {step}"
     assert (code, err.splitlines()[-1]) == (2, said)
 
 
@@ -85,14 +85,14 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         (
             ["launches='7'"],
             (
-                "--set launches: gate {gate} - Expected: a whole number Actual: 7. Correct it; "
+                "--set launches: gate {gate} - Expected: a whole number Actual: '7'. Correct it; "
                 "`rackready gate show {gate}` describes the inputs."
             ),
         ),
         (
             ["size=8 GB"],
             (
-                "--set size: gate {gate} - Expected: text that matches ^\\d+[KMG]$ Actual: 8 GB. "
+                "--set size: gate {gate} - Expected: text that matches ^\\d+[KMG]$ Actual: '8 GB'. "
                 "Correct it; `rackready gate show {gate}` describes the inputs."
             ),
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import ModuleType
 
@@ -14,7 +14,8 @@ import rackready.gates as package
 from rackready.entry_points import GATES, PlugIn, plug_ins
 from rackready.gates.base import REGISTRY, Gate
 from rackready.gates.engine.contract import breaches
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Problem, RackreadyError
+from rackready.model.wanted import expectation, given, path_text
 
 
 class UnknownGateError(RackreadyError):
@@ -68,8 +69,29 @@ def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
     try:
         return known[wanted](inputs)
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
-        accepted = ", ".join(sorted(known[wanted].Inputs.model_fields)) or "none"
-        raise GateInputsError(
-            f"gate {wanted}", "inputs", expected=accepted, actual=found, next_step="Correct the inputs in the gate set."
-        ) from error
+        raise GateInputsError.of(_wrong_inputs("inputs.", known[wanted], error)) from error
+
+
+def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield the problems of a gate's inputs. ``where``: prefix of an input's path."""
+    kind = all_gates()[gate_id]
+    try:
+        kind(inputs)
+    except ValidationError as error:
+        yield from _wrong_inputs(where, kind, error)
+
+
+def _wrong_inputs(where: str, kind: type[Gate], error: ValidationError) -> Iterator[Problem]:
+    """Yield the problems that pydantic found. The message of a ValueError says what the input has to be."""
+    accepted = ", ".join(sorted(kind.Inputs.model_fields)) or "none"
+    for item in error.errors(include_url=False):
+        path = (where + path_text(item["loc"])).rstrip(". ")
+        if item["type"] == "extra_forbidden":
+            yield Problem.of(
+                path, f"gate {kind.id} has no such input", "Correct or remove it.", expected=f"one of {accepted}"
+            )
+        else:
+            step = f"Correct it; `rackready gate show {kind.id}` describes the inputs."
+            whole = item["type"] == "value_error" and isinstance(item["input"], dict)
+            actual = "" if whole else given(item)  # the message is about parts of a mapping
+            yield Problem.of(path, f"gate {kind.id}", step, expected=expectation(item), actual=actual)

@@ -7,7 +7,7 @@ shipped sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pydantic import ValidationError
 
@@ -17,14 +17,13 @@ from rackready.design.names import listed
 from rackready.gates.base import Gate
 from rackready.gates.engine.container import Containered
 from rackready.gates.engine.declared_off import declared_off, lacking
-from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.registry import all_gates, input_problems
 from rackready.gates.fabric.collective import Multi
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.profile import GateSetEntry
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Site
-from rackready.model.wanted import said, wanted
 from rackready.profiles import loader
 
 _SHOWN = 3
@@ -166,25 +165,6 @@ def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
         )
         return
     yield from input_problems(f"{where}.inputs.", entry.id, entry.inputs)
-
-
-def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield the problems of a gate's inputs. ``where``: prefix of an input's path."""
-    kind = all_gates()[gate_id]
-    try:
-        kind(inputs)
-    except ValidationError as error:
-        accepted = ", ".join(sorted(kind.Inputs.model_fields)) or "none"
-        for item in error.errors(include_url=False):
-            path = where + ".".join(str(part) for part in item["loc"])
-            if item["type"] == "extra_forbidden":
-                yield Problem.of(
-                    path, f"gate {gate_id} has no such input", "Correct or remove it.", expected=f"one of {accepted}"
-                )
-            else:
-                given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
-                step = f"Correct it; `rackready gate show {gate_id}` describes the inputs."
-                yield Problem.of(path, f"gate {gate_id}", step, expected=wanted(item) or said(item), actual=given)
 
 
 def without_image(site: Site) -> list[str]:

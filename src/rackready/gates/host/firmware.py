@@ -212,8 +212,8 @@ class Firmware(Gate):
             strange = sorted(kind for kind in baseline if not kind.startswith(_SORTS))
             if strange:
                 message = (
-                    f"{', '.join(strange)}: no part has such a name, so this would never be checked; "
-                    f"names begin with {', '.join(_SORTS)}"
+                    f"names that begin with {', '.join(_SORTS)}; no part is called {', '.join(strange)}, "
+                    "so this would never be checked"
                 )
                 raise ValueError(message)
             return baseline

@@ -71,7 +71,7 @@ class OneNode(NcclGate):
         @model_validator(mode="after")
         def _has_a_source(self) -> Self:
             if self.published_floor is not None and not self.published_source:
-                message = "published_floor without published_source: an unpublished mark proves nothing"
+                message = "published_source beside published_floor: an unpublished mark proves nothing"
                 raise ValueError(message)
             return self
 

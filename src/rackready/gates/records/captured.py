@@ -19,7 +19,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import said, wanted
+from rackready.model.wanted import expectation, path_text
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -107,14 +107,12 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
 
 def _wrong(name: str, item: Mapping[str, Any]) -> Message:
     """Return one problem of a manifest, with its place."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
     given = item["input"]
-    if item["type"] == "missing":
-        return Message(name, path, expected=wanted(item), actual="none", next_step=_CORRECT)
     shown = (
         json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
     )
-    return Message(name, path, expected=wanted(item) or said(item), actual=shown, next_step=_CORRECT)
+    actual = "none" if item["type"] == "missing" else shown
+    return Message(name, path_text(item["loc"]), expected=expectation(item), actual=actual, next_step=_CORRECT)
 
 
 def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:
