@@ -321,7 +321,7 @@ def test_a_fingerprint_of_another_shape_is_refused_with_its_place(carried: Carri
     carried.prints("print.json", nics="x")
     said = (
         "node01: print.json - Expected: what ondevice/fingerprint.py prints "
-        "Actual: nics: Input should be a valid list. Import the output of that script on node01."
+        "Actual: nics: not a list. Import the output of that script on node01."
     )
     assert carried.refused() == [said]
 

@@ -267,15 +267,15 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("change", "actual"),
     [
-        (lambda gpus: gpus[3].pop("index"), "gpus[3].index: Field required"),
-        (lambda gpus: gpus[3].update(index=True), "gpus[3].index: Input should be a valid integer"),
-        (lambda gpus: gpus[0].update(pcie_gen_max="5"), "gpus[0].pcie_gen_max: Input should be a valid integer"),
-        (lambda gpus: gpus[1].update(unread=None), "gpus[1].unread: Input should be a valid dictionary"),
+        (lambda gpus: gpus[3].pop("index"), "gpus[3].index: missing"),
+        (lambda gpus: gpus[3].update(index=True), "gpus[3].index: not a whole number"),
+        (lambda gpus: gpus[0].update(pcie_gen_max="5"), "gpus[0].pcie_gen_max: not a whole number"),
+        (lambda gpus: gpus[1].update(unread=None), "gpus[1].unread: not a mapping"),
         (
             lambda gpus: gpus[2].update(nvlinks={"one": True}),
-            "gpus[2].nvlinks.one.[key]: String should match pattern '^[0-9]{1,3}$'",
+            "gpus[2].nvlinks.one.[key]: not text that matches ^[0-9]{1,3}$",
         ),
-        (lambda gpus: gpus.insert(0, "GPU"), "gpus[0]: Input should be a valid dictionary or instance of _Gpu"),
+        (lambda gpus: gpus.insert(0, "GPU"), "gpus[0]: not a mapping"),
     ],
     ids=["no index", "true as index", "a word as a number", "no reasons", "a link without a number", "no GPU"],
 )

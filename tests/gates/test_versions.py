@@ -107,7 +107,7 @@ CASES = [
             "versions-unreadable",
             "node01",
             "a complete versions document",
-            "services: Input should be a valid dictionary",
+            "services: not a mapping",
         ),
     ),
     one(
@@ -118,7 +118,7 @@ CASES = [
             "versions-unreadable",
             "node01",
             "a complete versions document",
-            "nvml: Input should be a valid dictionary or instance of _Nvml",
+            "nvml: not a mapping",
         ),
     ),
     one(

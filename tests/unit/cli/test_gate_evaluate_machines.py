@@ -128,10 +128,7 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         ),
         (
             ["--profile", "dgx_h100", "--node", "A 1", "--node", "b"],
-            (
-                "node A 1 - Expected: a host name that a site file accepts Actual: String should match pattern "
-                "'^[a-z][a-z0-9-]{0,62}$'. Correct it."
-            ),
+            ("node A 1 - Expected: a host name, text that matches ^[a-z][a-z0-9-]{0,62}$ Actual: 'A 1'. Correct it."),
         ),
         (
             ["--profile", "dgx_h100", "--address", "mlx5_0"],

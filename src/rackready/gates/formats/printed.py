@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rackready.format_error import FormatError
+from rackready.model.wanted import fault
 
 
 class Shape(BaseModel):
@@ -183,6 +184,4 @@ def require_shape(found: Mapping[str, Any], shape: type[Shape]) -> None:
     try:
         shape.model_validate(dict(found))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        raise FormatError(f"{path}: {first['msg']}" if path else first["msg"]) from error
+        raise FormatError(fault(error.errors(include_input=False)[0])) from error

@@ -16,6 +16,7 @@ from rackready.model.outcome import Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformProfile
 from rackready.model.site import Bmc, Fabric, Node, Rail
+from rackready.model.wanted import expectation, given
 from rackready.profiles import loader
 
 _BMCS = IPv4Address("198.18.0.0")
@@ -109,10 +110,11 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
     try:
         node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     except ValidationError as error:
+        first = error.errors()[0]
         raise RackreadyError(
             f"node {name}",
-            expected="a host name that a site file accepts",
-            actual=error.errors()[0]["msg"],
+            expected=f"a host name, {expectation(first)}",
+            actual=given(first),
             next_step="Correct it.",
         ) from error
     nics = tuple(
