@@ -14,7 +14,7 @@ from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, Verbose, console, env_paths, print_json, progress
 from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError, quoted
-from rackready.model.wanted import said
+from rackready.model.wanted import fault
 
 if TYPE_CHECKING:
     from rackready.design.learning.parts import Parts
@@ -167,8 +167,7 @@ def _parsed(where: str, answer: Answer) -> Parts:
         if not trouble:
             return Parts.model_validate_json(answer.stdout)
     except ValidationError as error:
-        first = error.errors()[0]
-        trouble = ": ".join(filter(None, (".".join(map(str, first["loc"])), said(first))))
+        trouble = fault(error.errors()[0])
         step = "Run ondevice/platform_parts.py there by hand, and look at what it prints."
     raise RackreadyError(
         where,

@@ -16,6 +16,7 @@ from rackready import __version__
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Outcome, Verdict
+from rackready.model.wanted import fault
 
 _BY = "reading of the evidence"
 _AGAIN = "rackready ignores this record. `rackready validate` archives it and runs the gate again."
@@ -162,9 +163,7 @@ def _misread(found: bytes, error: ValidationError) -> str:
     version = content.get("rackready_version") if isinstance(content, dict) else None
     if isinstance(version, str) and _order(version) > _order(__version__):
         return f"one that the newer rackready {version} wrote"
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the whole"
-    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return fault(error.errors(include_input=False)[0])
 
 
 def _order(version: str) -> list[int]:

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from rackready.files import replace
 from rackready.model.base import Line, Model, Name
 from rackready.model.problems import RackreadyError
+from rackready.model.wanted import fault
 from rackready.paths import private_dir
 
 SUFFIX = ".tar.zst"
@@ -94,10 +95,9 @@ def _parsed(path: Path) -> StoredImage:
     try:
         return StoredImage.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
-        first = error.errors()[0]
         raise RackreadyError(
             path,
             expected="the record of an image",
-            actual=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            actual=fault(error.errors()[0]),
             next_step=f"Remove the file, then build or import {path.stem} again.",
         ) from error

@@ -226,9 +226,14 @@ def test_a_plan_of_another_node_or_schema_is_refused() -> None:
 
 def test_a_damaged_record_is_named_and_can_be_disarmed(service: BootService) -> None:
     service.arm(armed("node01", MAC))
-    service.layout.record("node01").write_text("{}")
-    with pytest.raises(BootServiceError, match="rackready boot-service disarm node01"):
+    record = service.layout.record("node01")
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"token": "do-not-show-me"}))
+    with pytest.raises(BootServiceError) as caught:
         service.arm(armed("node01", MAC))
+    assert str(caught.value) == (
+        f"{record}: record of an armed node - Expected: token, MAC and address Actual: token: not at least 32 "
+        "characters. Run `rackready boot-service disarm node01`, then provision it again."
+    )
     assert service.disarm("node01")
     assert [path.exists() for path in files_of(service)] == [False] * 6
     service.arm(armed("node01", MAC))

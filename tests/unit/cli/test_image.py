@@ -200,7 +200,7 @@ def test_a_damaged_record_is_refused(call: Call, image: Path) -> None:
     call("image", "import", str(image), "--name", "mine")
     path = store().folder / "mine.json"
     path.write_text("{}", encoding="utf-8")
-    text = f"{path} - Expected: the record of an image Actual: name: Field required. Remove the file, then build or "
+    text = f"{path} - Expected: the record of an image Actual: name: missing. Remove the file, then build or "
     assert call("image", "show", "mine") == (2, "", f"{text}import mine again.\n")
 
 

@@ -130,7 +130,7 @@ def test_a_refused_login_is_quoted_without_an_expected_of_its_own() -> None:
         (
             Answer(0, "hello\n", "a warning", 1.0),
             (
-                "Actual: Invalid JSON: expected value at line 1 column 1. "
+                "Actual: not JSON (expected value at line 1 column 1). "
                 "Run ondevice/platform_parts.py there by hand, and look at what it prints."
             ),
         ),

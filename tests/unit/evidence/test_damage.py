@@ -68,8 +68,8 @@ KINDS: dict[str, tuple[Callable[[EvidenceRecord], dict[str, str]], Callable[[Evi
         ),
     ),
     "cut": (lambda one: text(one.model_dump_json()[:-20]), lambda _: (READS, "no JSON")),
-    "no object": (lambda _: text("[]"), lambda _: (READS, "the whole: input should be an object")),
-    "lacks fields": (lambda one: without(one, "verdict"), lambda _: (READS, "verdict: field required")),
+    "no object": (lambda _: text("[]"), lambda _: (READS, "not a mapping")),
+    "lacks fields": (lambda one: without(one, "verdict"), lambda _: (READS, "verdict: missing")),
     "newer": (
         lambda one: without(one, rackready_version="99.1", verdict_v2={"outcome": "pass"}),
         lambda _: (READS, "one that the newer rackready 99.1 wrote"),

@@ -19,6 +19,7 @@ from rackready.drivers.boot_service.layout import Layout, dashed
 from rackready.model.base import MacAddress, Model, Name
 from rackready.model.problems import RackreadyError
 from rackready.model.provisioning import ProvisioningService
+from rackready.model.wanted import fault
 from rackready.paths import private_dir
 from rackready.render.environment import render
 
@@ -98,7 +99,7 @@ def record_of(layout: Layout, node: str) -> Record | None:
             path,
             "record of an armed node",
             expected="token, MAC and address",
-            actual=error.errors(include_input=False)[0]["msg"],
+            actual=fault(error.errors(include_input=False)[0]),
             next_step=f"Run `rackready boot-service disarm {node}`, then provision it again.",
         ) from error
 

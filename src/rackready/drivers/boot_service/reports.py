@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from rackready.model.base import Model, Name
 from rackready.model.problems import Message
+from rackready.model.wanted import fault
 
 SCHEMA = "rackready/imaging-report/v1"
 REPORT_LIMIT = 256 << 10
@@ -84,9 +85,7 @@ def _one(path: Path, node: str, boot: str, digest: str) -> Report | Message:
             return _message(path, f"at most {REPORT_LIMIT} bytes", f"{size} bytes")
         report = Report.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return _message(path, SCHEMA, f"{place}: {first['msg']}" if place else first["msg"])
+        return _message(path, SCHEMA, fault(error.errors(include_input=False)[0]))
     except OSError as error:
         return _message(path, "a readable file", error.strerror or error)
     for what, wanted, actual in (
