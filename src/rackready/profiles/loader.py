@@ -19,9 +19,10 @@ from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
 from rackready.model.bmc_quirk import BmcQuirk, BmcQuirks
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import ForwardCompat, SoftwareProfile, Unpublished
+from rackready.model.wanted import given, path_text, values
 from rackready.model.xid import XidCatalogue
 from rackready.profiles.scope import Scoped, current
 
@@ -174,13 +175,18 @@ class _PackagedLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  
 def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] = _OwnLoader) -> _P:
     try:
         return kind.model_validate(yaml.load(text, Loader=parser))  # noqa: S506 - a subclass of SafeLoader
-    except (ValueError, yaml.YAMLError) as error:  # pydantic's ValidationError is a ValueError
-        if isinstance(error, ValidationError):
-            said = "; ".join(
-                f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)
+    except ValidationError as error:
+        raise ProfileInvalidError.of(
+            Message(
+                where,
+                path_text(item["loc"]),
+                **{"expected": f"a {kind.__name__}", "actual": given(item)} | values(item),
+                next_step="Correct the file.",
             )
-        else:
-            said = " ".join(str(error).split())
+            for item in error.errors()
+        ) from error
+    except (ValueError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())
         raise ProfileInvalidError(
             where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
         ) from error

@@ -220,7 +220,10 @@ def test_a_module_that_is_no_folder_brings_no_profiles(folder: Path) -> None:
     ("text", "said"),
     [
         ("id: [", "a GateSet Actual: while parsing a flow node"),
-        ("id: mine\ndescription: x\ngates: []\n", "a GateSet Actual: gates: List should have at least 1 item"),
+        (
+            "id: mine\ndescription: x\ngates: []\n",
+            "): gates - Expected: at least 1 item Actual: none. Correct the file.",
+        ),
         (SET.format(id="yours", gate=INVENTORY), "id - Expected: mine Actual: yours."),
     ],
     ids=["yaml", "shape", "stem"],

@@ -268,6 +268,30 @@ def test_a_nodes_system_is_compared_with_the_sets(name: str, version: str, major
     assert sets == ([f"hgx-r580-{wanted}"] if wanted in PUBLISHED else [])
 
 
+def test_each_wrong_value_of_a_file_is_refused_with_its_place() -> None:
+    document = changed("driver/580/end_of_life", "June 2028") | {"kernel": "6.8"}
+    document["driver"][580]["packages"] = {}
+    with pytest.raises(loader.ProfileInvalidError) as caught:
+        loader._parse("profiles/software/lab.yml", yaml.safe_dump(document), SoftwareProfile)
+    assert str(caught.value).splitlines() == [
+        (
+            "profiles/software/lab.yml: driver[580].end_of_life - Expected: text that matches ^\\d{4}-\\d{2}$ "
+            "Actual: 'June 2028'. Correct the file."
+        ),
+        "profiles/software/lab.yml: driver[580].packages - Expected: at least 1 item Actual: none. Correct the file.",
+        "profiles/software/lab.yml: kernel - Expected: no key of that name Actual: '6.8'. Correct the file.",
+    ]
+
+
+def test_a_rule_of_a_set_that_is_broken_is_named() -> None:
+    with pytest.raises(loader.ProfileInvalidError) as caught:
+        loader._parse("lab.yml", yaml.safe_dump(changed("default_branch", 595)), SoftwareProfile)
+    assert str(caught.value) == (
+        "lab.yml - Expected: a SoftwareProfile Actual: default_branch 595 is not in driver, which has 580. "
+        "Correct the file."
+    )
+
+
 def test_a_key_given_twice_is_refused_with_its_lines() -> None:
     text = (Path(loader.__file__).parent / "software/hgx-r580-debian12.yml").read_text(encoding="utf-8").rstrip("\n")
     with pytest.raises(loader.ProfileInvalidError) as caught:

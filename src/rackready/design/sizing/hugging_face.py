@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Message, RackreadyError
+from rackready.model.wanted import given, path_text, values
 
 _NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
@@ -109,15 +110,14 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
-        first = error.errors()[0]
-        said = first["msg"].removeprefix("Value error, ")
-        where = ".".join(str(part) for part in first["loc"]) or "shape"
-        raise RackreadyError(
-            source,
-            f"{where} - {said}",
-            expected="the shape of one model",
-            actual=f"{first['input']!r}",
-            next_step="Correct the file.",
+        raise RackreadyError.of(
+            Message(
+                source,
+                path_text(item["loc"]),
+                **{"expected": "the shape of one model", "actual": given(item)} | values(item),
+                next_step="Correct the file.",
+            )
+            for item in error.errors()
         ) from error
 
 

@@ -336,10 +336,16 @@ def test_refusal(raw: object, text: str) -> None:
     assert str(refused.value) == text
 
 
+def test_a_number_that_no_model_has_is_refused_with_what_it_has_to_be() -> None:
+    with pytest.raises(RackreadyError) as caught:
+        read(n_routed_experts=1, num_experts_per_tok=2, moe_intermediate_size=8)
+    assert str(caught.value) == "config.json: count - Expected: at least 2 Actual: 1. Correct the file."
+
+
 def test_heads_that_cannot_be_grouped_are_refused() -> None:
     with pytest.raises(
         RackreadyError,
-        match=r"^config.json: shape - 32 heads cannot share 5 key and value heads evenly - "
-        r"Expected: the shape of one model",
+        match=r"^config.json - Expected: the shape of one model "
+        r"Actual: 32 heads cannot share 5 key and value heads evenly. Correct the file.$",
     ):
         read(num_key_value_heads=5)
