@@ -192,11 +192,12 @@ def test_a_stack_without_configuration_is_refused() -> None:
     for text in ("{", "[]", "a: b"):
         assert refused(text) == wanted.format("something else")
     everybody = "0.0.0.0/0 lets everybody in. Name the networks of those who administer the nodes"
-    bad = json.dumps({**RACK, "ami": "debian", "admin_networks": ["0.0.0.0/0"]})
+    bad = json.dumps({**RACK, "ami": "debian", "admin_networks": ["0.0.0.0/0"], "nodes": [{"node": "a"}]})
     step = "Correct it; docs/howto/aws.md shows an example."
     assert refused(bad).splitlines() == [
         f"{where}: ami - Expected: text that matches ^[a-z]+-[0-9a-f]+$. {step}",
         f"{where}: admin_networks - Actual: {everybody}. {step}",
+        f"{where}: nodes[0].address - Expected: a value. {step}",
     ]
 
 
