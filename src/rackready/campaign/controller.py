@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -348,15 +349,19 @@ def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:
 def stop_signals(say: Say) -> Iterator[None]:
     """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, the second kills at once.
 
-    A SIGHUP that is ignored (nohup) stays ignored.
+    A SIGHUP that is ignored (nohup) stays ignored. A thread says that it stops: a handler that prints fails if it
+    interrupted a print.
     """
+    said: SimpleQueue[str] = SimpleQueue()  # its put may interrupt another one
+    speaker = threading.Thread(target=_speak, args=(said, say), daemon=True)
+    speaker.start()
 
     def handler(_number: int, _frame: FrameType | None) -> None:
         if STOP.is_set():
             kill_all_children()
             os._exit(_INTERRUPTED)
         STOP.set()
-        say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
+        said.put("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 
     handled = [
         signal.SIGINT,
@@ -369,3 +374,12 @@ def stop_signals(say: Say) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+        said.put("")
+        speaker.join()
+
+
+def _speak(said: SimpleQueue[str], say: Say) -> None:
+    """Say each text until an empty one comes."""
+    for text in iter(said.get, ""):
+        with suppress(OSError):  # nobody takes our output any more: the main thread's next line meets that, too
+            say(text)

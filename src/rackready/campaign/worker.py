@@ -23,6 +23,7 @@ from rackready.design.site import load_site
 from rackready.drivers.marked_processes import VARIABLE, claim_mark, end_all, marked, project_mark
 from rackready.drivers.process import gone, session_members
 from rackready.drivers.ssh.target import read_private_key
+from rackready.drivers.stop_flag import StopFlag
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.node_sets import refresh
 from rackready.ledger.postgres_lock import LEASE
@@ -68,9 +69,9 @@ class Worker:
     name: str
     labels: Mapping[str, str]
     tell: Tell
-    stop: threading.Event
+    stop: StopFlag
     """Give the batch back, and end."""
-    kill: threading.Event
+    kill: StopFlag
     """End the batch's processes at once."""
     command: Sequence[str] = BATCH
     _sites: set[str] = field(default_factory=set)

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli.output import Env, Format, Output, progress, working_paths
+from rackready.drivers.stop_flag import StopFlag
 from rackready.model.problems import RackreadyError
 
 _COLOURS = {"refuses": "yellow", "database": "yellow", "died": "red", "done": "green"}
@@ -53,7 +54,7 @@ def worker(
             actual=repr(own),
             next_step="Give another name.",
         )
-    stop, kill = threading.Event(), threading.Event()
+    stop, kill = StopFlag(), StopFlag()
     with _signals(stop, kill):
         Worker(working_paths(env), own, labels_of(label or ()), _teller(output, own), stop, kill).run()
 
@@ -75,7 +76,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _signals(stop: threading.Event, kill: threading.Event) -> Iterator[None]:
+def _signals(stop: StopFlag, kill: StopFlag) -> Iterator[None]:
     """The first SIGTERM or SIGINT stops, the second kills."""
 
     def handler(_number: int, _frame: FrameType | None) -> None:

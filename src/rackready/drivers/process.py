@@ -24,11 +24,12 @@ from rackready.drivers.marked_processes import (
     project_mark,
     stat_fields,
 )
+from rackready.drivers.stop_flag import StopFlag
 from rackready.ledger.store import Ledger
 
 _log = logging.getLogger(__name__)
 
-STOP = threading.Event()
+STOP = StopFlag()
 """Set by the first SIGINT: no new work begins, children are asked to stop."""
 
 OUTPUT_LIMIT = 32 << 20
@@ -38,7 +39,8 @@ _live: dict[int, str] = {}
 """Session leader to the mark of everything that it started."""
 
 _under_way: list[int] = []
-_live_lock = threading.Lock()
+_live_lock = threading.RLock()
+"""Reentrant: the handler of a second SIGINT takes it, too, and may interrupt the thread that holds it."""
 _GRACE_S = 20.0
 
 

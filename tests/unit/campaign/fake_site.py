@@ -5,7 +5,8 @@ Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (
 ``ask:PHASE`` (a second terminal asks to pause meanwhile); ``hang:PHASE``; ``fail:PHASE:NODE``;
 ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (drained, and kept by its jobs); ``defect:PHASE``;
 ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once that phase hangs);
-``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
+``torn:PHASE`` (one batch of it cannot write the ledger while another hangs);
+``full:PHASE`` (its first line is longer than a pipe holds, so that it is written only once somebody reads).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             log.write(f"{phase} {','.join(nodes)}\n")
         if wanted == phase and kind == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        if wanted == phase and (kind in {"hang", "deaf"} or (kind == "torn" and "node03" in nodes)):
+        if wanted == phase and (kind in {"hang", "deaf", "full"} or (kind == "torn" and "node03" in nodes)):
             hang(root, phase)
         if wanted == phase and kind == "ask":
             stop_request.put(EnvPaths(root, "x").deploy_request, stop_request.StopRequest.PAUSE)
@@ -109,6 +110,8 @@ def show(event: EventRow, nodes: Sequence[str], mode: str) -> None:
     """Print an event, unless nobody listens."""
     if mode == f"deaf:{event.phase}":
         raise BrokenPipeError(32, "Broken pipe")
+    if mode == f"full:{event.phase}":
+        print("." * 200_000, flush=True)
     print("EVENT", listed(nodes), event.phase, event.text, flush=True)
 
 

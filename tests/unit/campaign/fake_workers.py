@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from rackready.cli.worker import _signals, labels_of
 from rackready.design.pinned import pin
 from rackready.design.site import load_site
 from rackready.drivers.process import check_stop
+from rackready.drivers.stop_flag import StopFlag
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import EventRow, Ledger
 from rackready.ledger.work_tables import CLAIM
@@ -112,7 +112,7 @@ def _worker(root: Path, name: str, labels: list[str]) -> int:
     def tell(kind: str, text: str, **about: object) -> None:
         print(json.dumps({"event": kind, "text": text, **about}), flush=True)
 
-    stop, kill = threading.Event(), threading.Event()
+    stop, kill = StopFlag(), StopFlag()
     batch = (sys.executable, __file__, str(root), "batch")
     with _signals(stop, kill):
         worker.Worker(EnvPaths(root, ENV), name, labels_of(labels), tell, stop, kill, batch).run()

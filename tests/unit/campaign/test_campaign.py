@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_site.py")
+PIPE_BYTES = 60_000
+"""So much in a pipe of 64 KiB is more than all lines of a run, and less than the line of ``full``."""
 
 
 def start(root: Path, mode: str, digest: str = "d", *, shell: str = "") -> forked.Child:
@@ -37,6 +42,12 @@ def did(root: Path) -> list[str]:
 
 def began(root: Path, phase: str) -> bool:
     return (root / "did.log").exists() and any(line.startswith(phase) for line in did(root))
+
+
+def waiting(child: forked.Child) -> int:
+    """Bytes that a program has written and that nobody has read."""
+    assert child.stdout is not None
+    return int.from_bytes(fcntl.ioctl(child.stdout.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_all_phases_in_order_and_batches(tmp_path: Path) -> None:
@@ -96,6 +107,20 @@ def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, sh
     code, text = run(tmp_path, "run")
     assert code == 0, text
     assert did(tmp_path).count("provision node01,node02,node03") == 1
+
+
+def test_ctrl_c_while_a_terminal_stands_still_stops_it_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler that prints fails where it interrupted a print that waits for its reader."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    child = start(tmp_path, "full:fabric", shell='exec "$@"')
+    until(lambda: waiting(child) > PIPE_BYTES)
+    child.send_signal(signal.SIGINT)
+    text, _ = child.communicate(timeout=60)
+    assert (child.returncode, "SAY stopping: what runs is asked to end" in text) == (130, True), text[-2000:]
+    assert "." * 200_000 in text
+    assert "stopped. Nothing is lost: `make deploy ENV=x` continues where it stopped." in text
 
 
 def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None:

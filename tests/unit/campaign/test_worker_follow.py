@@ -15,6 +15,7 @@ import pytest
 from rackready import __version__
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.worker import Worker
+from rackready.drivers.stop_flag import StopFlag
 from rackready.ledger.error import ControllerBusyError, LedgerError
 from rackready.ledger.work import Claim, WorkQueue
 from rackready.ledger.work_workers import Roll
@@ -47,7 +48,7 @@ def follow(
     def tell(_kind: str, _text: str, **_about: Any) -> None:
         return
 
-    stop, kill = threading.Event(), threading.Event()
+    stop, kill = StopFlag(), StopFlag()
     worker = Worker(EnvPaths(tmp_path, "lab"), "w1", {}, tell, stop, kill)
     queue = SimpleNamespace(use=SimpleNamespace(lease_s=LEASE_S), holds=holds)
     roll = SimpleNamespace(beat=beat)
@@ -135,8 +136,8 @@ def test_a_worker_whose_batch_died_leaves_the_next_try_to_others_for_a_while(tmp
         "w1",
         {},
         lambda kind, *_, **__: told.append(kind),
-        threading.Event(),
-        threading.Event(),
+        StopFlag(),
+        StopFlag(),
     )
     worker.command, worker._sites = ("false",), {"d"}
     private_dir(worker.paths.state)
