@@ -27,6 +27,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from rackready import files
+from rackready.drivers.stop_flag import StopFlag
 from rackready.model.problems import RackreadyError
 
 INVENTORY = "pulled.json"
@@ -206,7 +207,7 @@ def _run(request: Request) -> dict[str, Any]:
         errors="replace",
         start_new_session=True,
     )
-    stopped = threading.Event()
+    stopped = StopFlag()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with (request.run / "lines.jsonl").open("w", encoding="utf-8") as out:
         reader = threading.Thread(target=_pump, args=(child.stdout, out), daemon=True)
@@ -219,7 +220,7 @@ def _run(request: Request) -> dict[str, Any]:
     return {"exit_code": child.returncode, "timed_out": timed_out}
 
 
-def _waited(child: subprocess.Popen[str], stopped: threading.Event, deadline: float) -> bool:
+def _waited(child: subprocess.Popen[str], stopped: StopFlag, deadline: float) -> bool:
     """Wait for the worker; at the limit, or when stage 1 asks, end its session. Return whether it was too long."""
     while child.poll() is None:
         if stopped.is_set() or time.monotonic() > deadline:

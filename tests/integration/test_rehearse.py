@@ -46,11 +46,11 @@ def test_dry_run_makes_nothing(clone: Project) -> None:
 def test_killed_rehearsal_ends_its_deploy_and_leaves_a_rack(clone: Project) -> None:
     paths = EnvPaths(clone.root, ENV)
     child = clone.start("rehearse", *SITE, *TWO, "--keep")
-    until(lambda: paths.database.file.exists() or child.poll() is not None, 300)
+    until(lambda: paths.database.file.exists() or child.poll() is not None)
     assert child.poll() is None, clone.progress()[-4000:]
     child.kill()
     child.wait()
-    until(lambda: clone.run("sim", "down", "--env", ENV)[0] == 0, 300)
+    until(lambda: clone.run("sim", "down", "--env", ENV)[0] == 0)
     assert (containers(clone), paths.state.exists()) == ([], False), "sim down refuses until the deploy has stopped"
 
 

@@ -199,7 +199,7 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
     use = ledger.backend.workers
     batches = max(request.batches_at_once, use.batches if use else 0)
     # Signals outside: while an error ends what runs, Ctrl-C and a lost lock must not end this process before that.
-    with stop_signals(say), _engine(workflows, batches, say) as keep_pace:
+    with stop_signals(say) as finish_saying, _engine(workflows, batches, say) as keep_pace:
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -213,6 +213,7 @@ def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
                     break
         _show_new(ledger, request.campaign, after, show)
         if STOP.is_set() and "results" not in box:
+            finish_saying()
             leave(record)
         if "error" in box:
             record(status="superseded", ended=time.time())
@@ -346,15 +347,14 @@ def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:
 
 
 @contextmanager
-def stop_signals(say: Say) -> Iterator[None]:
+def stop_signals(say: Say) -> Iterator[Callable[[], None]]:
     """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, the second kills at once.
 
     A SIGHUP that is ignored (nohup) stays ignored. A thread says that it stops: a handler that prints fails if it
-    interrupted a print.
+    interrupted a print. Yields a function that waits until it is said, for a second at most: nobody may read.
     """
     said: SimpleQueue[str] = SimpleQueue()  # its put may interrupt another one
     speaker = threading.Thread(target=_speak, args=(said, say), daemon=True)
-    speaker.start()
 
     def handler(_number: int, _frame: FrameType | None) -> None:
         if STOP.is_set():
@@ -368,18 +368,23 @@ def stop_signals(say: Say) -> Iterator[None]:
         signal.SIGTERM,
         *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []),
     ]
+
+    def finish() -> None:
+        said.put("")
+        speaker.join(timeout=1.0)
+
     before = {number: signal.signal(number, handler) for number in handled}
+    speaker.start()
     try:
-        yield
+        yield finish
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-        said.put("")
-        speaker.join()
+        finish()
 
 
 def _speak(said: SimpleQueue[str], say: Say) -> None:
     """Say each text until an empty one comes."""
     for text in iter(said.get, ""):
-        with suppress(OSError):  # nobody takes our output any more: the main thread's next line meets that, too
+        with suppress(OSError, ValueError):  # output that is gone, or closed: the main thread's next line meets it, too
             say(text)

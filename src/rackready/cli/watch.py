@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackready.cli.output import Env, Format, Output, console, given_reason, print_json, progress, working_paths
+from rackready.drivers.stop_flag import StopFlag
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def watch(
     _require(paths, env)
     told: list[dict[str, Any]] = []
     tell = _teller(output, told, once=once)
-    stop = threading.Event()
+    stop = StopFlag()
     with Ledger.open(paths.database) as ledger, lease(paths, ledger), _stopped_by_signal(stop):
         following: Site | None = site
         while following is not None:
@@ -159,7 +160,7 @@ def _made(site: Site, paths: EnvPaths, ledger: Ledger, tell: Tell, *, once: bool
 
 
 @contextmanager
-def _stopped_by_signal(stop: threading.Event) -> Iterator[None]:
+def _stopped_by_signal(stop: StopFlag) -> Iterator[None]:
     """End at SIGTERM (systemd) and Ctrl-C after the step that runs."""
     numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}

@@ -31,6 +31,12 @@ _DELAY_S = 600.0
 _POLL_S = 1.0
 
 
+class OutletStateError(BmcError):
+    """An outlet that answers, in another state than the one that was requested."""
+
+    code = BmcError.code
+
+
 class PduOutlet:
     """One outlet. Its PDU gets one request at a time and is released in between: other nodes use it too."""
 
@@ -72,14 +78,14 @@ class PduOutlet:
             pdu.post(str(action.get("target") or ""), {"PowerState": state})
 
     def wait(self, state: State) -> None:
-        """Wait until the outlet shows a state, its own delay included. Raises BmcError."""
+        """Wait until the outlet shows a state, its own delay included. Raises BmcError, or OutletStateError."""
         with self._pdu() as pdu:
             found = self._read(pdu)
             limit = _SWITCH_S + _delay(found, state)
             deadline = time.monotonic() + limit
             while not _is(found, state):
                 if time.monotonic() > deadline:
-                    raise BmcError(
+                    raise OutletStateError(
                         self.stated.called,
                         "power",
                         expected=f"{state} within {limit:.0f} s",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.facts import node_facts
+from rackready.drivers.stop_flag import StopFlag
 from rackready.evidence.store import EvidenceStore
 from rackready.model.evidence import Fingerprint
 from rackready.model.problems import RackreadyError, quoted
@@ -49,7 +49,7 @@ class Engine:
     """Loads the site as it is now."""
     successor: Site | None = None
     """The changed site, for which another watch takes over."""
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: StopFlag = field(default_factory=StopFlag)
     _items: queue.Queue[StreamItem] = field(default_factory=lambda: queue.Queue(_QUEUED))
     _views: dict[str, NodeView] = field(default_factory=dict)
     _streams: dict[str, NodeStream] = field(default_factory=dict)

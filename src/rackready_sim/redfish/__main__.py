@@ -7,9 +7,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
+from rackready.drivers.stop_flag import StopFlag
 from rackready.model.problems import RackreadyError
 from rackready_sim.definition import Definition
 from rackready_sim.emulator import Marker, process_start
@@ -34,7 +34,7 @@ def main() -> int:
     args = parser.parse_args()
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    stop = threading.Event()
+    stop = StopFlag()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -42,7 +42,8 @@ def main() -> int:
     except (RackreadyError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    stop.wait()
+    while not stop.wait(60.0):
+        pass
     return 0
 
 

@@ -143,7 +143,7 @@ _SLOW = "unreachable - Expected: Redfish answers within 5 s Actual: "
             "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 403. Check the password in file ",
             ["pdu1 A1 On", "On"],
         ),
-        (_late("pdu1 On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "pdu2 A1 On", "pdu1 A1 On", "On"]),
+        (_late("pdu1 On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "pdu2 A1 On", "On"]),
         (_late("node On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "On", "pdu2 A1 Off", "pdu2 A1 On", "pdu1 A1 On"]),
     ],
     ids=["refuses", "off-before-it-is-seen-on", "off-after-the-node-is-on"],

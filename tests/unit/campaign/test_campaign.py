@@ -22,6 +22,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_site.py")
+SHELL = 'exec "$@"'
 PIPE_BYTES = 60_000
 """So much in a pipe of 64 KiB is more than all lines of a run, and less than the line of ``full``."""
 
@@ -94,7 +95,7 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"]
+    "shell", [SHELL, 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"]
 )
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
     """A shell without job control starts background commands with SIGINT ignored: the controller still handles it."""
@@ -109,12 +110,10 @@ def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, sh
     assert did(tmp_path).count("provision node01,node02,node03") == 1
 
 
-def test_ctrl_c_while_a_terminal_stands_still_stops_it_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_a_terminal_stands_still_stops_it_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that prints fails where it interrupted a print that waits for its reader."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    child = start(tmp_path, "full:fabric", shell='exec "$@"')
+    child = start(tmp_path, "full:fabric", shell=SHELL)
     until(lambda: waiting(child) > PIPE_BYTES)
     child.send_signal(signal.SIGINT)
     text, _ = child.communicate(timeout=60)

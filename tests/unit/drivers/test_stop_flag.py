@@ -36,21 +36,29 @@ def interrupted(flag, number):
 kind = {"StopFlag": StopFlag, "Event": threading.Event}[sys.argv[1]]
 number = 1
 while interrupted(kind(), number):
+    print(number, flush=True)
     number += 1
-print(number)
 """
 
 
-@pytest.mark.parametrize(("kind", "stands_still"), [("StopFlag", False), ("Event", True)])
-def test_a_handler_may_set_it_at_each_moment_of_a_wait(kind: str, stands_still: bool) -> None:  # noqa: FBT001 - a table
-    """A ``threading.Event`` stands still for ever: the twin that shows that the test can fail."""
-    command = [sys.executable, "-c", _AT_EACH_MOMENT, kind]
-    if stands_still:
+def _waits(kind: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", _AT_EACH_MOMENT, kind], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_handler_may_set_it_at_each_moment_of_a_wait() -> None:
+    with _waits("StopFlag") as child:
+        moments, _ = child.communicate(timeout=120)
+    assert (child.returncode, len(moments.split()) > 5) == (0, True)
+
+
+def test_an_event_stands_still_at_such_a_moment() -> None:
+    """The twin, which shows that the test above can fail."""
+    with _waits("Event") as child:
+        assert child.stdout is not None
+        assert child.stdout.readline(), "it has begun"
         with pytest.raises(subprocess.TimeoutExpired):
-            subprocess.run(command, timeout=5, check=True)
-    else:
-        found = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
-        assert int(found.stdout) > 5
+            child.wait(timeout=3)
+        child.kill()
 
 
 def test_a_wait_ends_when_another_thread_sets_it() -> None:
@@ -64,6 +72,13 @@ def test_a_wait_ends_when_another_thread_sets_it() -> None:
 
 
 def test_a_second_signal_kills_while_the_first_one_is_looked_at() -> None:
-    """The handler takes the lock that the interrupted thread holds."""
-    with process._live_lock:
-        process.kill_all_children()
+    """Its handler takes the lock that the interrupted thread holds."""
+
+    def interrupted() -> None:
+        with process._live_lock:
+            process.kill_all_children()
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()

@@ -269,13 +269,10 @@ def _also(error: Exception, more: str) -> RackreadyError:
 def _switch_on_again(bmc: Bmc, mains: Mains) -> None:
     """Switch outlets and node on.
 
-    A PDU whose answer was lost may still switch off late: before its outlet was seen on, or before or after the node
-    came on. Then everything is switched on once more.
+    A PDU whose answer was lost may still switch off late, before or after the node came on. Then everything is switched
+    on once more.
     """
-    try:
-        mains.on()
-    except RackreadyError:
-        mains.on()
+    mains.on()
     try:
         _power_on_again(bmc)
     except BmcError:

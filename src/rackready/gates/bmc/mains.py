@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.drivers.redfish_outlets import PduOutlet
+from rackready.drivers.redfish_outlets import OutletStateError, PduOutlet
 from rackready.gates.bmc.watch import Watch
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
@@ -58,17 +58,16 @@ class Mains:
         """Switch on those that were told to switch off; one that fails does not stop the others.
 
         The last one to go off comes first: if something was wrong, it was with that one, and another machine may be
-        waiting for it. Raises RackreadyError, which names the outlets that did not come on.
+        waiting for it. One that is seen off is switched on once more: a PDU whose answer was lost may switch off late.
+        Raises RackreadyError, which names the outlets that did not come on.
         """
-        refused: dict[str, Exception] = {}
-        for outlet in reversed(self.asked):
-            _try(outlet, lambda one: one.switch("On"), refused)
-        dark: dict[str, Exception] = {}
-        for outlet in reversed(self.asked):  # even where the PDU refused: the outlet may be on
-            _try(outlet, lambda one: one.wait("On"), dark)
+        dark = _on(reversed(self.asked))
+        off = [one for one in reversed(self.asked) if isinstance(dark.get(one.stated.called), OutletStateError)]
+        for outlet in off:
+            del dark[outlet.stated.called]
+        dark |= _on(off)
         if dark:
-            first, seen = next(iter(dark.items()))
-            raise RackreadyError(", ".join(dark), "not seen on again", expected="On", actual=refused.get(first, seen))
+            raise RackreadyError(", ".join(dark), "not seen on again", expected="On", actual=next(iter(dark.values())))
 
     def all_on(self) -> bool:
         """Return whether those that were told to switch off are on now. Raises RackreadyError."""
@@ -119,6 +118,18 @@ class Feeds:
                 next_step="Add it, or switch the outlet on by hand: a killed run may have left it off.",
             )
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
+
+
+def _on(outlets: Iterable[PduOutlet]) -> dict[str, Exception]:
+    """Switch outlets on. Return why some are not seen on: what the PDU refused, or what it shows."""
+    refused: dict[str, Exception] = {}
+    dark: dict[str, Exception] = {}
+    listed = list(outlets)
+    for outlet in listed:
+        _try(outlet, lambda one: one.switch("On"), refused)
+    for outlet in listed:  # even where the PDU refused: the outlet may be on
+        _try(outlet, lambda one: one.wait("On"), dark)
+    return {name: refused.get(name, seen) for name, seen in dark.items()}
 
 
 def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, Exception]) -> None:
