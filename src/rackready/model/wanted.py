@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, time
 from typing import Any
 
 from rackready.model.problems import quoted
@@ -54,6 +55,14 @@ _ADDRESSES = {
 _FAULTS = {"missing": "missing", "extra_forbidden": "unknown key"}
 _COUNTED = frozenset({"too_short", "too_long"})
 """Errors about the number of items."""
+_LISTS = (list, tuple, set, frozenset)
+"""Types of a list: models turn it into others before they refuse it."""
+_KINDS_OF_VALUE: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((dict,), "a mapping"),
+    (_LISTS, "a list"),
+    ((str,), "text"),
+    ((int, float, date, time), "a number, day or time"),
+)
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 """User and password of a URL. A refused value is shown without them."""
 _OURS = re.compile(r"^(?:Value error|Assertion failed), ")
@@ -115,7 +124,7 @@ def given(item: Mapping[str, Any]) -> str:
     value = item.get("input")
     if item["type"] == "missing":
         return "none"
-    if item["type"] in _COUNTED and isinstance(value, (list, dict)):
+    if item["type"] in _COUNTED and isinstance(value, (dict, *_LISTS)):
         return str(len(value) or "none")
     plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     if plain and item["type"] not in _KINDS["a mapping"]:  # the text may be a secret in the place of its reference
@@ -129,15 +138,7 @@ def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
-    return (
-        "a mapping"
-        if isinstance(value, dict)
-        else "a list"
-        if isinstance(value, list)
-        else "text"
-        if isinstance(value, str)
-        else "a number, day or time"
-    )
+    return next((words for kinds, words in _KINDS_OF_VALUE if isinstance(value, kinds)), "another value")
 
 
 def path_text(steps: Sequence[str | int]) -> str:
