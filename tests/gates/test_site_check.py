@@ -71,6 +71,32 @@ def test_a_gate_that_is_made_with_wrong_inputs_is_refused_in_the_same_words() ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("gate", "inputs", "text"),
+    [
+        (
+            "node/gpu/stress/burn",
+            {"skips": {"denylist": "measured\u200b by the vendor"}},
+            (
+                "gate node/gpu/stress/burn - Expected: visible characters Actual: 'measured\\u200b by the vendor'. "
+                "Correct it; `rackready gate show node/gpu/stress/burn` describes the inputs."
+            ),
+        ),
+        (
+            "node/gpu/performance/gemm",
+            {"precisions": []},
+            (
+                "gate node/gpu/performance/gemm - Expected: at least 1 item Actual: none. "
+                "Correct it; `rackready gate show node/gpu/performance/gemm` describes the inputs."
+            ),
+        ),
+    ],
+)
+def test_a_refused_input_has_one_expected_and_its_own_actual(gate: str, inputs: dict[str, Any], text: str) -> None:
+    found = [str(problem).split(": ", 1)[1] for problem in registry.input_problems("", gate, inputs)]
+    assert found == [text]
+
+
 def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -> None:
     burn = "node/gpu/stress/burn"
     [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
-from typing import Any
+from typing import Any, NamedTuple
 
 from rackready.model.problems import quoted
 
@@ -66,6 +66,11 @@ _KINDS_OF_VALUE: tuple[tuple[tuple[type, ...], str], ...] = (
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 """User and password of a URL. A refused value is shown without them."""
 _OURS = re.compile(r"^(?:Value error|Assertion failed), ")
+_PARTS = re.compile(
+    r"(?:(?P<what>.*?)(?: - |: ))?Expected: (?P<expected>.*?)(?: Actual: (?P<actual>.*))?",
+    re.DOTALL,
+)
+"""Parts of a validator's message in the form of ours."""
 
 
 def wanted(item: Mapping[str, Any]) -> str:
@@ -94,9 +99,33 @@ def said(item: Mapping[str, Any]) -> str:
     return _OURS.sub("", str(item["msg"])).removesuffix(".")
 
 
+class Told(NamedTuple):
+    """An error as fields of a Message; ``what`` and ``actual`` are from the message of a validator of ours."""
+
+    what: str
+    expected: str
+    actual: str
+
+    def at(self, path: str) -> str:
+        """Return the place of the value and ``what``, for a Message."""
+        return ": ".join(filter(None, [path, self.what]))
+
+
+def told(item: Mapping[str, Any]) -> Told:
+    """Return ``wanted``, or the parts of ``said``: "psus - Expected: 2 Actual: 1".
+
+    A message without an Expected says itself what the value has to be.
+    """
+    if words := wanted(item):
+        return Told("", words, "")
+    text = said(item)
+    found = _PARTS.fullmatch(text)
+    return Told(found["what"] or "", found["expected"], found["actual"] or "") if found else Told("", text, "")
+
+
 def expectation(item: Mapping[str, Any]) -> str:
-    """Return what a value has to be: ``wanted``, or ``said`` where that has no words."""
-    return wanted(item) or said(item)
+    """Return what a value has to be, as the Expected of a message."""
+    return told(item).expected
 
 
 def values(item: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from pydantic_core import PydanticCustomError
 
 from rackready.design.shape_problems import shape_problem
-from rackready.model.wanted import expectation, fault, given, values
+from rackready.model.base import Reason
+from rackready.model.wanted import Told, expectation, fault, given, told, values
 
 
 class Part(BaseModel):
@@ -54,7 +55,6 @@ CASES: list[tuple[Any, Any, str]] = [
     (Part, 3, "a mapping"),
     (Part, {}, "a value"),
     (Part, {"name": "known", "color": 1}, "no key of that name"),
-    (Part, {"name": "other"}, "name - Expected: known"),
     (Annotated[float, Ge(1)], 0.5, "at least 1"),
     (Annotated[float, Ge(0.5)], 0.1, "at least 0.5"),
     (Annotated[int, Gt(0)], 0, "more than 0"),
@@ -92,6 +92,31 @@ def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # n
     item = error(kind, value)
     assert expectation(item) == words
     assert set(values(item).values()) == {words}
+
+
+def fails(text: str) -> Any:  # noqa: ANN401
+    def refuse(_: object) -> None:
+        raise ValueError(text)
+
+    return Annotated[str, BeforeValidator(refuse)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "parts"),
+    [
+        (Part, {"name": "other"}, Told("name", "known", "")),
+        (Reason, "measured\u200b by the vendor", Told("", "visible characters", "")),
+        (fails("bond0 - Expected: two ports Actual: one."), "x", Told("bond0", "two ports", "one")),
+        (fails("launches(3): Expected: more"), "x", Told("launches(3)", "more", "")),
+        (fails("Expected: serial or path Actual: both"), "x", Told("", "serial or path", "both")),
+        (fails("a power of two, e.g. 8G"), "x", Told("", "a power of two, e.g. 8G", "")),
+        (int, "x", Told("", "a whole number", "")),
+    ],
+)
+def test_the_parts_of_a_message_of_a_validator(kind: Any, value: Any, parts: Told) -> None:  # noqa: ANN401
+    item = error(kind, value)
+    assert told(item) == parts
+    assert expectation(item) == parts.expected
 
 
 class Nodes(BaseModel):

@@ -15,7 +15,7 @@ from rackready.entry_points import GATES, PlugIn, plug_ins
 from rackready.gates.base import REGISTRY, Gate
 from rackready.gates.engine.contract import breaches
 from rackready.model.problems import Problem, RackreadyError
-from rackready.model.wanted import expectation, given, path_text
+from rackready.model.wanted import given, path_text, told
 
 
 class UnknownGateError(RackreadyError):
@@ -93,5 +93,6 @@ def _wrong_inputs(where: str, kind: type[Gate], error: ValidationError) -> Itera
         else:
             step = f"Correct it; `rackready gate show {kind.id}` describes the inputs."
             whole = item["type"] == "value_error" and isinstance(item["input"], dict)
-            actual = "" if whole else given(item)  # the message is about parts of a mapping
-            yield Problem.of(path, f"gate {kind.id}", step, expected=expectation(item), actual=actual)
+            words = told(item)
+            actual = words.actual or ("" if whole else given(item))  # the message is about parts of a mapping
+            yield Problem.of(path, words.at(f"gate {kind.id}"), step, expected=words.expected, actual=actual)

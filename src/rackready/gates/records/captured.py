@@ -19,7 +19,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import expectation, path_text
+from rackready.model.wanted import path_text, told
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -112,7 +112,9 @@ def _wrong(name: str, item: Mapping[str, Any]) -> Message:
         json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
     )
     actual = "none" if item["type"] == "missing" else shown
-    return Message(name, path_text(item["loc"]), expected=expectation(item), actual=actual, next_step=_CORRECT)
+    words = told(item)
+    what = words.at(path_text(item["loc"]))
+    return Message(name, what, expected=words.expected, actual=words.actual or actual, next_step=_CORRECT)
 
 
 def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:

@@ -16,7 +16,7 @@ from rackready.model.outcome import Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformProfile
 from rackready.model.site import Bmc, Fabric, Node, Rail
-from rackready.model.wanted import expectation, given
+from rackready.model.wanted import given, told
 from rackready.profiles import loader
 
 _BMCS = IPv4Address("198.18.0.0")
@@ -111,10 +111,12 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
         node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     except ValidationError as error:
         first = error.errors()[0]
+        words = told(first)
         raise RackreadyError(
             f"node {name}",
-            expected=f"a host name, {expectation(first)}",
-            actual=given(first),
+            words.what,
+            expected=f"a host name, {words.expected}",
+            actual=words.actual or given(first),
             next_step="Correct it.",
         ) from error
     nics = tuple(
