@@ -134,12 +134,23 @@ def _places(path: str, same: Sequence[Problem]) -> str:
     return f"{place} ({host_list(names)})" if all(names) else f"{place} ({len(same)} places)"
 
 
-_NESTED = re.compile(r"(?:^| - |: |, )Expected: (?P<expected>.*?) Actual: (?P<actual>.*?)(?=\.\s|\.?$)", re.DOTALL)
+_NESTED = re.compile(
+    r"(?P<lead>^| - |: |, )Expected: "
+    r"(?:(?P<expected>(?:(?!Expected: ).)*?) Actual: (?P<actual>.*?)(?=\.\s|\.?$)"
+    r"|(?P<alone>(?:(?!Expected: ).)*?)(?=(?<!e\.g)\.\s+[A-Z`]|\.?$))",
+    re.DOTALL,
+)
 
 
 def quoted(message: str) -> str:
     """Return a message in the form in which another message quotes it: a message has one Expected and one Actual."""
-    return _NESTED.sub(lambda found: f": {found['actual']} (expected: {found['expected']})", message).removeprefix(": ")
+    return _NESTED.sub(_quote, message).removeprefix(": ")
+
+
+def _quote(found: re.Match[str]) -> str:
+    if found["actual"] is not None:
+        return f": {found['actual']} (expected: {found['expected']})"
+    return f" (expected: {found['alone']})" if found["lead"] else f"expected: {found['alone']}"
 
 
 class RackreadyError(Exception):

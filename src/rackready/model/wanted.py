@@ -116,11 +116,15 @@ def told(item: Mapping[str, Any]) -> Told:
 
     A message without an Expected says itself what the value has to be.
     """
+    return _parts(item) or Told("", said(item), "")
+
+
+def _parts(item: Mapping[str, Any]) -> Told | None:
+    """Return the parts of an error; None for a message without an Expected."""
     if words := wanted(item):
         return Told("", words, "")
-    text = said(item)
-    found = _PARTS.fullmatch(text)
-    return Told(found["what"] or "", found["expected"], found["actual"] or "") if found else Told("", text, "")
+    found = _PARTS.fullmatch(said(item))
+    return Told(found["what"] or "", found["expected"], found["actual"] or "") if found else None
 
 
 def expectation(item: Mapping[str, Any]) -> str:
@@ -129,9 +133,11 @@ def expectation(item: Mapping[str, Any]) -> str:
 
 
 def values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the same as fields of a Message: ``expected``, or ``actual`` for a message."""
-    words = wanted(item)
-    return {"expected": words} if words else {"actual": quoted(said(item))}
+    """Return the same as fields of a Message: ``expected``, or ``actual`` for a message about more than the value."""
+    words = _parts(item)
+    if words is None or words.what:
+        return {"actual": quoted(said(item))}
+    return {"expected": words.expected} | ({"actual": words.actual} if words.actual else {})
 
 
 def fault(item: Mapping[str, Any]) -> str:
@@ -139,10 +145,15 @@ def fault(item: Mapping[str, Any]) -> str:
 
     The value is not shown, as it may be a secret.
     """
-    words = wanted(item)
-    text = _FAULTS.get(item["type"]) or (f"not {words}" if words else quoted(said(item)))
+    text = _FAULTS.get(item["type"]) or _wrong(item)
     place = path_text(item["loc"])
     return f"{place}: {text}" if place else text
+
+
+def _wrong(item: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value: "not text", or the message of a validator as another message quotes it."""
+    words = _parts(item)
+    return quoted(said(item)) if words is None or words.what or words.actual else f"not {words.expected}"
 
 
 def given(item: Mapping[str, Any]) -> str:

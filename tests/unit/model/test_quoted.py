@@ -16,6 +16,11 @@ LOGIN = "node01: login as root - Expected: accepted Actual: refused. Check acces
         (LOGIN, "node01: login as root: refused (expected: accepted). Check access.user."),
         ("Expected: a key Actual: none", "none (expected: a key)"),
         ("a - Expected: 1 Actual: 2. b - Expected: 3 Actual: 4.", "a: 2 (expected: 1). b: 4 (expected: 3)."),
+        ("psus - Expected: 2", "psus (expected: 2)"),
+        ("folder x - Expected: a path, e.g. /var", "folder x (expected: a path, e.g. /var)"),
+        ("pin - Expected: a text, e.g. Name. Quote it.", "pin (expected: a text, e.g. Name). Quote it."),
+        ("a: Expected: 1. Do it. b - Expected: 3 Actual: 4.", "a (expected: 1). Do it. b: 4 (expected: 3)."),
+        ("Expected: visible characters", "expected: visible characters"),
         ("no answer within 60 s", "no answer within 60 s"),
     ],
 )

@@ -131,15 +131,31 @@ class Nodes(BaseModel):
         (Nodes, {"nodes": [{"name": "known"}, {}]}, "nodes[1].name: missing"),
         (Nodes, {"nodes": [{"name": "known", "color": 1}]}, "nodes[0].color: unknown key"),
         (Nodes, {"nodes": [{"name": 5}]}, "nodes[0].name: not text"),
-        (Nodes, {"nodes": [{"name": "other"}]}, "nodes[0].name: name - Expected: known"),
+        (Nodes, {"nodes": [{"name": "other"}]}, "nodes[0].name: name (expected: known)"),
         (Nodes, [], "not a mapping"),
         (Annotated[int, Field(ge=1)], 0, "not at least 1"),
         (Literal[True], False, "not true"),
         (Annotated[str, BeforeValidator(refused)], "x", "bond0: x (expected: two ports)"),
+        (fails("Expected: serial or path Actual: both"), "x", "both (expected: serial or path)"),
+        (Reason, "measured\u200b by the vendor", "not visible characters"),
+        (fails("a power of two, e.g. 8G"), "x", "a power of two, e.g. 8G"),
     ],
 )
 def test_the_fault_of_a_value_in_one_phrase(kind: Any, value: Any, text: str) -> None:  # noqa: ANN401
     assert fault(error(kind, value)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("name - Expected: known", {"actual": "name (expected: known)"}),
+        ("bond0 - Expected: two ports Actual: one", {"actual": "bond0: one (expected: two ports)"}),
+        ("Expected: visible characters", {"expected": "visible characters"}),
+        ("Expected: serial or path Actual: both", {"expected": "serial or path", "actual": "both"}),
+    ],
+)
+def test_a_message_of_a_validator_as_fields_of_another(text: str, fields: dict[str, str]) -> None:
+    assert values(error(fails(text), "x")) == fields
 
 
 def test_a_text_that_is_not_json_is_named_without_its_content() -> None:
