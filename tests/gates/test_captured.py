@@ -90,7 +90,7 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
             {"time": "2026-11-22T09:00:00"},
             (
                 "manifest.json: outputs[0].time - Expected: a time with its zone, such as Z "
-                f'Actual: "2026-11-22T09:00:00". {CORRECT}'
+                f"Actual: '2026-11-22T09:00:00'. {CORRECT}"
             ),
         ),
         (
@@ -100,7 +100,7 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
         (
             {"time": "5"},
             (
-                'manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began Actual: "5". '
+                "manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began Actual: '5'. "
                 f"{CORRECT}"
             ),
         ),
@@ -108,7 +108,7 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
             {"time": "0001-01-01T00:00:00+14:00"},
             (
                 "manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began "
-                f'Actual: "0001-01-01T00:00:00+14:00". {CORRECT}'
+                f"Actual: '0001-01-01T00:00:00+14:00'. {CORRECT}"
             ),
         ),
         ({"exit": 0}, f"manifest.json: outputs[0].exit - Expected: no key of that name Actual: 0. {CORRECT}"),
@@ -116,10 +116,18 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
             {"exit_code": False},
             f"manifest.json: outputs[0].exit_code - Expected: a whole number Actual: false. {CORRECT}",
         ),
-        ({"exit_code": "0"}, f'manifest.json: outputs[0].exit_code - Expected: a whole number Actual: "0". {CORRECT}'),
+        ({"exit_code": "0"}, f"manifest.json: outputs[0].exit_code - Expected: a whole number Actual: '0'. {CORRECT}"),
         (
             {"exit_code": 256},
             f"manifest.json: outputs[0].exit_code - Expected: at most 255 Actual: 256. {CORRECT}",
+        ),
+        (
+            {"exit_code": {"code": 0}},
+            f"manifest.json: outputs[0].exit_code - Expected: a whole number Actual: a mapping. {CORRECT}",
+        ),
+        (
+            {"exit_code": "http://carol:word@host"},
+            (f"manifest.json: outputs[0].exit_code - Expected: a whole number Actual: 'http://***@host'. {CORRECT}"),
         ),
         ({"file": ["out.txt"]}, f"manifest.json: outputs[0].file - Expected: text Actual: a list. {CORRECT}"),
         (
@@ -168,7 +176,7 @@ def test_a_file_name_with_control_characters_is_refused_without_printing_them(fo
     (folder / "manifest.json").write_text(json.dumps(manifest(file=name)), encoding="utf-8")
     said = refused(folder)
     assert said.startswith("manifest.json: outputs[0].file - Expected: ")
-    assert json.dumps(name) in said
+    assert repr(name) in said
 
 
 def test_a_file_name_of_half_a_character_is_refused(folder: Path) -> None:

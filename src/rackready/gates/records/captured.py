@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import path_text, told
+from rackready.model.wanted import given, path_text, told
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -107,14 +106,9 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
 
 def _wrong(name: str, item: Mapping[str, Any]) -> Message:
     """Return one problem of a manifest, with its place."""
-    given = item["input"]
-    shown = (
-        json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
-    )
-    actual = "none" if item["type"] == "missing" else shown
     words = told(item)
     what = words.at(path_text(item["loc"]))
-    return Message(name, what, expected=words.expected, actual=words.actual or actual, next_step=_CORRECT)
+    return Message(name, what, expected=words.expected, actual=words.actual or given(item), next_step=_CORRECT)
 
 
 def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[Message]]:
