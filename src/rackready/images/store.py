@@ -93,7 +93,7 @@ class ImageStore:
 
 def _parsed(path: Path) -> StoredImage:
     try:
-        return StoredImage.model_validate_json(path.read_text(encoding="utf-8"))
+        return StoredImage.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise RackreadyError(
             path,

@@ -196,11 +196,18 @@ def test_a_damaged_image_is_refused(cut: bool, call: Call, image: Path) -> None:
     assert call("image", "list") == (2, "", text)
 
 
-def test_a_damaged_record_is_refused(call: Call, image: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "actual"),
+    [
+        (b"{}", "name: missing"),
+        (b"\xff\xfe", "not JSON (expected value at line 1 column 1)"),
+    ],
+)
+def test_a_damaged_record_is_refused(call: Call, image: Path, document: bytes, actual: str) -> None:
     call("image", "import", str(image), "--name", "mine")
     path = store().folder / "mine.json"
-    path.write_text("{}", encoding="utf-8")
-    text = f"{path} - Expected: the record of an image Actual: name: missing. Remove the file, then build or "
+    path.write_bytes(document)
+    text = f"{path} - Expected: the record of an image Actual: {actual}. Remove the file, then build or "
     assert call("image", "show", "mine") == (2, "", f"{text}import mine again.\n")
 
 
