@@ -45,6 +45,19 @@ FAMILIES = ("gpu", "platform", "switch", "software", "gate_sets", "parts", "xid"
 """Folder names, here and in packages of plug-ins."""
 
 
+_NAMES: dict[type[BaseModel], str] = {
+    GpuProfile: "a GPU profile",
+    PlatformProfile: "a platform profile",
+    SwitchProfile: "a switch profile",
+    SoftwareProfile: "a software profile",
+    GateSet: "a gate set",
+    PartsProfile: "a parts profile",
+    XidCatalogue: "a catalogue of Xids",
+    BmcQuirks: "a list of what BMCs do differently",
+}
+"""What a file holds, for messages."""
+
+
 class ProfileInvalidError(RackreadyError):
     """A profile's file is invalid."""
 
@@ -142,7 +155,7 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
     except (OSError, ValueError) as error:  # text that is not UTF-8 is a ValueError
         said = " ".join(str(error).split())
         raise ProfileInvalidError(
-            where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
+            where, expected=_NAMES.get(kind, "a profile"), actual=said, next_step="Correct the file."
         ) from error
     return _parse(where, text, kind, _PackagedLoader)
 
@@ -180,7 +193,7 @@ def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] 
             Message(
                 where,
                 path_text(item["loc"]),
-                **{"expected": f"a {kind.__name__}", "actual": given(item)} | values(item),
+                **{"expected": _NAMES.get(kind, "a profile"), "actual": given(item)} | values(item),
                 next_step="Correct the file.",
             )
             for item in error.errors()
@@ -188,7 +201,7 @@ def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] 
     except (ValueError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise ProfileInvalidError(
-            where, expected=f"a {kind.__name__}", actual=said, next_step="Correct the file."
+            where, expected=_NAMES.get(kind, "a profile"), actual=said, next_step="Correct the file."
         ) from error
 
 

@@ -219,7 +219,7 @@ def test_a_module_that_is_no_folder_brings_no_profiles(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("id: [", "a GateSet Actual: while parsing a flow node"),
+        ("id: [", "a gate set Actual: while parsing a flow node"),
         (
             "id: mine\ndescription: x\ngates: []\n",
             "): gates - Expected: at least 1 item Actual: none. Correct the file.",

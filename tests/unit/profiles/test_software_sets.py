@@ -287,7 +287,7 @@ def test_a_rule_of_a_set_that_is_broken_is_named() -> None:
     with pytest.raises(loader.ProfileInvalidError) as caught:
         loader._parse("lab.yml", yaml.safe_dump(changed("default_branch", 595)), SoftwareProfile)
     assert str(caught.value) == (
-        "lab.yml - Expected: a SoftwareProfile Actual: default_branch 595 is not in driver, which has 580. "
+        "lab.yml - Expected: a software profile Actual: default_branch 595 is not in driver, which has 580. "
         "Correct the file."
     )
 
@@ -299,6 +299,6 @@ def test_a_key_given_twice_is_refused_with_its_lines() -> None:
     lines = text.splitlines()
     first = next(number for number, line in enumerate(lines, 1) if line.startswith("id:"))
     assert str(caught.value) == (
-        "profiles/software/lab.yml - Expected: a SoftwareProfile "
+        "profiles/software/lab.yml - Expected: a software profile "
         f"Actual: key 'id' is given twice, in lines {first} and {len(lines) + 1}. Correct the file."
     )
