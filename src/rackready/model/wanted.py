@@ -34,6 +34,8 @@ _BOUNDS = {
     "literal_error": "{expected}",
     "enum": "{expected}",
 }
+_LIMITS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+"""Bounds of numbers: "not more than 0" reads as one of the other side."""
 _LENGTHS = {
     "too_short": ("at least", "min_length", "item"),
     "too_long": ("at most", "max_length", "item"),
@@ -65,6 +67,8 @@ _KINDS_OF_VALUE: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 """User and password of a URL. A refused value is shown without them."""
+_SHOWN = 120
+"""Most characters of a refused value that are shown."""
 _OURS = re.compile(r"^(?:Value error|Assertion failed), ")
 _PARTS = re.compile(
     r"(?:(?P<what>.*?)(?: - |: ))?Expected: (?P<expected>.*?)(?: Actual: (?P<actual>.*))?",
@@ -96,7 +100,7 @@ def wanted(item: Mapping[str, Any]) -> str:
 
 def said(item: Mapping[str, Any]) -> str:
     """Return the message of an error for which there are no words here, without its full stop."""
-    return _OURS.sub("", str(item["msg"])).removesuffix(".")
+    return _OURS.sub("", str(item["msg"])).removesuffix(".") or "not accepted"
 
 
 class Told(NamedTuple):
@@ -143,7 +147,8 @@ def values(item: Mapping[str, Any]) -> dict[str, str]:
 def fault(item: Mapping[str, Any]) -> str:
     """Return the place of a value and what is wrong with it: "gpus[3].index: not a whole number".
 
-    The value is not shown, as it may be a secret.
+    The value is not shown, as it may be a secret: only the message of a validator of ours, where there is one, can name
+    it. A validator of a secret must not.
     """
     text = _FAULTS.get(item["type"]) or _wrong(item)
     place = path_text(item["loc"])
@@ -153,13 +158,15 @@ def fault(item: Mapping[str, Any]) -> str:
 def _wrong(item: Mapping[str, Any]) -> str:
     """Return what is wrong with a value: "not text", or the message of a validator as another message quotes it."""
     words = _parts(item)
-    return quoted(said(item)) if words is None or words.what or words.actual else f"not {words.expected}"
+    if words is None or words.what or words.actual:
+        return quoted(said(item))
+    return f"{'has to be' if item['type'] in _LIMITS else 'not'} {words.expected}"
 
 
 def given(item: Mapping[str, Any]) -> str:
     """Return the refused value as an Actual: text or a number as it is, another value by its kind.
 
-    Of too many or too few items, it is their number. A URL has no user and no password.
+    Of too many or too few items, it is their number. A URL has no user and no password. A long value is cut.
     """
     value = item.get("input")
     if item["type"] == "missing":
@@ -168,7 +175,8 @@ def given(item: Mapping[str, Any]) -> str:
         return str(len(value) or "none")
     plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     if plain and item["type"] not in _KINDS["a mapping"]:  # the text may be a secret in the place of its reference
-        return _CREDENTIALS.sub("***@", repr(value))
+        text = _CREDENTIALS.sub("***@", repr(value))
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
     return kind_of_value(value)
 
 
