@@ -434,13 +434,13 @@ TESTS_R1 = (
         (
             R1,
             {"no_such_test": "a reason that is read"},
-            "skips.no_such_test.[key]",
+            "skips.no_such_test[key]",
             f"one of the tests that it runs ({TESTS_R1}) Actual: 'no_such_test'",
         ),
         (
             R1,
             {"memory": "level 1 does not run it"},
-            "skips.memory.[key]",
+            "skips.memory[key]",
             f"one of the tests that it runs ({TESTS_R1}) Actual: 'memory'",
         ),
     ],

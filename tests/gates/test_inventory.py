@@ -273,7 +273,7 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
         (lambda gpus: gpus[1].update(unread=None), "gpus[1].unread: not a mapping"),
         (
             lambda gpus: gpus[2].update(nvlinks={"one": True}),
-            "gpus[2].nvlinks.one.[key]: not text that matches ^[0-9]{1,3}$",
+            "gpus[2].nvlinks.one[key]: not text that matches ^[0-9]{1,3}$",
         ),
         (lambda gpus: gpus.insert(0, "GPU"), "gpus[0]: not a mapping"),
     ],

@@ -101,7 +101,7 @@ def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -
     burn = "node/gpu/stress/burn"
     [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})
     assert found.startswith(
-        f"gates.also[0].inputs.skips.memory.[key]: gate {burn} - Expected: one of the tests that it runs "
+        f"gates.also[0].inputs.skips.memory[key]: gate {burn} - Expected: one of the tests that it runs "
         "(cuda_main_library, denylist,"
     )
     assert found.endswith(

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from rackready.model.problems import Problem
-from rackready.model.wanted import given, kind_of_value, said, wanted
+from rackready.model.wanted import given, kind_of_value, said, tag_of, wanted
 
 _MISSING = "is required and missing."
 
@@ -62,18 +62,12 @@ def _of_value(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's Err
     return Problem(path, f"{text}." if whole else f"{text}{mark}: {actual}.", "Correct it.")
 
 
-def tag_of(item: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return the key that says what a mapping is, such as ``kind``, where the error is about it; else ""."""
-    return str(item["ctx"]["discriminator"]).strip("'") if item["type"] in _TAGS else ""
-
-
 def _of_tag(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
     """Return the problem of the key that says what a mapping is, such as ``kind``: a wrong one, or none."""
-    key = tag_of(item)
-    expected = item["ctx"].get("expected_tags", "").replace("'", "")
+    where = ".".join(filter(None, [path, tag_of(item)]))
     if item["type"] == "union_tag_not_found":
-        return Problem(f"{path}.{key}", _MISSING, "Add it.")
-    return Problem.of(f"{path}.{key}", "", "Correct it.", expected=f"one of {expected}", actual=item["ctx"]["tag"])
+        return Problem(where, _MISSING, "Add it.")
+    return Problem.of(where, "", "Correct it.", expected=wanted(item), actual=item["ctx"]["tag"])
 
 
 def no_mapping(path: str, actual: str, hint: str) -> Problem:

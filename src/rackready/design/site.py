@@ -21,7 +21,7 @@ from rackready.design.origin import Loc
 from rackready.design.overlays import Layers, Overlay, read_overlay
 from rackready.design.own_profiles import Own, read_own
 from rackready.design.prune import Pruned, explicit, prune
-from rackready.design.shape_problems import no_document, shape_problem, tag_of
+from rackready.design.shape_problems import no_document, shape_problem
 from rackready.design.site_flaws import Flaw, Lost, lost_between
 from rackready.design.site_inputs import FOLDER, digest_of, overlay_files, profile_files
 from rackready.design.state_owner import require_own
@@ -29,7 +29,7 @@ from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
-from rackready.model.wanted import path_text
+from rackready.model.wanted import path_text, tag_of
 from rackready.paths import EnvPaths, placed, project_root
 from rackready.profiles import scope
 

@@ -19,7 +19,7 @@ _KINDS = {
     "true or false": ("bool_type", "bool_parsing"),
     "a list": ("list_type", "tuple_type", "set_type", "frozen_set_type", "iterable_type"),
     "a mapping": ("dict_type", "mapping_type", "model_type", "model_attributes_type"),
-    "a value": ("missing",),
+    "a value": ("missing", "union_tag_not_found"),
     "no key of that name": ("extra_forbidden",),
 }
 _OF_KIND = {error: words for words, errors in _KINDS.items() for error in errors}
@@ -33,6 +33,7 @@ _BOUNDS = {
     "string_pattern_mismatch": "text that matches {pattern}",
     "literal_error": "{expected}",
     "enum": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
 }
 _LIMITS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
 """Bounds of numbers: "not more than 0" reads as one of the other side."""
@@ -54,7 +55,9 @@ _ADDRESSES = {
     "ip_any_address": "an IP address such as 192.0.2.1",
     "ip_any_network": "an IP network such as 192.0.2.0/24, with no bit of a host",
 }
-_FAULTS = {"missing": "missing", "extra_forbidden": "unknown key"}
+_FAULTS = {"missing": "missing", "union_tag_not_found": "missing", "extra_forbidden": "unknown key"}
+_MISSING = frozenset({"missing", "union_tag_not_found"})
+_TAGS = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _COUNTED = frozenset({"too_short", "too_long"})
 """Errors about the number of items."""
 _LISTS = (list, tuple, set, frozenset)
@@ -67,6 +70,12 @@ _KINDS_OF_VALUE: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 """User and password of a URL. A refused value is shown without them."""
+_BRANCH = re.compile(
+    r"(?:literal|list|tuple|set|frozenset|dict|nullable|constrained-\w+|function-[\w-]+)\[.*\]", re.DOTALL
+)
+"""Step of a path that names a branch of a union, and no key: "list[str]"."""
+_BRANCHES = {"float": "float_", "int": "int_", "str": "string_", "bool": "bool_", "none": "none_required"}
+"""The same without brackets -> how the type of its errors starts."""
 _SHOWN = 120
 """Most characters of a refused value that are shown."""
 _OURS = re.compile(r"^(?:Value error|Assertion failed), ")
@@ -87,7 +96,8 @@ def wanted(item: Mapping[str, Any]) -> str:
         return words
     try:
         if error in _BOUNDS:
-            return _BOUNDS[error].format(**{key: _plain(value) for key, value in context.items()})
+            words = _BOUNDS[error].format(**{key: _plain(value) for key, value in context.items()})
+            return words.replace("'", "") if error in _TAGS else words
         if error in _LENGTHS:
             bound, key, what = _LENGTHS[error]
             return f"{bound} {context[key]} {what}{'' if context[key] == 1 else 's'}"
@@ -151,7 +161,7 @@ def fault(item: Mapping[str, Any]) -> str:
     it. A validator of a secret must not.
     """
     text = _FAULTS.get(item["type"]) or _wrong(item)
-    place = path_text(item["loc"])
+    place = path_text(steps(item))
     return f"{place}: {text}" if place else text
 
 
@@ -169,8 +179,10 @@ def given(item: Mapping[str, Any]) -> str:
     Of too many or too few items, it is their number. A URL has no user and no password. A long value is cut.
     """
     value = item.get("input")
-    if item["type"] == "missing":
+    if item["type"] in _MISSING:
         return "none"
+    if item["type"] == "union_tag_invalid":
+        value = item["ctx"]["tag"]
     if item["type"] in _COUNTED and isinstance(value, (dict, *_LISTS)):
         return str(len(value) or "none")
     plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
@@ -189,6 +201,20 @@ def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
     return next((words for kinds, words in _KINDS_OF_VALUE if isinstance(value, kinds)), "another value")
 
 
+def tag_of(item: Mapping[str, Any]) -> str:
+    """Return the key that says what a mapping is, such as ``kind``, where the error is about it; else ""."""
+    key = str(item["ctx"]["discriminator"]).strip("'") if item["type"] in _TAGS else ""
+    return "" if key.endswith("()") else key  # a function tells, and no key
+
+
+def steps(item: Mapping[str, Any]) -> list[str | int]:
+    """Return the place of an error in the document: without branches of unions, with the key of ``tag_of``."""
+    found = [step for step in item["loc"] if isinstance(step, int) or not _BRANCH.fullmatch(step)]
+    if len(found) > 1 and item["type"].startswith(_BRANCHES.get(str(found[-1]), ("?",))):
+        found.pop()
+    return [*found, *filter(None, [tag_of(item)])]
+
+
 def path_text(steps: Sequence[str | int]) -> str:
     """Return a path as text: ``racks[2].nodes[7].bmc.address``."""
     text = ""
@@ -196,7 +222,7 @@ def path_text(steps: Sequence[str | int]) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += f".{step}" if text else step
+            text += f".{step}" if text and not step.startswith("[") else step
     return text
 
 

@@ -22,7 +22,7 @@ from rackready.model.parts import PartsProfile
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import ForwardCompat, SoftwareProfile, Unpublished
-from rackready.model.wanted import given, path_text, values
+from rackready.model.wanted import given, path_text, steps, values
 from rackready.model.xid import XidCatalogue
 from rackready.profiles.scope import Scoped, current
 
@@ -192,7 +192,7 @@ def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] 
         raise ProfileInvalidError.of(
             Message(
                 where,
-                path_text(item["loc"]),
+                path_text(steps(item)),
                 **{"expected": _NAMES.get(kind, "a profile"), "actual": given(item)} | values(item),
                 next_step="Correct the file.",
             )

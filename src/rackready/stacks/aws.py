@@ -17,7 +17,7 @@ import pulumi_aws as aws
 from pydantic import ValidationError
 
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import path_text, values
+from rackready.model.wanted import path_text, steps, values
 from rackready.stacks.aws_args import AwsNodeArgs, AwsRackArgs
 
 COMPONENT_TYPE = "rackready:stacks:AwsNode"
@@ -132,7 +132,7 @@ def declare_from_config(env: str, rack: str) -> None:
         raise AwsArgsError.of(
             Message(
                 where,
-                path_text(item["loc"]),
+                path_text(steps(item)),
                 **values(item),
                 next_step=f"Correct it; {_EXAMPLE}",
             )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rackready.ledger.store import Ledger
 from rackready.model.base import Model
 from rackready.model.problems import RackreadyError
-from rackready.model.wanted import path_text, said, wanted
+from rackready.model.wanted import path_text, said, steps, wanted
 from rackready.stacks.values import Props, database, plain
 
 A = TypeVar("A", bound=Model)
@@ -30,7 +30,7 @@ def checked(kind: type[Model], request: api.CheckRequest) -> api.CheckResponse:
         kind.model_validate({key: plain(value) for key, value in inputs.items()})
     except ValidationError as error:
         failures = [
-            api.CheckFailure(path_text(item["loc"]), f"Expected: {words}" if (words := wanted(item)) else said(item))
+            api.CheckFailure(path_text(steps(item)), f"Expected: {words}" if (words := wanted(item)) else said(item))
             for item in error.errors(include_input=False)
         ]
         return api.CheckResponse(inputs=inputs, failures=failures)

@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"labels": {"color": "example.com/x"}},
-        "handover.labels.color.[key]: Expected: 'site', 'rack', ",
+        "handover.labels.color[key]: Expected: 'site', 'rack', ",
     ),
     (
         {"namespace": "Rack_1"},

@@ -78,6 +78,22 @@ CASES: list[tuple[Any, Any, str]] = [
 ]
 
 
+class File(BaseModel):
+    kind: Literal["file"]
+
+
+class Slurm(BaseModel):
+    kind: Literal["slurm"]
+
+
+class Several(BaseModel):
+    """Unions, with and without a key that tells."""
+
+    handover: Annotated[File | Slurm, Field(discriminator="kind")] = File(kind="file")
+    sizes: float | list[str] = 1
+    table: dict[str, int] = {}
+
+
 def error(kind: Any, value: Any) -> Any:  # noqa: ANN401
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(kind).validate_python(value)
@@ -146,6 +162,32 @@ class Nodes(BaseModel):
 )
 def test_the_fault_of_a_value_in_one_phrase(kind: Any, value: Any, text: str) -> None:  # noqa: ANN401
     assert fault(error(kind, value)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "faults"),
+    [
+        ({"handover": {"kind": "x"}}, ["handover.kind: not one of file, slurm"]),
+        ({"handover": {}}, ["handover.kind: missing"]),
+        ({"sizes": {}}, ["sizes: not a number", "sizes: not a list"]),
+        ({"sizes": [5]}, ["sizes: not a number", "sizes[0]: not text"]),
+        ({"table": {5: 1}}, ["table[5][key]: not text"]),
+        ({"table": {"list": "x"}}, ["table.list: not a whole number"]),
+    ],
+)
+def test_the_place_of_a_fault_has_no_branch_of_a_union(value: Any, faults: list[str]) -> None:  # noqa: ANN401
+    with pytest.raises(ValidationError) as caught:
+        Several.model_validate(value)
+    assert [fault(item) for item in caught.value.errors()] == faults
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "actual"),
+    [({"kind": "x"}, "one of file, slurm", "'x'"), ({}, "a value", "none")],
+)
+def test_what_the_key_that_tells_has_to_be(value: Any, words: str, actual: str) -> None:  # noqa: ANN401
+    item = error(Several, {"handover": value})
+    assert (expectation(item), given(item)) == (words, actual)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import given, path_text, values
+from rackready.model.wanted import given, path_text, steps, values
 
 _NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
@@ -113,7 +113,7 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
         raise RackreadyError.of(
             Message(
                 source,
-                path_text(item["loc"]),
+                path_text(steps(item)),
                 **{"expected": "the shape of one model", "actual": given(item)} | values(item),
                 next_step="Correct the file.",
             )

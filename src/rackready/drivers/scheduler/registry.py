@@ -15,7 +15,7 @@ from rackready.drivers.scheduler.remote import connect_slurm, read_slurm
 from rackready.entry_points import SCHEDULERS, PlugIn, named, names
 from rackready.model.problems import Problem, RackreadyError
 from rackready.model.site import PlugInHandover, Site
-from rackready.model.wanted import path_text, values
+from rackready.model.wanted import path_text, steps, values
 from rackready.paths import EnvPaths
 
 ADAPTERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {
@@ -88,7 +88,7 @@ def settings_problems(handover: PlugInHandover, here: str = "handover") -> Itera
         plug_in.load(Scheduler).settings.model_validate(handover.settings)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_input=False):  # the input may be a secret
-            where = path_text([f"{here}.settings", *item["loc"]])
+            where = path_text([f"{here}.settings", *steps(item)])
             yield Problem.of(where, plug_in, "Correct it.", **{"expected": "its settings"} | values(item))
 
 

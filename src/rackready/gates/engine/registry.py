@@ -15,7 +15,7 @@ from rackready.entry_points import GATES, PlugIn, plug_ins
 from rackready.gates.base import REGISTRY, Gate
 from rackready.gates.engine.contract import breaches
 from rackready.model.problems import Problem, RackreadyError
-from rackready.model.wanted import given, path_text, told
+from rackready.model.wanted import given, path_text, steps, told
 
 
 class UnknownGateError(RackreadyError):
@@ -85,7 +85,7 @@ def _wrong_inputs(where: str, kind: type[Gate], error: ValidationError) -> Itera
     """Yield the problems that pydantic found. The message of a ValueError says what the input has to be."""
     accepted = ", ".join(sorted(kind.Inputs.model_fields)) or "none"
     for item in error.errors(include_url=False):
-        path = (where + path_text(item["loc"])).rstrip(". ")
+        path = (where + path_text(steps(item))).replace(".[", "[").rstrip(". ")
         if item["type"] == "extra_forbidden":
             yield Problem.of(
                 path, f"gate {kind.id} has no such input", "Correct or remove it.", expected=f"one of {accepted}"

@@ -18,7 +18,7 @@ from rackready.format_error import FormatError
 from rackready.gates.records.captured_archive import UnfitError, members
 from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import given, path_text, told
+from rackready.model.wanted import given, path_text, steps, told
 
 MANIFEST = "manifest.json"
 _AGAIN = "Import the complete capture again."
@@ -107,7 +107,7 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
 def _wrong(name: str, item: Mapping[str, Any]) -> Message:
     """Return one problem of a manifest, with its place."""
     words = told(item)
-    what = words.at(path_text(item["loc"]))
+    what = words.at(path_text(steps(item)))
     return Message(name, what, expected=words.expected, actual=words.actual or given(item), next_step=_CORRECT)
 
 
