@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Any, NamedTuple
 
-from rackready.model.problems import quoted
+from rackready.model.problems import Message, quoted
 
 _KINDS = {
     "text": ("string_type", "string_unicode"),
@@ -152,6 +152,16 @@ def values(item: Mapping[str, Any]) -> dict[str, str]:
     if words is None or words.what:
         return {"actual": quoted(said(item))}
     return {"expected": words.expected} | ({"actual": words.actual} if words.actual else {})
+
+
+def refusals(items: Iterable[Mapping[str, Any]], where: str, expected: str, next_step: str) -> Iterator[Message]:
+    """Yield a message for each wrong value of a file.
+
+    ``items``: pydantic's ``ErrorDetails``; ``expected``: what the file holds, for an error about more than one value.
+    """
+    for item in items:
+        fields = {"expected": expected, "actual": given(item)} | values(item)
+        yield Message(where, path_text(steps(item)), **fields, next_step=next_step)
 
 
 def fault(item: Mapping[str, Any]) -> str:

@@ -19,10 +19,10 @@ from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
 from rackready.model.bmc_quirk import BmcQuirk, BmcQuirks
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
-from rackready.model.problems import Message, RackreadyError
+from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import ForwardCompat, SoftwareProfile, Unpublished
-from rackready.model.wanted import given, path_text, steps, values
+from rackready.model.wanted import refusals
 from rackready.model.xid import XidCatalogue
 from rackready.profiles.scope import Scoped, current
 
@@ -189,15 +189,8 @@ def _parse(where: str, text: str, kind: type[_P], parser: type[yaml.SafeLoader] 
     try:
         return kind.model_validate(yaml.load(text, Loader=parser))  # noqa: S506 - a subclass of SafeLoader
     except ValidationError as error:
-        raise ProfileInvalidError.of(
-            Message(
-                where,
-                path_text(steps(item)),
-                **{"expected": _NAMES.get(kind, "a profile"), "actual": given(item)} | values(item),
-                next_step="Correct the file.",
-            )
-            for item in error.errors()
-        ) from error
+        expected = _NAMES.get(kind, "a profile")
+        raise ProfileInvalidError.of(refusals(error.errors(), where, expected, "Correct the file.")) from error
     except (ValueError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise ProfileInvalidError(

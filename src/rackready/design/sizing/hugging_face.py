@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
-from rackready.model.problems import Message, RackreadyError
-from rackready.model.wanted import given, path_text, steps, values
+from rackready.model.problems import RackreadyError
+from rackready.model.wanted import refusals
 
 _NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
@@ -110,15 +110,8 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
-        raise RackreadyError.of(
-            Message(
-                source,
-                path_text(steps(item)),
-                **{"expected": "the shape of one model", "actual": given(item)} | values(item),
-                next_step="Correct the file.",
-            )
-            for item in error.errors()
-        ) from error
+        expected = "the shape of one model"
+        raise RackreadyError.of(refusals(error.errors(), source, expected, "Correct the file.")) from error
 
 
 def _model(reader: Reader, name: str) -> Llm:
