@@ -141,11 +141,6 @@ def _parts(item: Mapping[str, Any]) -> Told | None:
     return Told(found["what"] or "", found["expected"], found["actual"] or "") if found else None
 
 
-def expectation(item: Mapping[str, Any]) -> str:
-    """Return what a value has to be, as the Expected of a message."""
-    return told(item).expected
-
-
 def values(item: Mapping[str, Any]) -> dict[str, str]:
     """Return the same as fields of a Message: ``expected``, or ``actual`` for a message about more than the value."""
     words = _parts(item)

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from rackready.design.shape_problems import shape_problem
 from rackready.model.base import Reason
-from rackready.model.wanted import Told, expectation, fault, given, told, values
+from rackready.model.wanted import Told, fault, given, told, values
 
 
 class Part(BaseModel):
@@ -106,7 +106,7 @@ def error(kind: Any, value: Any) -> Any:  # noqa: ANN401
 )
 def test_what_a_value_has_to_be(kind: Any, value: Any, words: str) -> None:  # noqa: ANN401
     item = error(kind, value)
-    assert expectation(item) == words
+    assert told(item).expected == words
     assert set(values(item).values()) == {words}
 
 
@@ -132,7 +132,7 @@ def fails(text: str) -> Any:  # noqa: ANN401
 def test_the_parts_of_a_message_of_a_validator(kind: Any, value: Any, parts: Told) -> None:  # noqa: ANN401
     item = error(kind, value)
     assert told(item) == parts
-    assert expectation(item) == parts.expected
+    assert told(item).expected == parts.expected
 
 
 class Nodes(BaseModel):
@@ -187,7 +187,7 @@ def test_the_place_of_a_fault_has_no_branch_of_a_union(value: Any, faults: list[
 )
 def test_what_the_key_that_tells_has_to_be(value: Any, words: str, actual: str) -> None:  # noqa: ANN401
     item = error(Several, {"handover": value})
-    assert (expectation(item), given(item)) == (words, actual)
+    assert (told(item).expected, given(item)) == (words, actual)
 
 
 @pytest.mark.parametrize(

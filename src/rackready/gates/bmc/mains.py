@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,8 +61,9 @@ class Mains:
         waiting for it. One that is seen off is switched on once more: a PDU whose answer was lost may switch off late.
         Raises RackreadyError, which names the outlets that did not come on.
         """
-        dark = _on(reversed(self.asked))
-        off = [one for one in reversed(self.asked) if isinstance(dark.get(one.stated.called), OutletStateError)]
+        asked = self.asked[::-1]
+        dark = _on(asked)
+        off = [one for one in asked if isinstance(dark.get(one.stated.called), OutletStateError)]
         for outlet in off:
             del dark[outlet.stated.called]
         dark |= _on(off)
@@ -120,14 +121,13 @@ class Feeds:
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
 
 
-def _on(outlets: Iterable[PduOutlet]) -> dict[str, Exception]:
+def _on(outlets: Sequence[PduOutlet]) -> dict[str, Exception]:
     """Switch outlets on. Return why some are not seen on: what the PDU refused, or what it shows."""
     refused: dict[str, Exception] = {}
     dark: dict[str, Exception] = {}
-    listed = list(outlets)
-    for outlet in listed:
+    for outlet in outlets:
         _try(outlet, lambda one: one.switch("On"), refused)
-    for outlet in listed:  # even where the PDU refused: the outlet may be on
+    for outlet in outlets:  # even where the PDU refused: the outlet may be on
         _try(outlet, lambda one: one.wait("On"), dark)
     return {name: refused.get(name, seen) for name, seen in dark.items()}
 
