@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ MODULE: Streams = {"driver:1": ["tool-1:1.0-1.x86_64"], "driver:2": ["tool-1:2.0
 def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, streams: Streams | None = None) -> Path:
     """Write a signed repository and return its folder; keys differ between places."""
     out = place / "repo"
+    index = out / "InRelease"
+    earlier = index.stat().st_mtime if index.exists() else 0.0
     out.mkdir(parents=True, exist_ok=True)
     for path in [*out.glob("*.deb"), *out.glob("*.rpm")]:
         path.unlink()
@@ -51,6 +54,8 @@ def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, s
         else:
             repo._write_apt(packages or PACKAGES, out)
             repo._sign(out, home, 730)
+            # HTTP dates have whole seconds: apt keeps an index whose successor came within the same one.
+            os.utime(index, (max(index.stat().st_mtime, earlier + 1),) * 2)
     return out
 
 
