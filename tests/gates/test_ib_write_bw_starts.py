@@ -50,7 +50,7 @@ def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: 
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     where = [one] if told == "one" else sorted(allowed)
     own = {"roce": ["--tclass=106", "-x", "3"], "ofed": ["-x", "3"], "infiniband": []}[fabric]

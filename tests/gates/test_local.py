@@ -51,7 +51,7 @@ def test_at_the_time_limit_it_is_ended_with_what_it_started() -> None:
     begun = time.monotonic()
     answer = Local().run("here", ("sh", "-c", "echo said; sleep 60 & sleep 60"), timeout_s=0.5)
     assert (answer.exit_code, answer.timed_out, answer.stdout) == (None, True, "said\n")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 45
 
 
 def test_a_program_that_is_not_there_answers_as_a_shell_does() -> None:

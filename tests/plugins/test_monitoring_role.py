@@ -250,7 +250,7 @@ def running(words: list[str]) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        said = process.communicate(timeout=30)[1].decode()
+        said = process.communicate(timeout=120)[1].decode()
     assert "error: " not in said.splitlines()[0], said
 
 

@@ -89,7 +89,7 @@ def test_two_run_side_by_side(program: Path, tmp_path: Path) -> None:
 
 
 def _until_ready(out: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while "ready" not in out.read_text():
         assert time.monotonic() < deadline, out.read_text()
         time.sleep(0.01)

@@ -113,12 +113,12 @@ def _late(requested: str) -> Callable[[Room, pytest.MonkeyPatch], None]:
         def now(what: str) -> None:
             if what == requested:
                 due.set()
-                assert done.wait(30)
+                assert done.wait(120)
 
         def switched(pdu: FakePdu, outlet: str, state: str) -> None:
             late = (pdu.name, state) == ("pdu2", "Off")
             if late:
-                assert due.wait(30)
+                assert due.wait(120)
             switch(pdu, outlet, state)
             done.set() if late else now(f"{pdu.name} {state}")
 

@@ -21,7 +21,7 @@ def shared(postgres: PostgresServer, tmp_path: Path) -> Database:
 
 def begun(root: Path, phase: str) -> None:
     """Wait until a phase works."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not ((root / "did.log").exists() and any(line.startswith(phase) for line in did(root))):
         assert time.monotonic() < deadline
         time.sleep(0.05)

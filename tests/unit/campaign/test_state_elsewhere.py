@@ -35,7 +35,7 @@ def tree(folder: Path) -> Path:
 def test_a_cancelled_job_is_resumed_from_a_fresh_checkout(tmp_path: Path, kept: Path) -> None:
     root = tree(tmp_path / "build")
     child = start(root, "hang:fabric")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not ((root / "did.log").exists() and any(line.startswith("fabric") for line in did(root))):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -58,7 +58,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -
         (tmp_path / ".rackready/sim/release/orders/node01.json").write_text("{}")
         assert asked_at(port, "GET", "/orders/node01.json")[:2] == (200, "{}")
         child.send_signal(number)
-        _, log = child.communicate(timeout=20)
+        _, log = child.communicate(timeout=120)
         assert child.returncode == 0
         assert '127.0.0.1 "GET /health HTTP/1.1" 200 -' in log.splitlines()
 

@@ -59,7 +59,7 @@ def ssh(args: str, server: Server, word: str) -> subprocess.CompletedProcess[str
     """Run a command as Ansible does: `ssh <common args> -o Port=... -o IdentityFile=... user host command`."""
     key, port = f'IdentityFile="{server.client_key}"', str(server.port)
     argv = ["ssh", "-F", "none", "-C", *shlex.split(args), "-o", key, "-p", port, "-l", "tester", "127.0.0.1"]
-    return subprocess.run([*argv, f"echo {word}"], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([*argv, f"echo {word}"], capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_without_a_jump_host_nothing_is_added() -> None:

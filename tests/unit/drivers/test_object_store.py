@@ -213,7 +213,7 @@ def test_a_store_that_never_answers_is_left_in_time(tmp_path: Path, monkeypatch:
         begun = time.monotonic()
         for action in (actions(bucket)[1], actions(bucket)[0]):
             assert "Actual: no answer in time. Start the store, or correct " in refused(action)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
 
 
 @pytest.fixture

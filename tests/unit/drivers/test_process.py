@@ -126,7 +126,7 @@ def test_child_is_asked_also_when_the_controller_was_started_with_interrupts_ign
         assert controller.stdout is not None
         assert controller.stdout.readline() == "up\n"
         controller.send_signal(signal.SIGINT)
-        assert controller.communicate(timeout=30)[0] == "asked\ninterrupted\n"
+        assert controller.communicate(timeout=120)[0] == "asked\ninterrupted\n"
 
 
 def test_no_child_begins_after_stop(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_report_does_not_ask_a_store_that_is_away_for_each_output(recorded: Re
     for digest in digests:
         with pytest.raises(EvidenceError, match="connection refused"):
             machine.outputs.get(digest)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("refusal", [(503, "<Code>SlowDown</Code><Message>Slower.</Message>"), (502, "")])

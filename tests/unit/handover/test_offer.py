@@ -128,7 +128,7 @@ def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(
 ) -> None:
     quarantined(scene)
     over = threading.Event()
-    monkeypatch.setitem(registry.ADAPTERS, "slurm", lambda *_: over.wait(30))
+    monkeypatch.setitem(registry.ADAPTERS, "slurm", lambda *_: over.wait(120))
     monkeypatch.setattr(offer, "ASK_S", 0.05)
     lines = keep_off(scene.ctx).lines
     over.set()

@@ -202,7 +202,7 @@ def test_lost_connection_interrupts_the_process(
     def work() -> None:
         with controller(machines[0]):
             drop_connections(postgres, machines[0].database)
-            threading.Event().wait(20)
+            threading.Event().wait(120)
 
     before = signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -212,7 +212,7 @@ def test_lost_connection_interrupts_the_process(
             work()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert "this controller has lost its lock - Expected: a connection that stays Actual: " in said[0]
     assert said[0].endswith("What runs is ended; run the same command again once the database answers.\n")
 
@@ -231,7 +231,7 @@ def test_a_connection_that_is_lost_while_the_work_ends_interrupts_nothing(monkey
             raise sa.exc.OperationalError("SELECT 1", {}, Exception("No route to host"))
 
     with postgres_lock.Hold(cast("sa.Connection", Silent()), "the database", 1, lost.append):
-        assert asked.wait(5)
+        assert asked.wait(60)
     assert lost == []
 
 

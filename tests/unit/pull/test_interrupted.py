@@ -20,12 +20,19 @@ from tests.unit.pull.world import NODE, SYSTEM_PYTHON, World
 from tests.waiting import until
 
 
+def plays_until(world: World) -> Path:
+    """Order a play that ends once the returned file is there."""
+    go_on = world.tmp / "go-on"
+    world.order(5, **world.make(world.stub(until=str(go_on))))
+    return go_on
+
+
 def killed(world: World) -> None:
     """Start the agent, and kill it alone as soon as its play runs."""
     child = world.start()
     until(world.played)
     child.kill()
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
 
 
 def test_killed_in_its_play_it_goes_on_and_ends_what_was_left(world: World) -> None:
@@ -81,11 +88,11 @@ def test_killed_after_its_report_was_written_it_does_not_apply_again(world: Worl
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.15, 0.25, 0.4, 0.6])
 def test_killed_at_any_moment_the_next_run_does_the_order(world: World, delay_s: float) -> None:
-    world.order(5, **world.make(world.stub(sleep=0.2)))
+    world.order(5, **world.make(world.stub(sleep=1)))
     child = world.start()
     time.sleep(delay_s)
     child.kill()
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     code, lines = world.agent()
     assert code == 0, lines
     assert world.state_of() | {"release": ""} == {
@@ -106,7 +113,7 @@ def test_stopped_by_systemd_it_ends_the_play_and_goes_on_later(world: World) -> 
     child = world.start()
     until(world.played)
     child.terminate()
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert child.returncode == 128 + signal.SIGTERM
     assert play._marked(Places(state=world.state)) == []
     assert world.state_of()["state"] == "begun"
@@ -128,7 +135,7 @@ def test_a_play_that_takes_too_long_is_ended_with_all_that_it_started(
 
 
 def test_a_second_run_leaves_with_its_reason(world: World) -> None:
-    world.order(5, **world.make(world.stub(sleep=1.5)))
+    go_on = plays_until(world)
     first = world.start()
     until(world.played)
     code, lines = world.agent()
@@ -138,27 +145,32 @@ def test_a_second_run_leaves_with_its_reason(world: World) -> None:
         75,
         [f"agent - {busy} {step}"],
     )
-    assert world.agent("--wait", "30")[0] == 0, "one that may wait follows"
-    first.communicate(timeout=30)
+    second = world.start("--wait", "120")
+    go_on.touch()
+    second.communicate(timeout=120)
+    assert second.returncode == 0, "one that may wait follows"
+    first.communicate(timeout=120)
     assert first.returncode == 0
     assert world.played() == ["apply", "check"]
 
 
 def test_an_order_that_comes_during_a_run_is_done_by_the_same_run(world: World) -> None:
-    world.order(5, **world.make(world.stub(sleep=1)))
+    go_on = plays_until(world)
     first = world.start()
     until(world.played)
     world.order(6)
-    out, _ = first.communicate(timeout=30)
+    go_on.touch()
+    out, _ = first.communicate(timeout=120)
     assert "node01: apply of order 6 ended with 0" in out.splitlines()
     assert world.played() == ["apply", "apply"]
 
 
 def test_without_its_controller_a_node_keeps_its_report(world: World) -> None:
-    world.order(5, **world.make(world.stub(sleep=1)))
+    go_on = plays_until(world)
     child = world.start()
     until(world.played)
     port = world.away()
+    go_on.touch()
     out, _ = child.communicate(timeout=60)
     url = f"{world.url}/reports/node01/5-apply"
     step = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
@@ -236,12 +248,13 @@ def test_a_full_disk_is_said_so_before_a_play(world: World, monkeypatch: pytest.
 
 def test_a_disk_that_a_play_filled_has_room_for_its_report(world: World) -> None:
     """The space is taken before the play, and the report is written into it: no other file may use it meanwhile."""
-    world.order(5, **world.make(world.stub(sleep=1)))
+    go_on = plays_until(world)
     child = world.start()
     until(world.played)
     room = (world.state / "outbox/.room").stat()
     assert room.st_blocks * 512 >= report.LARGEST
     port = world.away()
+    go_on.touch()
     child.communicate(timeout=60)
     kept = (world.state / "outbox/5-apply.json").stat()
     assert (kept.st_ino, kept.st_size < 10_000) == (room.st_ino, True)

@@ -27,12 +27,14 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 NODE, SITE = "node01", "5f2c-ledger"
 KEY = bytes(range(32))
 STUB = """
-import json, sys, time
+import json, os, sys, time
 request = json.load(sys.stdin)
 plan = json.loads({plan!r})
 with open(plan["log"], "a") as log:
     log.write(request["mode"] + "\\n")
 time.sleep(plan.get("sleep", 0))
+while "until" in plan and not os.path.exists(plan["until"]):
+    time.sleep(0.02)
 if plan.get("die"):
     sys.exit("it broke")
 result = {{"exit_code": plan.get("exit", 0), "timed_out": False, "sealed": "", "failure": plan.get("failure")}}

@@ -234,7 +234,7 @@ def test_a_node_whose_first_process_is_watched_is_on_without_a_question_to_podma
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

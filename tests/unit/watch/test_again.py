@@ -95,7 +95,7 @@ def _controller(root: Path, held: Any, over: Any) -> None:  # noqa: ANN401 - eve
     world = World(root)
     with ControllerLock(world.paths.lock, "rackready validate --env sim", world.paths.database):
         held.set()
-        over.wait(30)
+        over.wait(120)
 
 
 def test_a_drain_that_another_command_lifted_before_it_was_recorded_is_made_again(world: World) -> None:
@@ -104,7 +104,7 @@ def test_a_drain_that_another_command_lifted_before_it_was_recorded_is_made_agai
     child = spawn.Process(target=_controller, args=(world.root, held, over))
     child.start()
     try:
-        assert held.wait(30)
+        assert held.wait(120)
         world.see("node03")
         actor = world.actor()
         actor.act()
@@ -145,7 +145,7 @@ def test_nodes_of_a_campaign_that_was_killed_do_not_wait_for_another_command(wor
     child = spawn.Process(target=_controller, args=(world.root, held, over))
     child.start()
     try:
-        assert held.wait(30)
+        assert held.wait(120)
         world.see("node03")
         assert drain_faulty.working(world.store, world.paths) == {}
         world.actor().act()

@@ -130,7 +130,7 @@ def _controller(root: Path, held: object, over: object) -> None:
             status="running",
         )
         held.set()  # type: ignore[attr-defined]
-        over.wait(30)  # type: ignore[attr-defined]
+        over.wait(120)  # type: ignore[attr-defined]
 
 
 def test_nodes_of_a_running_campaign_wait_and_others_are_drained_beside_it(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_nodes_of_a_running_campaign_wait_and_others_are_drained_beside_it(tmp_p
     child = spawn.Process(target=_controller, args=(world.root, held, over))
     child.start()
     try:
-        assert held.wait(30)
+        assert held.wait(120)
         world.see("node03")
         world.see("node04")
         actor = world.actor()

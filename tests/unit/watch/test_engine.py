@@ -50,7 +50,7 @@ def running(world: World, script: Any, **more: Any) -> Iterator[Engine]:  # noqa
         yield engine
     finally:
         engine.stop.set()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -249,7 +249,7 @@ def test_lines_that_wait_in_memory_are_not_read_again_after_a_reconnect(monkeypa
     until(lambda: len(script.opened) == 2)
     thread.over.set()
     script.put("node03", begin())
-    thread.join(30)
+    thread.join(120)
     assert [wanted["cursor"] for _, wanted in script.opened] == ["c0", "c4"]
 
 

@@ -100,7 +100,7 @@ def test_it_ends_when_nobody_reads_it_and_leaves_nothing(tmp_path: Path) -> None
     child.stdin.close()
     child.stdout.readline()
     child.stdout.close()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
 
 
 def test_a_journal_that_ends_is_told(tmp_path: Path) -> None:

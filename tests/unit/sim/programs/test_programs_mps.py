@@ -31,7 +31,7 @@ def test_the_daemon_answers_as_the_real_one(machine: Machine, monkeypatch: pytes
     logged: list[str] = []
     daemon = threading.Thread(target=lambda: mps._serve(mps._listen(), logged.append), daemon=True)
     daemon.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while ask(machine, monkeypatch, "get_server_list") != (0, "", "") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert ask(machine, monkeypatch, "get_default_active_thread_percentage")[:2] == (0, "40.0\n")
@@ -43,7 +43,7 @@ def test_the_daemon_answers_as_the_real_one(machine: Machine, monkeypatch: pytes
     assert machine.run(mps.main, "-d") == (1, "", "An instance of this daemon is already running\n")
     assert hw.gpus()[0].speed == pytest.approx(0.4, rel=0.05)
     assert ask(machine, monkeypatch, "quit") == (0, "", "")
-    daemon.join(5)
+    daemon.join(60)
     assert (daemon.is_alive(), logged[-1]) == (False, "Exit with status 0")
     assert "Invalid percentage, expected between (0.0, 100.0]" in logged
     assert hw.gpus()[0].speed == pytest.approx(1.0, rel=0.05)

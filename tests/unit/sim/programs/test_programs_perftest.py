@@ -29,13 +29,13 @@ def both(machine: Machine, *arguments: str, name: str = "ib_write_bw") -> tuple[
     server = threading.Thread(target=lambda: codes.append(perftest.main(name, line)))
     server.start()
     machine.capsys.readouterr()
-    for _ in range(50):
+    for _ in range(1000):
         code = perftest.main(name, [*line, "127.0.0.1"])
         out, err = machine.capsys.readouterr()
         if "Couldn't connect" not in err:
             break
         threading.Event().wait(0.05)
-    server.join(10)
+    server.join(60)
     assert codes == [code]
     return code, out, err
 
