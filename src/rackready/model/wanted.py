@@ -68,8 +68,8 @@ _KINDS_OF_VALUE: tuple[tuple[tuple[type, ...], str], ...] = (
     ((str,), "text"),
     ((int, float, date, time), "a number, day or time"),
 )
-_CREDENTIALS = re.compile(r"(?<=://)\S*@")
-"""User and password of a URL. A refused value is shown without them."""
+_DIGEST = re.compile(r"@sha\d+:[^@]*$")
+"""Digest at the end of an image's name."""
 _BRANCH = re.compile(
     r"(?:literal|list|tuple|set|frozenset|dict|nullable|constrained-\w+|function-[\w-]+)\[.*\]", re.DOTALL
 )
@@ -192,9 +192,20 @@ def given(item: Mapping[str, Any]) -> str:
         return str(len(value) or "none")
     plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     if plain and item["type"] not in _KINDS["a mapping"]:  # the text may be a secret in the place of its reference
-        text = _CREDENTIALS.sub("***@", repr(value))
+        text = repr(_without_credentials(value) if isinstance(value, str) else value)
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
     return kind_of_value(value)
+
+
+def _without_credentials(text: str) -> str:
+    """Return a text without what may be the user and the password of a URL, also of one without ``//``."""
+    digest = _DIGEST.search(text)
+    rest = text[: digest.start()] if digest else text
+    head, at, tail = rest.rpartition("@")
+    if not at or ":" not in head:
+        return text
+    scheme, slashes, _ = head.partition("://")
+    return f"{scheme if slashes else ''}{slashes}***@{tail}{text[len(rest) :]}"
 
 
 def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
