@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from rackready.drivers import contained
 from rackready_sim.errors import SimError, describe
 
 _PACKAGES = {
@@ -16,7 +17,7 @@ _PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "ip": "iproute2",
     "nsenter": "util-linux",
-    "setpriv": "util-linux",
+    **dict.fromkeys(contained.PROGRAMS, "util-linux"),
     "ssh-keygen": "openssh-client",
 }
 _FOR_RPM = {

@@ -12,14 +12,13 @@ import importlib
 import os
 import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackready.drivers import debian_source
+from rackready.drivers import contained, debian_source
 from rackready.paths import private_dir
 from rackready_sim import exporter_image, ib_image, networks, rhel
 from rackready_sim.errors import describe
@@ -41,11 +40,6 @@ _RECIPE = "11"
 _HERE = Path(__file__).resolve().parent
 _INPUTS = ("programs", "nvml")
 _MMDEBSTRAP_S = 900.0
-_DIES_WITH_US = ("unshare", "--mount", "--", "setpriv", "--pdeathsig", "TERM", "--")
-"""Programs that end mmdebstrap, with its cleanup, if this process is killed.
-
-Its mounts of /proc, /sys and /dev exist for it alone: none is left in the work directory if it is killed as well.
-"""
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 _MASKED = (
     "systemd-binfmt.service",
@@ -161,7 +155,6 @@ def _build_base(name: str, work: Path, say: Say) -> None:
 def _mmdebstrap(archive: Path, source: debian_source.AptSource, log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
     argv = [
-        *_DIES_WITH_US,
         "mmdebstrap",
         "--mode=root",
         "--variant=minbase",
@@ -174,17 +167,7 @@ def _mmdebstrap(archive: Path, source: debian_source.AptSource, log: Path) -> No
     ]
     if shutil.which("mmdebstrap") is None:
         raise missing("mmdebstrap")
-    with log.open("wb") as out:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            code = child.wait(timeout=_MMDEBSTRAP_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if child.poll() is None:
-                child.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(timeout=30)
+    code = contained.run(argv, log=log, scratch=log.parent, timeout_s=_MMDEBSTRAP_S)
     if code != 0:
         said = words(log.read_bytes()[-4000:])
         actual = f"no end within {_MMDEBSTRAP_S:.0f} s: {said}" if code is None else f"exit status {code}: {said}"

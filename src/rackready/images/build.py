@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rackready.drivers.contained import PROGRAMS
 from rackready.images import archive
 from rackready.images.ramdisk import EPOCH
 from rackready.images.recipes import Recipe
 from rackready.images.store import ImageStore, StoredImage
-from rackready.images.tools import Say, mmdebstrap, require, run
+from rackready.images.tools import Say, mmdebstrap, require, run, work_folder
 from rackready.model.base import NAME_PATTERN
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
@@ -28,9 +26,10 @@ def build(store: ImageStore, recipe: Recipe, say: Say, *, again: bool = False) -
     present = store.find(recipe.name) if recipe.name in store.names() and not again else None
     if present is not None and present.recipe == recipe.digest:
         return present
-    require(("mmdebstrap", "zstd", "setpriv"))
+    require(("mmdebstrap", "zstd", *PROGRAMS))
     say(f"image {recipe.name}: Debian {recipe.suite} with {len(recipe.packages)} packages (some minutes)")
-    with _work(store) as work:
+    private_dir(store.folder)
+    with work_folder(store.folder) as work:
         log = store.folder / f"{recipe.name}.log"
         log.unlink(missing_ok=True)
         tar = work / "root.tar"
@@ -42,11 +41,13 @@ def build(store: ImageStore, recipe: Recipe, say: Say, *, again: bool = False) -
             packages=recipe.packages,
             options=[*recipe.options, *hooks],
             log=log,
+            scratch=work,
             epoch=EPOCH,
         )
         say(f"image {recipe.name}: compressing")
         packed = work / "root.tar.zst"
-        run(["zstd", "--quiet", "-9", "-T0", "-o", str(packed), str(tar)], log=log, where=f"image {recipe.name}")
+        zstd = ["zstd", "--quiet", "-9", "-T0", "-o", str(packed), str(tar)]
+        run(zstd, log=log, scratch=work, where=f"image {recipe.name}")
         tar.unlink()
         source = f"Debian {recipe.suite}, {len(recipe.packages)} packages by mmdebstrap"
         return _add(store, packed, recipe.name, source, recipe.digest)
@@ -67,7 +68,8 @@ def import_file(store: ImageStore, path: Path, name: str) -> StoredImage:
     if not path.is_file():
         raise RackreadyError(path, expected="an archive", actual="no such file", next_step="Correct the path.")
     require(("zstd",))
-    with _work(store) as work:
+    private_dir(store.folder)
+    with work_folder(store.folder) as work:
         copy = work / path.name
         shutil.copyfile(path, copy)
         return _add(store, copy, name, f"imported from {path.name}", "", called=path)
@@ -92,12 +94,3 @@ def _add(
         recipe=recipe,
     )
     return store.add(packed, image)
-
-
-@contextmanager
-def _work(store: ImageStore) -> Iterator[Path]:
-    private_dir(store.folder)
-    for old in store.folder.glob("build-*"):  # of a build that was killed
-        shutil.rmtree(old, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=store.folder) as name:
-        yield Path(name)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rackready.ondevice.agent
 from rackready import __version__
+from rackready.drivers.contained import PROGRAMS
 from rackready.files import replace
 from rackready.images import cpio, modules
-from rackready.images.tools import Say, mmdebstrap, require, run
+from rackready.images.tools import Say, mmdebstrap, require, run, work_folder
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
 
@@ -111,19 +111,20 @@ def build(folder: Path, say: Say, *, again: bool = False) -> Ramdisk:
     present = read(folder)
     if present is not None and present.inputs == inputs() and not again:
         return present
-    require(("mmdebstrap", "zstd", "setpriv", "chroot"))
+    require(("mmdebstrap", "zstd", "chroot", *PROGRAMS))
     private_dir(folder)
     say(f"ramdisk: Debian {SUITE}, {len(PACKAGES)} packages and what they need (a minute or two)")
-    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as name:
-        root, log = Path(name) / "root", folder / "build.log"
+    log = folder / "build.log"
+    with work_folder(folder) as work:
+        root = work / "root"
         log.unlink(missing_ok=True)
-        mmdebstrap(root, SUITE, variant="extract", packages=PACKAGES, log=log, epoch=EPOCH)
-        kernel, release = _take_kernel(root, Path(name))
-        _modules(root, release, log)
+        mmdebstrap(root, SUITE, variant="extract", packages=PACKAGES, log=log, scratch=work, epoch=EPOCH)
+        kernel, release = _take_kernel(root, work)
+        _modules(root, release, work, log)
         _tidy(root)
         _add_own(root)
         say("ramdisk: packing")
-        initrd = _pack(root, Path(name), log)
+        initrd = _pack(root, work, log)
         return _store(folder, kernel, initrd, release)
 
 
@@ -153,11 +154,11 @@ def _take_kernel(root: Path, work: Path) -> tuple[Path, str]:
     return target, kernels[0].name.removeprefix("vmlinuz-")
 
 
-def _modules(root: Path, release: str, log: Path) -> None:
+def _modules(root: Path, release: str, work: Path, log: Path) -> None:
     depmod = ["chroot", str(root), "/sbin/depmod", release]
-    run(depmod, log=log, where="modules of the ramdisk")
+    run(depmod, log=log, scratch=work, where="modules of the ramdisk")
     modules.prune(root / "lib/modules" / release)
-    run(depmod, log=log, where="modules of the ramdisk")
+    run(depmod, log=log, scratch=work, where="modules of the ramdisk")
 
 
 def _tidy(root: Path) -> None:
@@ -200,7 +201,7 @@ def _pack(root: Path, work: Path, log: Path) -> Path:
     with archive.open("wb") as sink:
         cpio.write(root, sink, mtime=EPOCH)
     zstd = ["zstd", "--quiet", "-12", "-T0", "-f", "-o", str(packed), str(archive)]
-    run(zstd, log=log, where="archive of the ramdisk")
+    run(zstd, log=log, scratch=work, where="archive of the ramdisk")
     return packed
 
 

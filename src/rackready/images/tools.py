@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from rackready.drivers import debian_source
+from rackready.drivers import contained, debian_source
 from rackready.model.problems import RackreadyError
 
 Say = Callable[[str], None]
 
 _BUILD_S = 1800.0
-_DIES_WITH_US = ("unshare", "--mount", "--", "setpriv", "--pdeathsig", "TERM", "--")
-"""Programs that end a tool, which then cleans up, if this process is killed; its mounts exist for it alone."""
 _SAID = 4000
-_PACKAGES = {"mmdebstrap": "mmdebstrap", "zstd": "zstd", "setpriv": "util-linux", "chroot": "coreutils"}
+_WORK = "build-"
+_PACKAGES = {"mmdebstrap": "mmdebstrap", "zstd": "zstd", "chroot": "coreutils"}
+_PACKAGES |= dict.fromkeys(contained.PROGRAMS, "util-linux")
 
 
 def require(names: Iterable[str]) -> None:
@@ -40,6 +40,16 @@ def require(names: Iterable[str]) -> None:
         )
 
 
+@contextmanager
+def work_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder for one build below ``folder``; those of builds that were killed are removed."""
+    for old in folder.glob(f"{_WORK}*"):
+        if not Path("/proc", old.name.split("-")[1]).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{_WORK}{os.getpid()}-", dir=folder) as name:
+        yield Path(name)
+
+
 def mmdebstrap(  # noqa: PLR0913 - what a root file system is made with
     target: Path,
     suite: str,
@@ -48,6 +58,7 @@ def mmdebstrap(  # noqa: PLR0913 - what a root file system is made with
     packages: Sequence[str],
     options: Sequence[str] = (),
     log: Path,
+    scratch: Path,
     epoch: int,
 ) -> None:
     """Make a root file system of Debian packages: a folder, or a tar file by its suffix.
@@ -67,28 +78,18 @@ def mmdebstrap(  # noqa: PLR0913 - what a root file system is made with
         str(target),
         *source.lines,
     ]
-    run(argv, log=log, env={"SOURCE_DATE_EPOCH": str(epoch)}, where=f"Debian {suite} from {source.shown}")
+    run(
+        argv,
+        log=log,
+        scratch=scratch,
+        env={"SOURCE_DATE_EPOCH": str(epoch)},
+        where=f"Debian {suite} from {source.shown}",
+    )
 
 
-def run(argv: Sequence[str], *, log: Path, where: str, env: Mapping[str, str] | None = None) -> None:
-    """Run a tool to its end; its output goes to ``log``. Raises RackreadyError when it fails or takes half an hour."""
-    with log.open("ab") as out:
-        child = subprocess.Popen(
-            [*_DIES_WITH_US, *argv],
-            env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            code: int | None = child.wait(timeout=_BUILD_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if child.poll() is None:
-                child.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(timeout=30)
+def run(argv: Sequence[str], *, log: Path, scratch: Path, where: str, env: Mapping[str, str] | None = None) -> None:
+    """Run a tool to its end, as ``contained.run``. Raises RackreadyError when it fails or takes half an hour."""
+    code = contained.run(argv, log=log, scratch=scratch, timeout_s=_BUILD_S, env={"LC_ALL": "C.UTF-8", **(env or {})})
     if code != 0:
         raise _failed(argv[0], where, code, log)
 

@@ -269,7 +269,7 @@ def test_a_user_who_is_not_root_is_told_another_way(call: Call, monkeypatch: pyt
 
 def test_programs_that_are_absent_are_named_with_their_packages(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools.shutil, "which", lambda _name: None)
-    text = "this machine - Expected: the programs mmdebstrap, zstd, setpriv Actual: not installed. "
+    text = "this machine - Expected: the programs mmdebstrap, zstd, setpriv, unshare Actual: not installed. "
     assert call("image", "build", "debian12") == (2, "", f"{text}Install the packages mmdebstrap, zstd, util-linux.\n")
 
 
