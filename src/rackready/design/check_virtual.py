@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
+
 from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.design.virtual_place import Shortage, numa_of, shortages
 from rackready.model.site import Node, Site
@@ -27,7 +29,7 @@ def check_virtual(subject: Subject) -> list[Flaw]:
         if node.kind == "metal":
             out.append(Flaw((*loc, "virtual"), f"metal node {node.name} has it.", "Remove it, or set kind: virtual."))
         elif node.host in known:
-            out += _devices(site, known[node.host], node, loc) + _manager(site, node, loc)
+            out += _devices(site, known[node.host], node, loc) + _manager(site, node, loc) + _gateway(node, loc)
     out += _twice(site, places)
     for host in known.values():
         out += [_short(places[item.node], host, item) for item in shortages(site, host)]
@@ -73,6 +75,19 @@ def _devices(site: Site, host: Hypervisor, node: Node, loc: Loc) -> list[Flaw]:
             what = f"NUMA node of {device.pci} of {node.name}"
             out.append(Flaw.of((*loc, "virtual"), what, step, expected=f"one of {sorted(known)}", actual="not known"))
     return out
+
+
+def _gateway(node: Node, loc: Loc) -> list[Flaw]:
+    """Check the router that cloud-init is given: a node reaches no other network by an address outside its own."""
+    machine = node.virtual
+    if machine is None or machine.gateway is None:
+        return []
+    network = IPv4Network((node.address, machine.prefix), strict=False)
+    if machine.gateway in network and machine.gateway != node.address:
+        return []
+    what, expected = f"router of {node.name}", f"another address than {node.address} in {network}"
+    step = "Correct gateway, prefix or the node's address."
+    return [Flaw.of((*loc, "virtual", "gateway"), what, step, expected=expected, actual=str(machine.gateway))]
 
 
 def _manager(site: Site, node: Node, loc: Loc) -> list[Flaw]:

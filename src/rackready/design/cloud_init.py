@@ -33,7 +33,7 @@ def seed_files(site: Site, node: Node, facts: DomainFacts, keys: Mapping[str, Se
         if machine.gateway is not None:
             static = {
                 "addresses": [f"{node.address}/{machine.prefix}"],
-                "routes": [{"to": "default", "via": machine.gateway}],
+                "routes": [{"to": "0.0.0.0/0", "via": str(machine.gateway)}],
                 "nameservers": {"addresses": _dns(site)},
             }
         link = {"match": {"macaddress": facts.mac}, **static}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -156,7 +157,7 @@ class VirtualMachine(Model):
     )
     bridge: Word | None = Field(None, description="bridge of the hypervisor for the in-band NIC; absent: no such NIC")
     mac: MacAddress | None = Field(None, description="MAC address of the in-band NIC; default: from its name")
-    gateway: Line | None = Field(None, description="router of the in-band network, for cloud-init; absent: DHCP")
+    gateway: IPv4Address | None = Field(None, description="router of the in-band network, for cloud-init; absent: DHCP")
     prefix: int = Field(24, ge=1, le=32, description="length of the in-band network's prefix, for cloud-init")
 
     def devices(self) -> list[PassedDevice]:

@@ -86,15 +86,15 @@ def test_a_network_card_without_a_mac_of_the_site_has_that_of_the_domain() -> No
 
 
 def test_with_a_gateway_the_network_is_static() -> None:
-    of = site({**ONE, "gateway": "10.30.1.1", "prefix": 22})
+    of = site({**ONE, "gateway": "10.51.0.1", "prefix": 22})
     link = read(of, "network-config")["ethernets"]["inband"]
     assert link["addresses"] == [f"{of.node('guest01').address}/22"]
-    assert link["routes"] == [{"to": "default", "via": "10.30.1.1"}]
+    assert link["routes"] == [{"to": "0.0.0.0/0", "via": "10.51.0.1"}]
     assert link["nameservers"] == {"addresses": []}
     assert "dhcp4" not in link
 
 
 def test_name_servers_are_those_of_the_boot_service() -> None:
     service = {"address": "10.20.0.2", "interface": "eth0", "network": "10.20.0.0/16", "dns": ["10.20.0.53"]}
-    of = with_provisioning({**ONE, "gateway": "10.20.0.1", "prefix": 16}, service=service)
+    of = with_provisioning({**ONE, "gateway": "10.51.0.1", "prefix": 16}, service=service)
     assert read(of, "network-config")["ethernets"]["inband"]["nameservers"] == {"addresses": ["10.20.0.53"]}

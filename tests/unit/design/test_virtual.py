@@ -101,6 +101,27 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         f"{AT}: device 0000:9a:00.0 of train-1 is already given to guest01. Give each device to one node, once.",
     ),
+    "a router of another network": (
+        {**EMULATED, "gateway": "10.51.0.25", "prefix": 29},
+        {},
+        (
+            f"{AT}.gateway: router of guest01 - Expected: another address than 10.51.0.19 in 10.51.0.16/29 "
+            "Actual: 10.51.0.25. Correct gateway, prefix or the node's address."
+        ),
+    ),
+    "a router that is the node": (
+        {**EMULATED, "gateway": "10.51.0.19"},
+        {},
+        (
+            f"{AT}.gateway: router of guest01 - Expected: another address than 10.51.0.19 in 10.51.0.0/24 "
+            "Actual: 10.51.0.19. Correct gateway, prefix or the node's address."
+        ),
+    ),
+    "a router that is no address": (
+        {**EMULATED, "gateway": "gw.example"},
+        {},
+        f"{AT}.gateway: Expected: an IPv4 address such as 192.0.2.1 Actual: 'gw.example'. Correct it.",
+    ),
     "a hypervisor that is virtual": (
         EMULATED,
         {"name": "vm-a03"},
