@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 NODES = ("node01", "node02", "node03")
 LIMIT = ("--limit", ",".join(NODES))
+BANDWIDTH = "pair/fabric/performance/ib-write-bw"
 _SWEEP_S = 12.0
 """opensm sweeps every 10 s, and the nodes tell the switches of their ports every second."""
 
@@ -89,10 +90,17 @@ def test_tenants_have_their_partitions_and_no_others(rack: Project) -> None:
     code, document = rack.json("fabric", *LIMIT)
     assert code == 0, rack.progress()[-4000:]
     assert _outcomes(document) == dict.fromkeys(NODES, "pass")
-    # The master's port is a full member for subnet management; others are limited ones.
-    for node, device, keys in (("node01", "mlx5_0", "0xffff 0x8011"), ("node02", "mlx5_3", "0x7fff 0x8011")):
-        assert keys in rack.ssh(node, f"smpquery -C {device} -P 1 -D pkeys 0")
-    assert "0x7fff 0x0012" in rack.ssh("node03", "smpquery -C mlx5_0 -P 1 -D pkeys 0")
+    # The master's port is a full member for subnet management; others are limited ones. The tenant's key comes first.
+    for node, device, keys in (("node01", "mlx5_0", "0x8011 0xffff"), ("node02", "mlx5_3", "0x8011 0x7fff")):
+        assert f"0: {keys}" in rack.ssh(node, f"smpquery -C {device} -P 1 -D pkeys 0")
+    assert "0: 0x0012 0x7fff" in rack.ssh("node03", "smpquery -C mlx5_0 -P 1 -D pkeys 0")
+
+
+def test_data_of_a_tenant_flow_between_its_nodes(rack: Project) -> None:
+    """Programs use the key at index 0: perftest and NCCL are told of no other."""
+    code, document = rack.json("gate", "run", BANDWIDTH, "--node", "node01", "--node", "node02")
+    assert code == 0, rack.progress()[-4000:]
+    assert _outcomes(document) == {"node01": "pass", "node02": "pass"}
 
 
 def test_the_gate_on_error_rates_reads_both_ends_of_every_cable(rack: Project) -> None:

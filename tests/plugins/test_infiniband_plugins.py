@@ -63,7 +63,7 @@ def test_partitions_are_those_of_the_fabric_check_with_the_ports_that_are_known(
     text = filters.partitions_text([RED], {"node01": ["b83fd20300000011", "b83fd20300000021"]})
     assert text == (
         "Default=0x7fff,ipoib :\n  ALL=limited,\n  ALL_SWITCHES=full,\n  SELF=full ;\n"
-        "research_1=0x0011,ipoib :\n  0xb83fd20300000011=full,\n  0xb83fd20300000021=full ;\n"
+        "research_1=0x0011,ipoib,indx0 :\n  0xb83fd20300000011=full,\n  0xb83fd20300000021=full ;\n"
     )
     assert filters.partitions_text([], {}) == "Default=0x7fff,ipoib :\n  ALL=full ;\n"
 

@@ -20,6 +20,9 @@ _TYPE = re.compile(r"^NodeType:\.*(.*)$", re.MULTILINE)
 _GUID = re.compile(r"^Guid:\.*(0x[0-9a-f]+)$", re.MULTILINE)
 _PORT = re.compile(r"^LocalPort:\.*(\d+)$", re.MULTILINE)
 _LID = re.compile(r"^Lid:\.*(\d+)$", re.MULTILINE)
+_KEY = re.compile(r"^0x[0-9a-f]{4}$")
+_DEFAULT = 0x7FFF
+"""Key of the default partition, without the membership bit."""
 Run = Callable[..., "tuple[int, str]"]
 Ask = Callable[[str], "str | None"]
 
@@ -81,8 +84,16 @@ def device(name: str, start: Run = run, ask: Ask = read) -> dict[str, Any]:
         where = (str(found["peer"]["lid"]), str(found["peer"]["port"]))
         read_there, lost = counters(name, where, start)
         found["peer"].update(read_there)
+        lost += _of_tenant(ask(f"{base}/pkeys/0")) if lost else ""
     found["problem"] = problem or lost
     return found
+
+
+def _of_tenant(first_key: str | None) -> str:
+    """Return why a switch did not answer a port whose first partition key is a tenant's; else ""."""
+    if first_key is None or not _KEY.match(first_key) or int(first_key, 16) & _DEFAULT == _DEFAULT:
+        return ""
+    return f"; key {first_key} at index 0: a switch answers the default partition only, so ask from a node of no tenant"
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ def run(*argv: str) -> tuple[int, str]:
 def read_port(device: str, start: Run = run, root: Path = Path("/")) -> dict[str, object]:
     """Return the first port of an HCA: the kernel's words, its port GUID, and its partition keys.
 
-    ``problem`` says what could not be read; then the other values are not whole.
+    ``first_key`` is that at index 0, 0x0000 for an empty place. ``problem`` says what could not be read; then the other
+    values are not whole.
     """
     top = root / "sys/class/infiniband" / device
     port = top / "ports/1"
@@ -47,14 +48,16 @@ def read_port(device: str, start: Run = run, root: Path = Path("/")) -> dict[str
     }
     found["node_desc"] = _text(top / "node_desc")
     found["port_guid"] = _text(port / "gids/0").replace(":", "")[16:]
-    found["keys"], found["problem"] = [], ""
+    found["keys"], found["first_key"], found["problem"] = [], "", ""
     if found["link_layer"] == "InfiniBand":
-        found["keys"], found["problem"] = _keys(device, start, port / "pkeys")
+        table, found["problem"] = _keys(device, start, port / "pkeys")
+        found["keys"] = [key for key in table if int(key, 16) & 0x7FFF]
+        found["first_key"] = table[0] if table else ""
     return found
 
 
 def _keys(device: str, start: Run, table: Path) -> tuple[list[str], str]:
-    """Return the partition keys of a port without empty places, and why they are not readable.
+    """Return the partition keys of a port, empty places included, and why they are not readable.
 
     A subnet manager with M_Key protection 2 (opensm(8): m_key_protection_level) has the port refuse the question. The
     kernel's own copy of the table (sysfs.c: show_port_pkey) then tells.
@@ -65,24 +68,32 @@ def _keys(device: str, start: Run, table: Path) -> tuple[list[str], str]:
     keys = keys or [_text(path) for path in sorted(table.glob("[0-9]*"), key=lambda path: int(path.name))]
     if not keys or not all(map(_KEY.match, keys)):
         return [], f"smpquery pkeys exit {code}: {' '.join(text.split())[:200] or 'no output'}"
-    return [key for key in keys if int(key, 16) & 0x7FFF], ""
+    return keys, ""
 
 
-def reach(request: list[dict[str, object]], start: Run = run) -> list[dict[str, str]]:
-    """Return the peers that did not answer. One entry of the request: device, lid and port_guid of the peer."""
-    missed = []
+def reach(request: list[dict[str, object]], start: Run = run) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the peers that did not answer, and those that could not be asked.
+
+    One entry of the request: device, lid and port_guid of the peer, and ``shares_key``: whether both ports have one
+    partition key at index 0.
+    """
+    missed, unasked = [], []
     for item in request:
         argv = ("-C", str(item["device"]), "-P", "1")
         code, text = start("smpquery", *argv, "nodeinfo", str(item["lid"]))
         found = _GUID.search(text)
         answered = found is not None and int(found[1], 16) == int(str(item["port_guid"]), 16)
-        if code:
+        if code and item["shares_key"]:
             # Refused by M_Key protection, or not reached: counters have no such key, and go the same way.
             answered = start("perfquery", *argv, str(item["lid"]), "1")[0] == 0
+        elif code and start("smpquery", *argv, "-D", "nodeinfo", "0")[0]:
+            # The port itself refuses the question as well: M_Key protection. Counters are read within a partition only.
+            unasked.append({"peer": str(item["peer"]), "device": str(item["device"])})
+            continue
         if not answered:
             said = f"port GUID 0x{found[1]}" if found and not code else " ".join(text.split())[-200:] or "no output"
             missed.append({"peer": str(item["peer"]), "device": str(item["device"]), "said": said})
-    return missed
+    return missed, unasked
 
 
 def _text(path: Path) -> str:
@@ -99,8 +110,9 @@ def main(argv: list[str]) -> int:
         print(json.dumps({"format": FORMAT, "ports": found, "complete": True}))  # noqa: T201 - a program's output
         return 0
     request = json.load(sys.stdin)
-    missed = reach(request)
-    print(json.dumps({"format": FORMAT, "asked": len(request), "missed": missed, "complete": True}))  # noqa: T201
+    missed, unasked = reach(request)
+    found = {"asked": len(request), "missed": missed, "unasked": unasked}
+    print(json.dumps({"format": FORMAT, **found, "complete": True}))  # noqa: T201
     return 0
 
 

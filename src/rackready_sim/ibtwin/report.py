@@ -14,9 +14,9 @@ from rackready.design.plan import lay
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import read_ibnetdiscover
 from rackready.drivers.ib.opensm_log import judge_opensm
-from rackready.drivers.ib.partitions import judge_keys, partitions_of, render, wanted_keys
+from rackready.drivers.ib.partitions import first_key, judge_keys, judge_place, partitions_of, render, wanted_keys
 from rackready.drivers.ib.planned import planned_cables
-from rackready.drivers.ib.smp import read_pkeys
+from rackready.drivers.ib.smp import read_first_pkey, read_pkeys
 from rackready.model.outcome import Finding
 from rackready.model.place import Place
 from rackready.model.site import Site
@@ -145,19 +145,24 @@ def _first(sim: Ibsim, site: Site, twin: Twin, out: Rehearsal) -> None:
     guids = sorted(twin.port_guids().items())
     with ThreadPoolExecutor(_CLIENTS) as pool:
         held = list(pool.map(lambda item: _held(sim, lids.get(item[1], 0)), guids))
-    for (end, guid), keys in zip(guids, held, strict=True):
-        wanted = wanted_keys(partitions, guid, manager=twin.adapters[end] == sim.host)
-        out.keys_read += keys is not None
-        out.findings += judge_keys(Place(end.device, end.port), wanted, keys)
+    for (end, guid), text in zip(guids, held, strict=True):
+        wanted, where = (
+            wanted_keys(partitions, guid, manager=twin.adapters[end] == sim.host),
+            Place(end.device, end.port),
+        )
+        out.keys_read += text is not None
+        out.findings += judge_keys(where, wanted, None if text is None else read_pkeys(text))
+        if text is not None:
+            out.findings += judge_place(where, first_key(site, end.device), read_first_pkey(text))
     tables = read_lfts((sim.folder / "opensm-lfts.dump").read_text(encoding="utf-8"))
     out.lost_pairs = sum(1 for _ in lost_pairs(twin, tables))
     out.routes = check_routes(sim)
     out.spread = _spread(twin, balance(twin, tables))
 
 
-def _held(sim: Ibsim, lid: int) -> frozenset[int] | None:
-    """Return the partition keys of a port by its LID; None without a LID."""
-    return read_pkeys(sim.run("smpquery", "pkeys", str(lid)).stdout) if lid else None
+def _held(sim: Ibsim, lid: int) -> str | None:
+    """Return the table of partition keys of a port by its LID; None without a LID."""
+    return sim.run("smpquery", "pkeys", str(lid)).stdout if lid else None
 
 
 def _spread(twin: Twin, sent: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, int]]:

@@ -109,7 +109,8 @@ def test_published_examples_are_read() -> None:
     alarm = Alarm("b8599f03000a7768_1", "Critical", "Link HW Error", "Link-Downed counter delta threshold exceeded.")
     assert read_alarms([ALARM]) == (alarm,)
     assert read_alarms([]) == ()
-    assert read_partitions(PARTITIONS)[0x31A] == UfmPartition(0x31A, "api_pkey_0x31a", {0x946DAE03005985C8: True})
+    ports = {0x946DAE03005985C8: True}
+    assert read_partitions(PARTITIONS)[0x31A] == UfmPartition(0x31A, "api_pkey_0x31a", ports, first=frozenset(ports))
 
 
 def test_the_default_partition_tells_its_default_since_6_19() -> None:

@@ -60,6 +60,15 @@ PKEYS = FailKind(
     next_step="Compare the port GUID in the partition file with `ibstat`; then send opensm a HUP.",
     by=_BY,
 )
+PKEY_PLACE = FailKind(
+    "ib-port-pkey-place",
+    "partition key at index 0",
+    meaning="The tenant's key is not at index 0 of the port's table. Programs use that index unless they are told "
+    "another one (perftest, NCCL, IPoIB): their data go to the default partition, where two limited members exchange "
+    "nothing.",
+    next_step="opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port.",
+    by=_BY,
+)
 PKEYS_UNREAD = ErrorKind(
     "ib-port-pkeys-unread",
     "partition keys",
@@ -68,4 +77,14 @@ PKEYS_UNREAD = ErrorKind(
     by=_BY,
 )
 
-FINDINGS: Kinds = (*(HCA_UNNAMED, NAME_TWICE, NAME_CONTRADICTS, ENGINE, NOT_UP, PARTITIONS_LOST, PKEYS, PKEYS_UNREAD),)
+FINDINGS: Kinds = (
+    HCA_UNNAMED,
+    NAME_TWICE,
+    NAME_CONTRADICTS,
+    ENGINE,
+    NOT_UP,
+    PARTITIONS_LOST,
+    PKEYS,
+    PKEY_PLACE,
+    PKEYS_UNREAD,
+)

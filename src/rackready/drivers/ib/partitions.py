@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rackready.design.infiniband import tenant_partitions
-from rackready.design.tenants import FULL_MEMBER, tenants
+from rackready.design.tenants import FULL_MEMBER, port_key, tenants
 from rackready.drivers.ib import findings as kinds
 from rackready.drivers.ib.text import guid_text
 from rackready.model.outcome import Finding
@@ -48,11 +48,12 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition with its key, without the membership bit."""
+    """One partition with its key, without the membership bit. ``first``: its members hold the key at index 0."""
 
     name: str
     key: int
     members: tuple[Member, ...]
+    first: bool = False
 
 
 def partitions_of(site: Site, ports: Mapping[str, Collection[int]]) -> tuple[Partition, ...]:
@@ -71,7 +72,9 @@ def partitions_among(
     """Return partitions with those members whose port GUIDs are known. ``declared``: design.infiniband's list.
 
     Without tenants all are full members of the default partition. With tenants it carries only subnet management: hosts
-    are limited members. A partition without a known member is left out.
+    are limited members, and two of these exchange nothing. A tenant's key is at index 0 of its ports, which programs
+    use unless they are told another one: perftest (--pkey_index), NCCL (NCCL_IB_PKEY), IPoIB's first interface. A
+    partition without a known member is left out.
     """
     if not declared:
         return (Partition("Default", DEFAULT, (Member("ALL", full=True),)),)
@@ -81,13 +84,19 @@ def partitions_among(
         guids = [guid_text(guid) for node in own["nodes"] for guid in sorted(ports.get(node, ()))]
         name = re.sub(r"[^A-Za-z0-9_]", "_", own["name"])
         members = tuple(Member(guid, full=own["full"]) for guid in guids)
-        out += [Partition(name, int(own["key"], 16), members)] if members else []
+        out += [Partition(name, int(own["key"], 16), members, first=True)] if members else []
     return tuple(out)
 
 
 def keys_of_port(site: Site, node: str, guid: int, *, manager: bool = False) -> frozenset[int]:
     """Return the keys that a port of a node must hold. ``manager``: opensm runs at this port."""
     return wanted_keys(partitions_among(tenant_partitions(site), {node: [guid]}), guid, manager=manager)
+
+
+def first_key(site: Site, node: str) -> int | None:
+    """Return the key that a node's ports must hold at index 0, with the membership bit; None: any."""
+    tenant = tenants(site).get(node)
+    return int(port_key(tenant), 16) if tenant is not None and tenant.pkey is not None else None
 
 
 def _refuse(site: Site, ports: Mapping[str, Collection[int]]) -> None:
@@ -112,7 +121,7 @@ def render(partitions: Collection[Partition]) -> str:
     """Return the text of the file. Raises PartitionError if opensm would ignore or misread a part of it."""
     lines = []
     for own in partitions:
-        lines.append(f"{own.name}=0x{own.key:04x},ipoib :")
+        lines.append(f"{own.name}=0x{own.key:04x},ipoib{',indx0' if own.first else ''} :")
         members = [f"  {member.name}={'full' if member.full else 'limited'}" for member in own.members]
         lines += [f"{member}," for member in members[:-1]] + [f"{member} ;" for member in members[-1:]]
     text = "".join(f"{line}\n" for line in lines)
@@ -154,7 +163,7 @@ def _partition(text: str, ports: Collection[int]) -> tuple[Partition | None, lis
     (name, key), *flags = [_pair(word) for word in head.split(",")]
     if not colon or not _NAME.fullmatch(name) or not _KEY.fullmatch(key) or not 0 < int(key, 16) <= DEFAULT:
         return None, [Message(_short(text), expected="Name=0x0001 to 0x7fff, flags, ':' and members", actual="not so")]
-    default, wrong = "limited", []
+    default, wrong, first = "limited", [], any(flag == "indx0" for flag, _ in flags)
     for flag, value in flags:
         allowed = _FLAGS.get(flag)
         if flag not in _FLAGS or (allowed is not None and value not in allowed):
@@ -167,7 +176,7 @@ def _partition(text: str, ports: Collection[int]) -> tuple[Partition | None, lis
         if problem:
             wrong.append(Message(f"{name}: member {member or 'without name'}", expected=problem[0], actual=problem[1]))
         members.append(Member(member, full=(membership or default) != "limited"))
-    return Partition(name, int(key, 16), tuple(members)), wrong
+    return Partition(name, int(key, 16), tuple(members), first), wrong
 
 
 def _member_problem(member: str, membership: str, ports: Collection[int]) -> tuple[str, str] | None:
@@ -212,6 +221,13 @@ def judge_keys(
     if held is None:
         return [kinds.PKEYS_UNREAD.found(where, _keys(wanted), why)]
     return [kinds.PKEYS.found(where, _keys(wanted), _keys(held))] if held != wanted else []
+
+
+def judge_place(where: Place, wanted: int | None, first: str) -> list[Finding]:
+    """Return a finding if another key is at index 0 than the tenant's. ``wanted``: see ``first_key``."""
+    if wanted is None or int(first, 16) == wanted:
+        return []
+    return [kinds.PKEY_PLACE.found(where, f"0x{wanted:04x}", first)]
 
 
 def _keys(keys: frozenset[int]) -> str:

@@ -99,6 +99,11 @@ def read_pkeys(text: str) -> frozenset[int]:
     return frozenset(key for key in keys if key & 0x7FFF)
 
 
+def read_first_pkey(text: str) -> str:
+    """Return the partition key at index 0 of a table that ``read_pkeys`` took: "0x8011", or "0x0000" for no key."""
+    return next(found[2].split()[0] for line in text.splitlines() if (found := _ROW.match(line)))
+
+
 def read_sminfo(text: str) -> SubnetManager:
     """Return the subnet manager that answers. Raises IbTextError for any other text: there is none, or none answers."""
     found = next((found for line in text.splitlines() if (found := _SMINFO.match(line.strip()))), None)

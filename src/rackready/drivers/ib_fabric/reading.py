@@ -52,11 +52,15 @@ class SubnetReading:
 
 @dataclass(slots=True)
 class NodeReading:
-    """One node's ports; ``trouble``: why they could not be read. ``missed``: peers that did not answer."""
+    """One node's ports; ``trouble``: why they could not be read.
+
+    ``missed``: peers that did not answer; ``unasked``: those that could not be asked.
+    """
 
     ports: Ports = field(default_factory=dict)
     trouble: str = ""
     missed: list[dict[str, str]] = field(default_factory=list)
+    unasked: list[dict[str, str]] = field(default_factory=list)
 
 
 class Reader:
@@ -116,7 +120,7 @@ class Reader:
         document, said = _document(answer)
         if not document or document.get("asked") != len(request):
             return NodeReading(trouble=said or "an incomplete answer")
-        return NodeReading(missed=document["missed"])
+        return NodeReading(missed=document["missed"], unasked=document["unasked"])
 
     def subnet(self, node: str, nic: NicFacts, switches: tuple[str, ...]) -> SubnetReading:
         """Return a subnet as one port sees it, and whether its manager answers."""

@@ -1,7 +1,8 @@
 """Partitions of tenants in UFM: what is missing there, the requests for it, and what UFM made of them.
 
 Requests: NVIDIA UFM Enterprise REST API Guide 6.20.2 and 6.22.1, page "PKey GUIDs Rest API". POST adds members and
-changes the membership of present ones; its default membership is full, so each request names one. Members that the site
+changes the membership of present ones; its default membership is full, so each request names one. ``index0`` has the
+key at index 0 of the port, which programs use (drivers/ib/partitions.py: partitions_among). Members that the site
 does not know, such as storage servers, are left alone.
 """
 
@@ -44,8 +45,8 @@ def compare(wanted: Wanted, held: Mapping[int, UfmPartition], ours: Collection[i
     """Return the changes that make UFM's partitions those of the site. ``ours``: port GUIDs of the nodes of the run."""
     out = []
     for key, members in wanted.items():
-        present = held[key].members if key in held else {}
-        join = {guid: full for guid, full in members.items() if present.get(guid) is not full}
+        present, first = (held[key].members, held[key].first) if key in held else ({}, frozenset())
+        join = {guid: full for guid, full in members.items() if present.get(guid) is not full or guid not in first}
         remove = tuple(sorted(guid for guid in present if guid in ours and guid not in members))
         if join or remove:
             out.append(Change(key, bool(join) and key not in held, join, remove))
@@ -78,11 +79,12 @@ def carry_out(client: UfmClient, changes: Collection[Change]) -> None:
             client.change("DELETE", f"resources/pkeys/{_key(change.key)}/guids/{guids}")
     for change in changes:
         if change.create:
-            client.change("POST", "resources/pkeys/add", {"pkey": _key(change.key), "index0": False})
+            client.change("POST", "resources/pkeys/add", {"pkey": _key(change.key), "index0": True})
         for full in (False, True):
             guids_ = [_guid(guid) for guid, own in sorted(change.join.items()) if own is full]
             if guids_:
-                body = {"pkey": _key(change.key), "guids": guids_, "membership": "full" if full else "limited"}
+                membership = "full" if full else "limited"
+                body = {"pkey": _key(change.key), "guids": guids_, "membership": membership, "index0": True}
                 client.change("POST", "resources/pkeys", body)
 
 

@@ -53,7 +53,7 @@ class UfmPort:
 
 @dataclass(frozen=True, slots=True)
 class UfmPartition:
-    """One partition. ``members``: port GUID -> whether it is a full member.
+    """One partition. ``members``: port GUID -> whether it is a full member; ``first``: those with the key at index 0.
 
     ``default_full``: of the default partition, whether ports that are not listed are full members; None: not told.
     """
@@ -62,6 +62,7 @@ class UfmPartition:
     name: str
     members: Mapping[int, bool]
     default_full: bool | None = None
+    first: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,9 @@ def read_partitions(document: Any) -> dict[int, UfmPartition]:  # noqa: ANN401 -
         key = int(text, 16)
         default = item.get("membership")
         full = None if default is None else _full(default)
-        out[key] = UfmPartition(key, _text(of, item, "partition"), _members(item.get("guids")), full)
+        members = _members(item.get("guids"))
+        first = frozenset(int(own["guid"], 16) for own in item["guids"] if own.get("index0") is True)
+        out[key] = UfmPartition(key, _text(of, item, "partition"), members, full, first)
     if 0x7FFF not in out:  # noqa: PLR2004 - the default partition's key
         raise unknown(of, "0x7fff among the keys", ", ".join(document) or "no key")
     return out

@@ -60,6 +60,17 @@ def reachable(one: State, other: State) -> bool:
     return bool(one["state"] == other["state"] == "Active" and one["subnet"] and one["subnet"] == other["subnet"])
 
 
+def share_partition(one: State, other: State) -> bool:
+    """Return whether data of two ports pass by the keys at index 0: the same one, and not limited at both ends.
+
+    Programs use that index unless they are told another one (perftest: pkey_index 0; NCCL: NCCL_IB_PKEY 0). A packet
+    with another key is dropped without a word (InfiniBand Architecture Specification vol. 1, 10.9). A key that could
+    not be read forbids nothing.
+    """
+    keys = [int(end["key"], 16) for end in (one, other) if end.get("key")]
+    return len(keys) < 2 or (keys[0] & 0x7FFF == keys[1] & 0x7FFF and bool((keys[0] | keys[1]) & 0x8000))  # noqa: PLR2004
+
+
 class Link:
     """The connection to the switches. It closes with the machine's power, as the light goes out."""
 

@@ -26,6 +26,7 @@ _SERVER_PORT = "7070"
 _FULL = re.compile(r"can't open new connection|ctl error|connect failed")
 """ibsim serves ten programs at once; another has to wait."""
 _TRIES = 40
+_FIRST_KEY = re.compile(r"^\s*0: (0x[0-9a-f]{4})", re.MULTILINE)
 Nic = dict[str, Any]
 
 
@@ -38,7 +39,20 @@ def main(name: str, argv: list[str]) -> int:
         sys.stderr.write(f"ibwarn: [{os.getpid()}] mad_rpc_open_port: can't open UMAD port ({wanted}:{port})\n")
         sys.stderr.write(f"{name}: iberror: failed: Failed to open '{wanted}' port '{port}'\n")
         return 1
-    argv = ["ibsim0" if word == device else word for word in argv]
+    done = _run(name, ["ibsim0" if word == device else word for word in argv], nic)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+def first_key(nic: Nic) -> str:
+    """Return the partition key at index 0 of an HCA's port, as smpquery prints it; empty when it does not tell."""
+    done = _run("smpquery", ["-P", "1", "-D", "pkeys", "0"], nic)
+    found = _FIRST_KEY.search(done.stdout)
+    return found[1] if found and not done.returncode else ""
+
+
+def _run(name: str, argv: list[str], nic: Nic) -> subprocess.CompletedProcess[str]:
     folder = tempfile.mkdtemp(prefix="umad-", dir=paths.at("/run/hw"))
     try:
         for _ in range(_TRIES):
@@ -55,9 +69,7 @@ def main(name: str, argv: list[str]) -> int:
             time.sleep(0.25)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
-    return done.returncode
+    return done
 
 
 def opensm(argv: list[str]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import machine, paths, rdmatree, store
 from ..ib import node as ib
+from ..ib import tools as ib_tools
 from ..nic.tools import settings, traffic_class
 
 Facts = dict[str, Any]
@@ -83,6 +84,14 @@ def _infiniband(nic: Facts) -> Facts:
     }
 
 
+def keyed(nic: Facts) -> Facts:
+    """Return facts of a NIC with its partition key at index 0: only a port of an InfiniBand switch has one."""
+    if "ib" not in nic:
+        return nic
+    raw = next(item for item in machine.nics() if item["rdma_device"] == nic["device"])
+    return {**nic, "ib": {**nic["ib"], "key": ib_tools.first_key(raw)}}
+
+
 def priority(nic: Facts, tclass: int) -> int:
     """Return the priority of RoCE data of a traffic class: from their DSCP if the NIC trusts it."""
     dscp = 0 if nic.get("traffic_class_ignored") else tclass >> 2
@@ -145,7 +154,7 @@ def node_facts() -> Facts:
     """Return all facts of this machine that a collective needs."""
     code, text = cuda_error()
     values = nccl_settings()
-    nics = nic_facts()
+    nics = [keyed(nic) for nic in nic_facts()]
     return {
         "hostname": socket.gethostname(),
         "cuda_error": code,

@@ -151,7 +151,7 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
 
 def _reach(one: Facts, other: Facts, size: int, reach: Reach) -> bool:
     if "ib" in one and "ib" in other:
-        return ib.reachable(one["ib"], other["ib"])
+        return ib.reachable(one["ib"], other["ib"]) and ib.share_partition(one["ib"], other["ib"])
     return reach(one["netdev"], other["address"], size)
 
 
