@@ -80,7 +80,7 @@ def _of_others_in(view: HandoverView, paths: EnvPaths) -> dict[str, NodeResult]:
                     now = adapter.show(node)
                 except UnknownNodeError:
                     continue
-                if now.drained and not now.ours and not adapter.beside_others:
+                if now.drained and not now.ours:
                     step = "It was left out. Ask who drained it, release it, then run with --failed-only."
                     actual = f"{now.reason or 'no reason'}{f', by {now.by}' if now.by else ''}"
                     text = str(Message(node, "drained by somebody else", "offered, or drained by us", actual, step))

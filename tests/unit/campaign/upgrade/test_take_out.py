@@ -113,7 +113,12 @@ def test_a_node_that_keeps_its_jobs_keeps_its_set(ctx: PhaseContext, scheduler: 
     assert list(sets(ctx)) == ["node02"]
 
 
-def test_a_node_that_somebody_else_drained_is_left_alone(ctx: PhaseContext, scheduler: Scheduler) -> None:
+@pytest.mark.parametrize("beside_others", [False, True])
+def test_a_node_that_somebody_else_drained_is_left_alone(
+    ctx: PhaseContext, scheduler: Scheduler, *, beside_others: bool
+) -> None:
+    """Also where our drain could stand beside theirs, as in Kubernetes: they work on the node."""
+    scheduler.beside_others = beside_others
     scheduler.nodes["node01"] = out_of_use("node01", "fan noise", "ann")
     result = run(ctx)["node01"]
     assert (result.outcome, result.message, result.data) == (
