@@ -115,12 +115,21 @@ def test_a_stop_of_the_operator_ends_the_wait(script: Script) -> None:
         STOP.clear()
 
 
-@pytest.mark.parametrize("status", [429, 500])
+EVICTION = {"metadata": {"name": "web", "namespace": "team"}, "deleteOptions": {"preconditions": {"uid": "u"}}}
+
+
+@pytest.mark.parametrize("status", [400, 403, 422, 429, 500])
 def test_a_refused_eviction_is_an_answer(script: Script, status: int) -> None:
     script.answers = [(status, {"message": "no"})]
-    body = {"metadata": {"name": "web", "namespace": "team"}, "deleteOptions": {"preconditions": {"uid": "u"}}}
-    assert api(script).evict("team", "web", body).status == status
-    assert script.asked == ["/api/v1/namespaces/team/pods/web/eviction"]
+    assert api(script).evict("team", "web", EVICTION).status == status
+    assert script.asked == ["/api/v1/namespaces/team/pods/web/eviction"], "it is not asked for again"
+
+
+@pytest.mark.parametrize("away", [None, (503, {}), (504, {})])
+def test_an_eviction_waits_for_an_api_server_that_is_away(script: Script, away: tuple[int, Any] | None) -> None:
+    script.answers = [away, (201, {})]
+    assert api(script).evict("team", "web", EVICTION).ok
+    assert len(script.asked) == 2
 
 
 def test_a_rate_limit_of_a_question_is_waited_for(script: Script) -> None:

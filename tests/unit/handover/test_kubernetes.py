@@ -318,6 +318,21 @@ def test_pods_are_evicted_and_those_that_stay_are_told_with_their_cause() -> Non
     assert next(job.user for job in left if job.name == "bare") == "no controller"
 
 
+@pytest.mark.parametrize("status", [400, 403, 422])
+def test_a_pod_whose_eviction_is_refused_keeps_no_other_from_being_asked(status: int) -> None:
+    told = 'pods "a" is forbidden: namespace team is being terminated'
+    server = Server(
+        node("node_drained"), pods=[pod("a"), pod("b")], evictions={"a": Answer(status, {"message": told})}
+    )
+    ((_, left),) = adapter(server).vacate(["node01"])
+    assert isinstance(left, list)
+    assert {job.name: job.stays for job in left} == {
+        "a": f"its eviction was refused: {status}: {told}",
+        "b": "is ending",
+    }
+    assert server.evicted == ["default/a", "default/b"]
+
+
 def test_a_site_may_evict_local_data_or_nothing() -> None:
     disk = pod("disk", volumes=[{"name": "scratch", "emptyDir": {}}])
     server = Server(node("node_drained"), pods=[disk])

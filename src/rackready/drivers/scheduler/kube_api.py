@@ -90,7 +90,10 @@ class KubeApi:
         return self._asked(lambda options: self._core.list_pod_for_all_namespaces(field_selector=chosen, **options))
 
     def evict(self, namespace: str, pod: str, body: dict[str, Any]) -> Answer:
-        """Ask for a pod's eviction. Its refusals (429 of a budget, 500 of two budgets) are answers."""
+        """Ask for a pod's eviction. Its refusals are answers: 429 of a budget, 500 of two, 4xx of a webhook or of rights.
+
+        They concern one pod. Only what says that the API is away is asked again.
+        """
         from kubernetes.client import V1Eviction  # noqa: PLC0415 - as above
 
         wanted = V1Eviction.model_validate(body)
@@ -155,7 +158,7 @@ class KubeApi:
         self._client.close()  # type: ignore[no-untyped-call]
 
     def _asked(self, send: Callable[[dict[str, Any]], Any], *, final: bool = False, cleaning: bool = False) -> Answer:
-        """Return the answer. ``final``: 429 and 500 are answers, too; ``cleaning``: a stop does not end it.
+        """Return the answer. ``final``: 403, 429 and 500 are answers, too; ``cleaning``: a stop does not end it.
 
         Raises SchedulerError at the limit.
 
@@ -172,7 +175,7 @@ class KubeApi:
             if answer is not None and (final and answer.status in {_TOO_MANY, 500}):
                 trouble = ""
             now = time.monotonic()
-            if answer is not None and answer.status == _FORBIDDEN:
+            if answer is not None and answer.status == _FORBIDDEN and not final:
                 trouble = self._refused(answer, now)
             elif answer is not None and not trouble:
                 self._away_since = self._gave_up = self._refused_since = None

@@ -204,10 +204,10 @@ class KubernetesAdapter(SchedulerAdapter):
                 actual=now.state,
                 next_step="No pod was evicted. Somebody changed the node meanwhile; run again.",
             )
-        left = [(pod, self._evicted(node, pod)) for pod in pods]
+        left = [(pod, self._evicted(pod)) for pod in pods]
         return [kube_pods.as_job(pod, why) for pod, why in left if why is not None]
 
-    def _evicted(self, node: str, pod: kube_pods.Raw) -> str | None:
+    def _evicted(self, pod: kube_pods.Raw) -> str | None:
         """Evict a pod, and return why it is still there; None if it is gone already."""
         if kube_pods.ending(pod):
             return "is ending"
@@ -221,7 +221,8 @@ class KubernetesAdapter(SchedulerAdapter):
             return None  # gone, or its name is another pod's now
         if answer.status in {_TOO_MANY, 500}:
             return kube_pods.blocked(answer.body) or answer.told
-        raise self._refused(node, f"evict {kube_pods.pod_id(pod)}", answer)
+        # Of a webhook, of a namespace that is being deleted, of rights: it says nothing about the other pods.
+        return f"its eviction was refused: {answer.status}: {answer.told}"
 
     def _label_refused(self, node: str, answer: Answer) -> SchedulerError:
         """Return the error of an apply. A conflict's causes name each field with its manager."""
