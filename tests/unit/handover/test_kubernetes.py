@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from rackready.drivers import process
 from rackready.drivers.scheduler import kube_node
 from rackready.drivers.scheduler.base import JobsUnknownError, NotOursError, SchedulerError, UnknownNodeError
 from rackready.drivers.scheduler.kube_api import APPLY, Answer, KubeApi
@@ -63,6 +64,8 @@ class Server:
     meanwhile: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
+    looks: list[list[dict[str, Any]]] = field(default_factory=list)
+    """Pods of the first looks, before those of ``pods``."""
 
     def node(self, name: str) -> Answer:
         if name != self.now["metadata"]["name"]:
@@ -87,7 +90,7 @@ class Server:
         return self.node(self.now["metadata"]["name"])
 
     def pods_on(self, _name: str) -> Answer:
-        return self.refuses or Answer(200, {"items": self.pods})
+        return self.refuses or Answer(200, {"items": self.looks.pop(0) if self.looks else self.pods})
 
     def evict(self, namespace: str, pod: str, body: dict[str, Any]) -> Answer:
         assert body["deleteOptions"]["preconditions"]["uid"]
@@ -107,7 +110,7 @@ def adapter(server: Server, **settings: Any) -> KubernetesAdapter:
     handover = KubernetesHandover.model_validate(
         {"kind": "kubernetes", "kubeconfig": "/k", "context": "prod", **settings}
     )
-    return KubernetesAdapter(cast("KubeApi", server), handover, patience_s=0)
+    return KubernetesAdapter(cast("KubeApi", server), handover, patience_s=0, bind_s=0)
 
 
 def shown(server: Server) -> tuple[str, bool, bool, bool, str, str]:
@@ -343,14 +346,67 @@ def test_a_site_may_evict_local_data_or_nothing() -> None:
     assert (server.evicted, isinstance(left, list) and left[0].stays) == ([], "")
 
 
-def test_nothing_is_evicted_from_a_node_that_we_do_not_hold() -> None:
-    server = Server(node("node_registered", taints=[]), pods=[pod("web")])
-    ((_, error),) = adapter(server).vacate(["node01"])
+@pytest.mark.parametrize("evict", [True, False])
+@pytest.mark.parametrize("pods", [["web"], []])
+def test_a_node_that_we_do_not_hold_is_neither_evicted_nor_empty(pods: list[str], *, evict: bool) -> None:
+    server = Server(node("node_registered", taints=[]), pods=[pod(name) for name in pods])
+    ((_, error),) = adapter(server, evict=evict).vacate(["node01"])
     assert str(error) == (
         "node01: evict its pods - Expected: held by our taint rackready.io/held:NoSchedule Actual: Ready. "
         "No pod was evicted. Somebody changed the node meanwhile; run again."
     )
     assert server.evicted == []
+
+
+def test_a_node_is_empty_once_it_has_no_pods_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that the scheduler had placed there before our taint may be bound after it."""
+    waits: list[float] = []
+    monkeypatch.setattr(process.STOP, "wait", waits.append)
+    server = Server(node("node_drained"), looks=[[]], pods=[pod("late")])
+    handover = KubernetesHandover.model_validate({"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"})
+    real = KubernetesAdapter(cast("KubeApi", server), handover)
+    ((_, left),) = real.vacate(["node01"])
+    assert (isinstance(left, list) and left[0].stays, server.evicted, waits) == ("is ending", ["default/late"], [5.0])
+    server.pods = []
+    assert list(real.vacate(["node01"])) == [("node01", [])]
+
+
+def test_nodes_without_pods_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(process.STOP, "wait", waits.append)
+    names = {"node02": "node01", "node03": "node01"}
+    found = dict(adapter(Server(node("node_drained")), node_names=names).vacate(["node01", "node02", "node03"]))
+    assert (found, len(waits)) == ({"node01": [], "node02": [], "node03": []}, 1)
+
+
+def test_a_node_that_is_offered_before_the_second_look_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(node("node_drained"))
+    monkeypatch.setattr(process.STOP, "wait", lambda _: setattr(server, "now", node("node_registered", taints=[])))
+    ((_, error),) = adapter(server).vacate(["node01"])
+    assert str(error).endswith("Actual: Ready. No pod was evicted. Somebody changed the node meanwhile; run again.")
+
+
+def test_a_node_that_is_not_in_the_cluster_is_empty_without_pods() -> None:
+    server = Server(node("node_registered"))
+    assert list(adapter(server, node_suffix=".x").vacate(["node01"])) == [("node01", [])]
+    server.pods = [pod("web")]
+    ((_, left),) = adapter(server, node_suffix=".x").vacate(["node01"])
+    assert (isinstance(left, list) and left[0].name, server.evicted) == ("web", [])
+
+
+@pytest.mark.parametrize("body", [{}, {"items": None}, {"items": {}}])
+def test_an_answer_without_a_list_of_pods_leaves_the_jobs_unknown(body: dict[str, Any]) -> None:
+    server = Server(node("node_drained"))
+    server.pods_on = lambda _name: Answer(200, body)  # type: ignore[method-assign]
+    text = (
+        "node01: list its pods, Kubernetes context prod at https://192.0.2.6:6443 - Expected: a list `items` "
+        "Actual: 200 without one. Its pods are not known. Look at what answers at that address, then run again."
+    )
+    with pytest.raises(JobsUnknownError) as caught:
+        adapter(server).jobs("node01")
+    assert str(caught.value) == text
+    ((_, error),) = adapter(server).vacate(["node01"])
+    assert str(error) == text
 
 
 def test_pods_that_cannot_be_listed_leave_the_jobs_unknown() -> None:

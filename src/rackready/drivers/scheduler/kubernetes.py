@@ -28,6 +28,10 @@ from rackready.paths import EnvPaths
 
 _READY_S = 60.0
 """How long a node may take to become ready before it is offered. Judgement: kubelet takes some 10 s from its start."""
+_BIND_S = 5.0
+"""How long after a node had no pods it is asked again, s, before it counts as empty. The scheduler decides by a copy of
+the node that may be older than our taint, and binds afterwards; a binding checks no taint. Judgement: that takes less
+than a second, except for a pod whose volume is made first."""
 _TRIES = 20
 """Times that a patch is made anew because the node changed meanwhile. Each takes a round trip. Our judgement."""
 _NOT_FOUND, _CONFLICT, _INVALID, _TOO_MANY = 404, 409, 422, 429
@@ -50,12 +54,18 @@ def _connected(handover: KubernetesHandover, *, writes: bool) -> KubernetesAdapt
 
 
 class KubernetesAdapter(SchedulerAdapter):
-    """One cluster. ``patience_s``: seconds for a node to become ready before it is offered."""
+    """One cluster.
+
+    ``patience_s``: seconds for a node to become ready before it is offered; ``bind_s``: seconds until a node without
+    pods is looked at again.
+    """
 
     beside_others = True
 
-    def __init__(self, api: KubeApi, handover: KubernetesHandover, *, patience_s: float = _READY_S) -> None:
-        self._api, self._handover, self._patience_s = api, handover, patience_s
+    def __init__(
+        self, api: KubeApi, handover: KubernetesHandover, *, patience_s: float = _READY_S, bind_s: float = _BIND_S
+    ) -> None:
+        self._api, self._handover, self._patience_s, self._bind_s = api, handover, patience_s, bind_s
         self._taint = handover.held
 
     def show(self, node: str) -> SchedulerNode:
@@ -112,14 +122,21 @@ class KubernetesAdapter(SchedulerAdapter):
     def vacate(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
         """Evict the pods of nodes that we hold, and yield those that are left, each with the cause.
 
-        PodDisruptionBudgets decide: a refused pod is asked for again by the next call.
+        PodDisruptionBudgets decide: a refused pod is asked for again by the next call. A node is empty when it has no
+        pods a second time, too; all nodes wait together for that.
         """
+        empty = []
         for node in nodes:
             check_stop()
-            try:
-                yield node, self._vacated(node)
-            except SchedulerError as error:
-                yield node, error
+            if found := self._left(node):
+                yield node, found
+            else:
+                empty.append(node)
+        if empty:
+            STOP.wait(self._bind_s)
+        for node in empty:
+            check_stop()
+            yield node, self._left(node)
 
     def how_to_end(self, jobs: Sequence[Job]) -> str:
         """Return the sentence that says what to do about pods that do not end."""
@@ -189,23 +206,48 @@ class KubernetesAdapter(SchedulerAdapter):
         if not answer.ok:
             refused = self._refused(node, "list its pods", answer)
             raise JobsUnknownError.of(refused.messages)
-        return list(answer.body.get("items") or [])
+        pods = answer.body.get("items")
+        if not isinstance(pods, list):
+            raise JobsUnknownError(
+                node,
+                f"list its pods, {self._api.where}",
+                expected="a list `items`",
+                actual=f"{answer.status} without one",
+                next_step="Its pods are not known. Look at what answers at that address, then run again.",
+            )
+        return pods
+
+    def _left(self, node: str) -> list[Job] | SchedulerError:
+        try:
+            return self._vacated(node)
+        except SchedulerError as error:
+            return error
 
     def _vacated(self, node: str) -> list[Job]:
-        pods = self._pods(node)
-        if not pods or not self._handover.evict:
+        held, pods = self._held(node), self._pods(node)
+        if not (held and self._handover.evict):
             return [kube_pods.as_job(pod) for pod in pods]
-        now = self.show(node)
-        if not (now.drained and now.ours):
-            raise SchedulerError(
-                node,
-                "evict its pods",
-                expected=f"held by our taint {self._handover.taint}",
-                actual=now.state,
-                next_step="No pod was evicted. Somebody changed the node meanwhile; run again.",
-            )
         left = [(pod, self._evicted(pod)) for pod in pods]
         return [kube_pods.as_job(pod, why) for pod, why in left if why is not None]
+
+    def _held(self, node: str) -> bool:
+        """Return whether we hold a node; False for one that the cluster does not have. Raises SchedulerError.
+
+        A node that others offer again meanwhile is not empty for long, so it is an error also while it has no pods.
+        """
+        try:
+            now = self.show(node)
+        except UnknownNodeError:
+            return False
+        if now.drained and now.ours:
+            return True
+        raise SchedulerError(
+            node,
+            "evict its pods",
+            expected=f"held by our taint {self._handover.taint}",
+            actual=now.state,
+            next_step="No pod was evicted. Somebody changed the node meanwhile; run again.",
+        )
 
     def _evicted(self, pod: kube_pods.Raw) -> str | None:
         """Evict a pod, and return why it is still there; None if it is gone already."""
