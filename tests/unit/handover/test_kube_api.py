@@ -231,6 +231,70 @@ def test_an_api_server_that_is_not_verified_is_refused(tmp_path: Path, cluster: 
     )
 
 
+BY_HAND = (
+    "Run it by hand, as the user that rackready runs as and with the args and env of the kubeconfig, and correct what "
+    "it says."
+)
+
+
+def by_plug_in(folder: Path, says: str, **user: Any) -> Path:
+    """A kubeconfig whose user logs in by a plug-in that prints this."""
+    path = kubeconfig(folder)
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    plug_in = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/echo", "args": [says]}
+    document["users"][0]["user"] = {"exec": {**plug_in, "interactiveMode": "Never"}, **user}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def credential(**status: str) -> str:
+    return json.dumps(
+        {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"x": "", **status}}
+    )
+
+
+@pytest.mark.parametrize("says", ["no session, log in first", credential()])
+def test_a_plug_in_that_gives_no_login_is_told(tmp_path: Path, says: str) -> None:
+    assert refusal(by_plug_in(tmp_path, says)) == (
+        "Kubernetes context prod - Expected: a login of handover.kubeconfig Actual: exec plug-in `/bin/echo` gave "
+        f"neither a token nor a client certificate. {BY_HAND}"
+    )
+
+
+def test_a_plug_in_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    path = by_plug_in(tmp_path, "")
+    path.write_text(path.read_text(encoding="utf-8").replace("/bin/echo", "/none/aws"), encoding="utf-8")
+    assert "Actual: exec plug-in `/none/aws` gave neither a token nor a client certificate." in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("says", "user"),
+    [
+        (credential(token="t"), {}),
+        (credential(clientCertificateData="c", clientKeyData="k"), {}),
+        ("not asked", {"token": "t"}),
+    ],
+)
+def test_a_user_with_a_plug_in_and_a_login_is_connected(
+    tmp_path: Path, says: str, user: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "ApiClient", lambda settings: settings)
+    connect(handover(by_plug_in(tmp_path, says, **user)), writes=False)
+
+
+def test_a_login_of_a_plug_in_that_is_refused_names_it(script: Script) -> None:
+    script.answers = [(401, {"message": "Unauthorized"})]
+    settings = client.Configuration(host=f"http://127.0.0.1:{script.port}")
+    settings.retries = 0
+    asked = KubeApi(client.ApiClient(settings), "Kubernetes context prod", 5, "aws")
+    with pytest.raises(SchedulerError) as caught:
+        asked.node("node01")
+    assert str(caught.value) == (
+        "Kubernetes context prod - Expected: a login with the rights of docs/howto/kubernetes.md Actual: 401: "
+        f"Unauthorized. Exec plug-in `aws` makes this login. {BY_HAND}"
+    )
+
+
 def test_a_login_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path)
     login = "token: t\n    client-certificate: /none\n    client-key: /none"

@@ -57,16 +57,16 @@ class Answer:
 
 
 class KubeApi:
-    """One cluster. ``where`` names it in messages.
+    """One cluster. ``where`` names it in messages, ``plug_in`` the command that makes the login, "" for another login.
 
     Every request may be sent twice: patches carry a ``test``, applies and evictions of a uid change nothing the second
     time.
     """
 
-    def __init__(self, client: ApiClient, where: str, patience_s: float) -> None:
+    def __init__(self, client: ApiClient, where: str, patience_s: float, plug_in: str = "") -> None:
         from kubernetes.client import CoreV1Api  # noqa: PLC0415 - takes a third of a second
 
-        self._client, self.where, self._patience_s = client, where, patience_s
+        self._client, self.where, self._patience_s, self._plug_in = client, where, patience_s, plug_in
         self._core = CoreV1Api(client)
         self._away_since: float | None = None
         self._gave_up: tuple[float, str] | None = None
@@ -195,11 +195,14 @@ class KubeApi:
         return answer.told
 
     def _no_rights(self, answer: Answer) -> SchedulerError:
+        step = "Correct the user of handover.context, or its ClusterRole."
+        if self._plug_in and answer.status == _UNKNOWN_USER:
+            step = f"Exec plug-in `{self._plug_in}` makes this login. {_BY_HAND}"
         return SchedulerError(
             self.where,
             expected="a login with the rights of docs/howto/kubernetes.md",
             actual=f"{answer.status}: {answer.told}",
-            next_step="Correct the user of handover.context, or its ClusterRole.",
+            next_step=step,
         )
 
     def _away(self, trouble: str) -> SchedulerError:
@@ -247,10 +250,43 @@ def connect(handover: KubernetesHandover, *, writes: bool) -> KubeApi:
         config.load_kube_config(  # type: ignore[no-untyped-call]
             str(handover.kubeconfig), handover.context, client_configuration=settings, persist_config=writes
         )
-    except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        plug_in = _plug_in(handover.kubeconfig, handover.context)
+    except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise no_login(where, error) from error
+    if plug_in and not settings.api_key and not settings.cert_file:
+        raise _no_login_of(where, plug_in)
     settings.retries = 0  # we ask again ourselves, and say so
-    return KubeApi(client.ApiClient(settings), f"{where} at {settings.host}", handover.api_wait_s)
+    return KubeApi(client.ApiClient(settings), f"{where} at {settings.host}", handover.api_wait_s, plug_in)
+
+
+_BY_HAND = (
+    "Run it by hand, as the user that rackready runs as and with the args and env of the kubeconfig, and correct what "
+    "it says."
+)
+
+
+def _plug_in(path: Path, context: str) -> str:
+    """Return the command of the exec plug-in that logs the user of a context in, "" for another login."""
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    contexts = {item["name"]: item["context"] for item in document["contexts"]}
+    users = {item["name"]: item.get("user") or {} for item in document.get("users") or []}
+    user = users.get(contexts[context].get("user"), {})
+    if user.get("token") or user.get("tokenFile"):
+        return ""  # the client takes these first
+    return str((user.get("exec") or {}).get("command", ""))
+
+
+def _no_login_of(where: str, plug_in: str) -> SchedulerError:
+    """Return the error of a plug-in that gave no login. Its arguments are not named: they may hold a secret.
+
+    The client logs why and goes on as system:anonymous (kubernetes 37.0.2, kube_config._load_from_exec_plugin).
+    """
+    return SchedulerError(
+        where,
+        expected="a login of handover.kubeconfig",
+        actual=f"exec plug-in `{plug_in}` gave neither a token nor a client certificate",
+        next_step=_BY_HAND,
+    )
 
 
 def no_login(where: str, error: Exception) -> SchedulerError:
