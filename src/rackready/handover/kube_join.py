@@ -127,7 +127,7 @@ def bring_in(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: list[str]) -
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(nodes)), thread_name_prefix="join") as pool:
                 return dict(zip(nodes, pool.map(joining.guarded, nodes), strict=True))
     except RackreadyError as error:
-        return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
+        return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error), touched=False))
     finally:
         remote.close()
 
@@ -145,18 +145,22 @@ class Joining:
 
     def guarded(self, node: str) -> NodeResult:
         """Let one node join, and return its result; an error of one node stops no other."""
+        check_stop()
         try:
-            return self.one(node)
+            known = self._registered(node) is not None
+        except RackreadyError as error:
+            return NodeResult(Outcome.ERROR, str(error), touched=False)
+        try:
+            return self.one(node, known=known)
         except RackreadyError as error:
             return NodeResult(Outcome.ERROR, str(error))
 
-    def one(self, node: str) -> NodeResult:
+    def one(self, node: str, *, known: bool) -> NodeResult:
         """Let one node join unless the cluster knows it. Raises RackreadyError."""
-        check_stop()
         desired = hashlib.sha256(f"{self.handover.context} {self.handover.node_name(node)}".encode()).hexdigest()
         last = self.ledger.latest(node, JOIN, desired)
         cut = last is not None and last.status == "intent"
-        if self._registered(node) is not None and (self.check or not cut):
+        if known and (self.check or not cut):
             return NodeResult(Outcome.PASS)
         if self.check:
             way = way_of(self.handover, self.join, secret=False)

@@ -87,7 +87,9 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     if isinstance(site.handover, KubernetesHandover) and site.handover.join is not None:
         from rackready.handover.kube_join import bring_in  # noqa: PLC0415 - few sites let rackready join nodes
 
-        return bring_in(ctx, site, EnvPaths(ctx.root, ctx.env), nodes)
+        paths = EnvPaths(ctx.root, ctx.env)
+        joined = bring_in(ctx, site, paths, nodes)
+        return joined | _stay_ready(paths, {node: result for node, result in joined.items() if not result.touched})
     if not isinstance(site.handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
     entered = _entered(ctx, site, nodes)
@@ -136,15 +138,20 @@ def _entered(ctx: PhaseContext, site: Site, nodes: list[str]) -> dict[str, NodeR
     try:
         return bring(site, EnvPaths(ctx.root, ctx.env), nodes, check=ctx.check)
     except RackreadyError as error:
-        return _not_entered(ctx, nodes, str(error))
+        return _stay_ready(EnvPaths(ctx.root, ctx.env), dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error))))
 
 
-def _not_entered(ctx: PhaseContext, nodes: list[str], text: str) -> dict[str, NodeResult]:
-    """Return an error of the cluster's files for each node. Nodes in production stay: nothing speaks against them."""
-    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
+def _stay_ready(paths: EnvPaths, results: dict[str, NodeResult]) -> dict[str, NodeResult]:
+    """Return results; by an error of the scheduler, nodes in production stay there: nothing speaks against them."""
+    bad = {node: result for node, result in results.items() if result.outcome is not Outcome.PASS}
+    if not bad:
+        return results
+    with Ledger.open(paths.database) as ledger:
         ready = {row.name for row in ledger.states() if row.state is NodeState.READY}
-    bad, stays = NodeResult(Outcome.ERROR, text), NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
-    return {node: stays if node in ready else bad for node in nodes}
+    stays = {node: result for node, result in bad.items() if node in ready}
+    return results | {
+        node: replace(result, data={**result.data, UNTOUCHED: True}, touched=False) for node, result in stays.items()
+    }
 
 
 def _after(entered: NodeResult | None, played: NodeResult) -> NodeResult:
@@ -172,8 +179,14 @@ def _certified(keys: Keys, node: str, found: Fingerprint | Finding) -> tuple[str
 
 
 def _merged(joined: NodeResult, released: NodeResult) -> NodeResult:
-    return NodeResult(
-        released.outcome, released.message, joined.changed or released.changed, {**joined.data, **released.data}
+    data = {**joined.data, **released.data}
+    if joined.changed:
+        data.pop(UNTOUCHED, None)
+    return replace(
+        released,
+        changed=joined.changed or released.changed,
+        data=data,
+        touched=joined.changed or released.touched,
     )
 
 
@@ -239,7 +252,8 @@ def drain_nodes(
 def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
     """Offer nodes to jobs, with facts about them, and return a result per node.
 
-    ``digests``: node -> SHA-256 (hex) of the certificate that allows it.
+    A node in production whose scheduler refuses that stays there. ``digests``: node -> SHA-256 (hex) of the certificate
+    that allows it.
     """
     site = site_of(ctx)
 
@@ -276,7 +290,7 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             changed or labelled,
         )
 
-    return _each(by_scheduler(site, nodes), paths, release)
+    return _stay_ready(paths, _each(by_scheduler(site, nodes), paths, release))
 
 
 def _keep_where(ledger: Ledger, site: Site, node: str, digest: str) -> None:

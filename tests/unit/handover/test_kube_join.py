@@ -26,9 +26,11 @@ from rackready.handover import kube_join as handover
 from rackready.handover import run
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.state import NodeState
 from rackready.ondevice import kube_join as part
 from rackready.paths import EnvPaths
+from tests.unit.handover.evidence import fingerprint
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "abcdef.0123456789abcdef"
@@ -382,6 +384,26 @@ def test_a_node_outside_the_cluster_needs_no_drain(site: Make, tmp_path: Path, m
     dry = site(check=True, **by_kubeadm(tmp_path))
     offered = run.offer_nodes(dry.ctx, EnvPaths(tmp_path, "sim"), ["node01"], {"node01": "d"})
     assert offered["node01"].message == "node01: would join Kubernetes and be released"
+
+
+def test_a_node_in_production_stays_there_when_the_api_server_is_away_before_the_join(
+    site: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = site(**by_kubeadm(tmp_path))
+    (made.cluster.folder / "node01").write_text("")
+    with Ledger.open(EnvPaths(made.ctx.root, "sim").database) as ledger:
+        ledger.set_state("node01", NodeState.READY)
+
+    def away(*_: object) -> SchedulerNode:
+        raise SchedulerError("Kubernetes context prod", expected="an answer within 1 s", actual="none")
+
+    monkeypatch.setattr(Cluster, "show", away)
+    found = run._join(made.ctx, site_of(made.ctx), {"node01": fingerprint(), "node02": fingerprint()})
+    text = "Kubernetes context prod - Expected: an answer within 1 s Actual: none."
+    assert found == {
+        "node01": NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False),
+        "node02": NodeResult(Outcome.ERROR, text, touched=False),
+    }
 
 
 def test_a_join_that_happened_before_a_kill_needs_no_token_any_more(site: Make, tmp_path: Path) -> None:

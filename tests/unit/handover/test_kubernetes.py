@@ -192,14 +192,15 @@ def test_a_node_that_changes_for_ever_is_an_error_in_the_end() -> None:
     assert len(server.sent) == 20
 
 
-def test_a_cordon_of_others_is_not_undone() -> None:
-    server = Server(node("node_cordoned_by_kubectl"))
+@pytest.mark.parametrize("held", [True, False])
+def test_a_cordon_of_others_is_not_undone(*, held: bool) -> None:
+    server = Server(node("node_cordoned_by_kubectl", **({} if held else {"taints": [OTHERS]})))
     with pytest.raises(NotOursError) as caught:
         adapter(server).release("node01")
     assert str(caught.value) == (
         "node01: cordoned in Kubernetes by kubectl-cordon - Expected: no cordon, or one of field manager rackready "
         "Actual: unschedulable: true. rackready never undoes somebody else's cordon: when it is settled, "
-        "`kubectl uncordon node01`."
+        f"`kubectl uncordon node01`{', then run again: our taint stays until then' if held else ''}."
     )
     assert server.sent == []
 

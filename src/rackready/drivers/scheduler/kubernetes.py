@@ -102,12 +102,14 @@ class KubernetesAdapter(SchedulerAdapter):
         raw = self._ready(node)
         by = kube_node.cordoned_by(raw)
         if kube_node.is_cordoned(raw) and by != MANAGER:
+            held = kube_node.read_node(raw, node, self._taint).ours
             raise NotOursError(
                 node,
                 f"cordoned in Kubernetes by {by}",
                 expected=f"no cordon, or one of field manager {MANAGER}",
                 actual="unschedulable: true. rackready never undoes somebody else's cordon: when it is settled, "
-                f"`kubectl uncordon {self._named(node)}`",
+                f"`kubectl uncordon {self._named(node)}`"
+                f"{', then run again: our taint stays until then' if held else ''}",
             )
         return self._patched(node, lambda now: kube_node.offer(now, self._taint))
 
