@@ -11,7 +11,7 @@ from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -36,14 +36,18 @@ def begin_anew(ctx: PhaseContext, ledger: Ledger, node: str, reason: str, tell: 
 def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str, tell: Tell) -> None:
     """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when that fails.
 
-    A node that is ready is drained because of our own record; for any other, the scheduler is asked. When it does not
-    answer, that is reported, and the next deploy asks again before it acts on the node.
+    A node that is ready is drained because of our own record, unless its scheduler answers that it does not know it:
+    whoever repairs it says that it left. For any other, the scheduler is asked. When it does not answer, that is
+    reported, and the next deploy asks again before it acts on the node.
     """
     _each(keep_off(ctx, but=node).lines, tell)
     row = ledger.state(node)
     state = row.state if row is not None else NodeState.DECLARED
+    found = offers(site_of(ctx), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
+    if state is NodeState.READY and node in found.absent:
+        tell(f"{node} is ready, and counts as having left its scheduler: {quoted(found.absent[node])}")
+        return
     if state is not NodeState.READY:
-        found = offers(site_of(ctx), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
         _each(not_asked(found.unknown), tell)
         if node not in found.offered:
             return

@@ -39,11 +39,13 @@ class Offers:
     """The scheduler's answers about nodes that are out.
 
     ``offered``: nodes on which jobs may start. ``unknown``: node -> why the scheduler could not be asked about it.
+    ``absent``: node -> the answer of the last scheduler, where none knows it.
     """
 
     asked: frozenset[str] = frozenset()
     offered: Mapping[str, SchedulerNode] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float, reads: bool) -> Offers:
@@ -72,7 +74,8 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
     offered = {
         node: answer for node, answer in answers.items() if isinstance(answer, SchedulerNode) and answer.on_offer
     }
-    return Offers(frozenset(nodes) - set(unknown), offered, unknown)
+    absent = {node: str(answer) for node, answer in answers.items() if isinstance(answer, UnknownNodeError)}
+    return Offers(frozenset(nodes) - set(unknown), offered, unknown, absent)
 
 
 @contextmanager

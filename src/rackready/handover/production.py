@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from rackready.design.handover_of import HandoverView
 from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
-from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
-from rackready.drivers.scheduler.places import RELEASE, places, stranded, twice_in
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, LostNodeError, SchedulerAdapter, UnknownNodeError
+from rackready.drivers.scheduler.places import RELEASE, absence, places, stranded, twice_in
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
@@ -63,7 +63,9 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
 def not_told(node: str, error: RackreadyError) -> NodeResult:
     """Return the result of a node about whose jobs a scheduler gives no answer: it is left alone."""
     text = (
-        f"{node}: jobs on it - Expected: known from the scheduler "
+        str(error)
+        if isinstance(error, LostNodeError)
+        else f"{node}: jobs on it - Expected: known from the scheduler "
         f"Actual: {quoted(str(error))} Nothing was changed. Run again once it answers."
     )
     return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
@@ -77,9 +79,9 @@ def handed_over(ledger: Ledger, node: str) -> bool:
 def taken_as_free(ledger: Ledger, node: str, error: RackreadyError) -> bool:
     """Return whether a node is taken as carrying no jobs though the scheduler gave no answer about it.
 
-    A node that the scheduler does not know gets no jobs from it. While the scheduler does not answer, a node that was
-    never handed over is free when it is not installed yet, or was off until rackready powered it on: a first deploy may
-    come before the scheduler is up. A node that somebody else may be using is not free.
+    A node that the scheduler does not know gets no jobs from it, unless it is lost. While the scheduler does not
+    answer, a node that was never handed over is free when it is not installed yet, or was off until rackready powered
+    it on: a first deploy may come before the scheduler is up. A node that somebody else may be using is not free.
     """
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
@@ -115,16 +117,20 @@ def _ask(ctx: PhaseContext, ledger: Ledger, nodes: list[str]) -> dict[str, _Use 
     site = site_of(ctx)
     out: dict[str, _Use | RackreadyError] = {}
     for view in places(site, ledger, nodes):
-        found = _uses(view, EnvPaths(ctx.root, ctx.env))
+        found = _uses(view, EnvPaths(ctx.root, ctx.env), ledger)
         out |= {node: _together(out.get(node), answer) for node, answer in found.items()}
     lost = {node: why for node in nodes if (why := stranded(site, ledger, node)) is not None}
     return {**out, **lost}
 
 
-def _uses(view: HandoverView, paths: EnvPaths) -> dict[str, _Use | RackreadyError]:
+def _uses(view: HandoverView, paths: EnvPaths, ledger: Ledger) -> dict[str, _Use | RackreadyError]:
     try:
         with adapter_for(view.site, paths) as adapter:
-            return {node: _use(adapter, node) for node in view.nodes}
+            found = {node: _use(adapter, node) for node in view.nodes}
+            return {
+                node: absence(view.site, ledger, node, answer) if isinstance(answer, UnknownNodeError) else answer
+                for node, answer in found.items()
+            }
     except RackreadyError as error:
         return dict.fromkeys(view.nodes, error)
 
@@ -193,6 +199,7 @@ def take_out(
             left = _wait_everywhere(
                 places(site, ledger, drained) if views is None else _only(views, drained),
                 paths,
+                ledger,
                 lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
             )
     except RackreadyError as error:
@@ -205,12 +212,13 @@ def take_out(
 def still_there(views: Sequence[HandoverView], paths: EnvPaths) -> tuple[set[str], dict[str, RackreadyError]]:
     """Return the nodes that these schedulers offer or run jobs on, and the errors about nodes."""
     busy, unknown = set(), {}
-    for view in views:
-        for node, answer in _uses(view, paths).items():
-            if isinstance(answer, _Use):
-                busy |= {node} if answer.on_offer or answer.jobs else set()
-            elif not isinstance(answer, UnknownNodeError):
-                unknown[node] = answer
+    with Ledger.open(paths.database) as ledger:
+        answers = [found for view in views for found in _uses(view, paths, ledger).items()]
+    for node, answer in answers:
+        if isinstance(answer, _Use):
+            busy |= {node} if answer.on_offer or answer.jobs else set()
+        elif not isinstance(answer, UnknownNodeError):
+            unknown[node] = answer
     return busy - unknown.keys(), unknown
 
 
@@ -219,7 +227,7 @@ def _only(views: Sequence[HandoverView], nodes: Sequence[str]) -> list[HandoverV
 
 
 def _wait_everywhere(
-    views: Sequence[HandoverView], paths: EnvPaths, tell: Callable[[str, str], None]
+    views: Sequence[HandoverView], paths: EnvPaths, ledger: Ledger, tell: Callable[[str, str], None]
 ) -> dict[str, str]:
     """Wait until no job runs on the nodes, at all schedulers at the same time, each for its own limit."""
     twice = twice_in(views)
@@ -229,8 +237,11 @@ def _wait_everywhere(
         limit_s = 0 if isinstance(handover, FileHandover | SeveralHandover) else handover.drain_wait_s
         try:
             with adapter_for(view.site, paths) as adapter:
-                nodes = [node for node in view.nodes if node not in twice or _known(adapter, node)]
-                return wait_for_jobs(adapter, nodes, limit_s, tell, _POLL_S)
+                gone = {node: error for node in view.nodes if node in twice and (error := _unknown(adapter, node))}
+                found = {node: absence(view.site, ledger, node, error) for node, error in gone.items()}
+                lost = {node: str(error) for node, error in found.items() if error is not gone[node]}
+                nodes = [node for node in view.nodes if node not in gone]
+                return lost | wait_for_jobs(adapter, nodes, limit_s, tell, _POLL_S)
         except RackreadyError as error:
             return dict.fromkeys(view.nodes, str(error))
 
@@ -240,15 +251,15 @@ def _wait_everywhere(
         return {node: text for left in pool.map(wait, views) for node, text in left.items()}
 
 
-def _known(adapter: SchedulerAdapter, node: str) -> bool:
-    """Return whether a scheduler knows a node of two schedulers; True where it does not answer."""
+def _unknown(adapter: SchedulerAdapter, node: str) -> UnknownNodeError | None:
+    """Return the answer of a scheduler that does not know a node; None where it knows it, or does not answer."""
     try:
         adapter.show(node)
-    except UnknownNodeError:
-        return False
+    except UnknownNodeError as error:
+        return error
     except RackreadyError:
-        return True
-    return True
+        return None
+    return None
 
 
 def wait_for_jobs(

@@ -17,7 +17,7 @@ from rackready.drivers.scheduler.base import (
     SchedulerNode,
     UnknownNodeError,
 )
-from rackready.drivers.scheduler.places import moved, stranded
+from rackready.drivers.scheduler.places import absence, moved, stranded
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.handover.offer import ledger_of
 from rackready.handover.production import jobs_run, taken_as_free
@@ -89,14 +89,18 @@ def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> 
         views = [*(moved(site, ledger, [node]) if ledger is not None else []), *by_scheduler(site, [node])]
         if ledger is not None and (lost := stranded(site, ledger, node)) is not None:
             raise SchedulerError.of([lost])
-    found, unknown = [], None
+    found: list[tuple[SchedulerNode, list[Job]]] = []
+    unknown: SchedulerError | None = None
     for view in views:
         try:
             with (adapter_for if pins else reader_for)(view.site, paths) as adapter:
                 now = adapter.show(node)
                 found.append((now, _vacated(adapter, node) if ends else adapter.jobs(node)))
         except UnknownNodeError as error:
-            unknown = error
+            with ledger_of(paths) as ledger:
+                unknown = error if ledger is None else absence(view.site, ledger, node, error)
+            if unknown is not error:
+                raise unknown from error
     if unknown is not None and not found:
         raise unknown
     return found

@@ -13,7 +13,7 @@ from rackready.design.pinned import site_of
 from rackready.design.secrets import in_memory
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
-from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, handed_to, places, twice_in, where
+from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, absence, handed_to, places, twice_in, where
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_release import taken_by
@@ -222,10 +222,10 @@ def drain_nodes(
 
         try:
             before = adapter.show(node)
-        except UnknownNodeError:
-            why = absent_is_free(view.handover)
-            if not why and node in twice:
-                why = f"unknown to {place_of(view)}"
+        except UnknownNodeError as error:
+            why = f"unknown to {place_of(view)}" if node in twice else absent_is_free(view.handover)
+            if node not in twice and (lost := absence(view, ledger, node, error)) is not error:
+                raise lost from error
             if why:
                 return NodeResult(Outcome.PASS, f"{node}: {why}")
             raise

@@ -325,9 +325,7 @@ def test_pods_are_evicted_and_those_that_stay_are_told_with_their_cause() -> Non
 @pytest.mark.parametrize("status", [400, 403, 422])
 def test_a_pod_whose_eviction_is_refused_keeps_no_other_from_being_asked(status: int) -> None:
     told = 'pods "a" is forbidden: namespace team is being terminated'
-    server = Server(
-        node("node_drained"), pods=[pod("a"), pod("b")], evictions={"a": Answer(status, {"message": told})}
-    )
+    server = Server(node("node_drained"), pods=[pod("a"), pod("b")], evictions={"a": Answer(status, {"message": told})})
     ((_, left),) = adapter(server).vacate(["node01"])
     assert isinstance(left, list)
     assert {job.name: job.stays for job in left} == {

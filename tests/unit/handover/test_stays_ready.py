@@ -45,7 +45,7 @@ def conflicts(site: Site) -> None:
 
 
 TROUBLES = [
-    (cordoned, "node03: drained by others."),
+    (cordoned, "node03: drained by others"),
     (away, "kubernetes - Expected: an answer Actual: none. Start it."),
     (silent, "node03: no answer."),
     (conflicts, CONFLICT),

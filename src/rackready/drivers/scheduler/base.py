@@ -23,6 +23,10 @@ class UnknownNodeError(SchedulerError):
     """The scheduler answers, but does not know the node."""
 
 
+class LostNodeError(SchedulerError):
+    """The scheduler does not know a node that was handed over to it: jobs may run on it under another name."""
+
+
 class JobsUnknownError(SchedulerError):
     """The scheduler knows the node, but not for sure its jobs: such a node never counts as free."""
 

@@ -90,9 +90,9 @@ class KubeApi:
         return self._asked(lambda options: self._core.list_pod_for_all_namespaces(field_selector=chosen, **options))
 
     def evict(self, namespace: str, pod: str, body: dict[str, Any]) -> Answer:
-        """Ask for a pod's eviction. Its refusals are answers: 429 of a budget, 500 of two, 4xx of a webhook or of rights.
+        """Ask for a pod's eviction. What refuses it is an answer about this pod: a budget (429), two (500), a webhook.
 
-        They concern one pod. Only what says that the API is away is asked again.
+        Only an API server that is away is asked again.
         """
         from kubernetes.client import V1Eviction  # noqa: PLC0415 - as above
 

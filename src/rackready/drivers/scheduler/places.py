@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.handover_of import HandoverView, by_scheduler, handover_site, handover_views, part_of, place_of
+from rackready.drivers.scheduler.base import LostNodeError, SchedulerError, UnknownNodeError
 from rackready.ledger.store import Ledger
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Message
@@ -91,6 +92,41 @@ def stranded(site: Site, ledger: Ledger, node: str) -> Message | None:
         next_step="Nothing was changed. Put that scheduler back into the site and drain the node; or drain it there by "
         f"hand, wait for its jobs, then run `rackready repair {node} --reason '...'`.",
     )
+
+
+def absence(site: Site, ledger: Ledger, node: str, error: UnknownNodeError) -> SchedulerError:
+    """Return ``error`` where a scheduler that does not know a node runs no jobs on it, else that the node is lost.
+
+    Kubernetes is asked by a name that the site file makes. A node that was handed over to it may run pods under its
+    former name, or in the cluster of another context, until a repair says that it does not. ``site``: as the nodes of
+    the scheduler see it.
+    """
+    handover, record = site.handover, handed_to(ledger, node)
+    if not isinstance(handover, KubernetesHandover) or record is None or not record.current:
+        return error
+    if not _was_here(site, handover, record):
+        return error
+    return LostNodeError(
+        node,
+        f"handed over to {record.called}{f' as {record.name or node}' if record.place else ''}",
+        expected=f"a Node for it in {place_of(site)}, so that its pods are known",
+        actual=f"no Node {handover.node_name(node)}",
+        next_step="Nothing was changed: its pods may run under another name or in another cluster. Correct "
+        "node_suffix, node_names or context of handover. If it was taken out of the cluster, run "
+        f"`rackready repair {node} --reason '...'`, then run again.",
+    )
+
+
+def _was_here(site: Site, handover: KubernetesHandover, record: HandedTo) -> bool:
+    """Return whether a node was handed over to this cluster, as far as the ledger knows.
+
+    A site with one scheduler may name its cluster in other words since.
+    """
+    if record.place and not record.place.startswith(f"{handover.kind} "):
+        return False
+    if site.part is None:
+        return True
+    return place_of(site) == record.place or part_of(site) == record.part
 
 
 def moved(site: Site, ledger: Ledger, nodes: Iterable[str]) -> list[HandoverView]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rackready.drivers.scheduler.base import UnknownNodeError
-from rackready.drivers.scheduler.places import places
+from rackready.drivers.scheduler.places import absence, places
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.gates.bmc.connection import Bmcs, sites_of
 from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.bmc.mains import Feeds
 from rackready.ledger.store import Ledger
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -42,8 +42,8 @@ def cycler(site: Site, ledger: Ledger, campaign: str, refuse: Callable[[str], st
 def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
     """Return why a node may not lose its power now, or an empty text.
 
-    A node that the scheduler does not know runs none of its jobs. While the scheduler does not answer, only a node that
-    was never ready may lose its power.
+    A node that the scheduler does not know runs none of its jobs, unless it is lost. While the scheduler does not
+    answer, only a node that was never ready may lose its power.
     """
     refused = [_refusal(view.site, ledger, paths, node) for view in places(site, ledger, [node])]
     return next(filter(None, refused), "")
@@ -57,8 +57,9 @@ def _refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
                 return "the scheduler may start jobs on it"
             jobs = adapter.jobs(node)
             return f"job {jobs[0].id} of {jobs[0].user} runs on it" if jobs else ""
-    except UnknownNodeError:
-        return ""
+    except UnknownNodeError as error:
+        found = absence(site, ledger, node, error)
+        return "" if found is error else f"the scheduler does not know it ({quoted(str(found))})"
     except RackreadyError as error:
         row = ledger.state(node)
         return f"the scheduler does not answer ({error})" if row is not None and row.state is NodeState.READY else ""
