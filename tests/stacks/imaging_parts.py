@@ -19,7 +19,8 @@ from rackready.model.provisioning import ProvisioningService
 from rackready.stacks import imaging as module
 from rackready.stacks.args import ImagingArgs
 from rackready.stacks.boot_jobs import ImagingJob, jobs_dir
-from rackready.stacks.imaging import IMAGE, Imaging
+from rackready.stacks.imaging import Imaging
+from rackready.stacks.installations import IMAGE
 from rackready.stacks.machine import StackMachine
 from tests.stacks.fake_rack import FakeNode, FakeRack
 from tests.stacks.test_machine import node_args
@@ -102,8 +103,11 @@ class Bench:
             say=say,
             serve=lambda _state, _job: self.service,
         )
-        pins = self.state / "known_hosts"
-        return StackMachine(args, self.ledger, pins, proceed=proceed, say=say, imaging=imaging)
+        return StackMachine(args, self.ledger, self.state, proceed=proceed, say=say, imaging=imaging)
+
+    def without_imaging(self) -> StackMachine:
+        """The machine when the site file says no more that it is imaged."""
+        return StackMachine(node_args(self.rack), self.ledger, self.state, proceed=lambda: None, say=self.said.append)
 
     @property
     def plan(self) -> dict[str, Any]:

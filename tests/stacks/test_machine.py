@@ -70,9 +70,7 @@ def node_args(rack: FakeRack, **changes: Any) -> NodeArgs:
 
 def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> StackMachine:
     args = node_args(rack, **changes)
-    return StackMachine(
-        args, ledger, rack.folder / "known_hosts", proceed=lambda: None, say=(said if said is not None else []).append
-    )
+    return StackMachine(args, ledger, rack.folder, proceed=lambda: None, say=(said if said is not None else []).append)
 
 
 def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:

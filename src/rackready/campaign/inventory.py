@@ -35,7 +35,7 @@ from rackready.model.site import Node, Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.stacks.args import NodeArgs, rack_args
-from rackready.stacks.imaging import IMAGE
+from rackready.stacks.installations import IMAGE
 from rackready.stacks.power import Power
 
 POWERED = "inventory-power"

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from rackready import files
 from rackready.design.imaging import for_run
-from rackready.drivers import redfish_media
 from rackready.drivers.boot_service import ArmedNode, BootService, Report, Reports
 from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BootTarget
@@ -29,10 +28,9 @@ from rackready.model.problems import RackreadyError
 from rackready.stacks.args import ImagingArgs, NodeArgs
 from rackready.stacks.boot_jobs import ImagingJob, load_plan, read_job, saved_plan
 from rackready.stacks.imaging_words import held, progress_words, refusal, silence
+from rackready.stacks.installations import IMAGE, disarm, eject, end, installations, installed_by
 from rackready.stacks.power import Power, made_by_us
 
-IMAGE = "image"
-"""The ledger's operation for one installation. Its ``desired`` is the plan's digest."""
 IMAGED = "/var/lib/rackready/imaged.json"
 """File of the installed system that names the plan by which it was written."""
 _POLL_S = 2.0
@@ -92,14 +90,6 @@ def ready_service(state: Path, job: ImagingJob) -> BootService:
     return service
 
 
-def installed_by(ledger: Ledger, node: str, campaign: str) -> bool:
-    """Whether a campaign that may erase a node has installed it."""
-    return any(
-        entry.operation == IMAGE and entry.status == "done" and entry.observed.get("run") == campaign
-        for entry in ledger.entries(node)
-    )
-
-
 class Imaging:
     """The installation of one node. ``consent``: campaign that may erase it, "" without `--erase`."""
 
@@ -136,7 +126,7 @@ class Imaging:
         job = read_job(self._state, self._args.node, self._what.digest)
         service = self._serve(self._state, job)
         self._follow(entry, plan, job, service)
-        self._eject(job, service)
+        eject(self._args, job, service, self._say)
         service.disarm(self._args.node)
         self._pin(target, job.host_key)
         self.powered = True
@@ -165,38 +155,47 @@ class Imaging:
             self._ledger.done(entry.token, {"host_key": fingerprint(pinned(target.known_hosts, target.host))})
             saved_plan(self._state, self._args.node, entry.desired).unlink(missing_ok=True)
 
-    def disarm(self) -> None:
-        """Let the boot service answer the node no more. Raises RackreadyError."""
-        if self._entries("intent"):
-            job = read_job(self._state, self._args.node)
-            service = BootService(self._state / "boot", job.service)
-            self._eject(job, service)
-            service.disarm(self._args.node)
-
     # whether -----------------------------------------------------------------------------------------------------
 
     def _entries(self, status: str) -> list[LedgerEntry]:
-        """Return the node's installations of a status, oldest first, of every epoch: a repair installs nothing."""
-        return [
-            entry
-            for entry in self._ledger.entries(self._args.node)
-            if entry.operation == IMAGE and entry.status == status
-        ]
+        return installations(self._ledger, self._args.node, status)
 
     def _due(self, *, made: bool) -> LedgerEntry | None:
         """Return the installation to carry out: one that was begun, a first one, or one that the operator asked for."""
         begun, done = self._entries("intent"), self._entries("done")
         anew = bool(self._consent) and not installed_by(self._ledger, self._args.node, self._consent)
         if begun and not (anew and begun[-1].observed.get("run") != self._consent):
-            self._say("continues the installation that an earlier run started")
             self.powered = True
+            self._require_consent(begun[-1])
+            self._say("continues the installation that an earlier run started")
             return begun[-1]
         if not anew:
             return self._first(done)
         self._make_off(made=made)
         for entry in begun:
-            self._ledger.failed(entry.token, "started again with --erase")
+            end(self._ledger, self._state, entry, "started again with --erase")
         return self._begin(self._consent)
+
+    def _require_consent(self, entry: LedgerEntry) -> None:
+        """Refuse to continue an installation whose consent to erase ended with a repair. Raises ImagingError.
+
+        One whose last report is "done" has nothing left to erase: only its end is to be recorded.
+        """
+        run = entry.observed.get("run")
+        if not run or run == self._consent or entry.epoch == self._ledger.epoch(self._args.node):
+            return
+        job = read_job(self._state, self._args.node)
+        news = self._news(entry, BootService(self._state / "boot", job.service))
+        if news is not None and news.step == "done":
+            return
+        disarm(self._args, self._ledger, self._state, self._say)
+        raise ImagingError(
+            self._args.node,
+            "its installation with --erase was cut off before a repair",
+            expected="--erase in this run",
+            actual=f"--erase in campaign {run} only",
+            next_step=f"Its disks may be half written: `{self._erase_command()}` erases them and images it again.",
+        )
 
     def _first(self, done: list[LedgerEntry]) -> LedgerEntry | None:
         if done:
@@ -308,15 +307,6 @@ class Imaging:
                 )
         return power == "Off"
 
-    def _eject(self, job: ImagingJob, service: Server) -> None:
-        """Take the boot medium out. The ramdisk is in memory by then, and the next boot must not find it."""
-        if job.boot is not BootTarget.CD:
-            return
-        with Bmc(self._args.node, self._args.bmc) as bmc:
-            bmc.require(self._args.serial, self._args.serial_kind or "any")
-            redfish_media.eject(bmc, service.media(job.node))
-        self._say("virtual media ejected")
-
     def _over(self, entry: LedgerEntry, last: Report, job: ImagingJob, service: Server) -> None:
         """Record an installation that was refused or failed, leave the machine off, and raise ImagingError."""
         service.disarm(self._args.node)
@@ -327,8 +317,8 @@ class Imaging:
             if power != "Off":
                 self._power.off(bmc)
         self.powered = False
-        self._eject(job, service)
-        self._ledger.failed(entry.token, f"{last.step} {last.code}: {last.message}")
+        eject(self._args, job, service, self._say)
+        end(self._ledger, self._state, entry, f"{last.step} {last.code}: {last.message}")
         raise ImagingError.of([refusal(self._args.node, last, self._erase_command())])
 
     def _not_often(self, power_ons: int, last: Report | None) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from rackready.drivers import pulumi as engine
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
+from rackready.paths import EnvPaths
 from rackready.stacks import metal, virtual
 from rackready.stacks.args import ImagingArgs, NodeArgs, rack_args
 from rackready.stacks.domain import StackDomain
+from rackready.stacks.installations import installations
 from rackready.stacks.machine import StackMachine, made_by_us
 from rackready.stacks.virtual_args import DomainArgs, virtual_args
 
@@ -32,7 +33,7 @@ class StackKind(Generic[T]):
     nodes: Callable[[Site, str, str, Jobs], Sequence[T]]
     """Arguments of every node of a rack, from the site, the environment, the rack's name and what is to be imaged."""
     declare: Callable[[Site, str, str, Jobs], None]
-    removed: Callable[[T, Ledger, Path, Callable[[str], None]], str]
+    removed: Callable[[T, Ledger, EnvPaths, Callable[[str], None]], str]
     """Removes what a killed run made of a node before the engine recorded it; returns words, empty if nothing was."""
 
     def node_of(self, urn: str) -> str:
@@ -47,17 +48,18 @@ class StackKind(Generic[T]):
         return [urn for node in nodes for urn in (f"{prefix}::{node}", f"{prefix}${self.resource}::{node}")]
 
 
-def _forgotten_machine(args: NodeArgs, ledger: Ledger, known_hosts: Path, say: Callable[[str], None]) -> str:
-    if not made_by_us(ledger, args.node):
+def _forgotten_machine(args: NodeArgs, ledger: Ledger, paths: EnvPaths, say: Callable[[str], None]) -> str:
+    made = made_by_us(ledger, args.node)
+    if not made and not installations(ledger, args.node, "intent"):
         return ""
-    StackMachine(args, ledger, known_hosts, proceed=lambda: None, say=say).remove(made=True)
-    return "powered off"
+    StackMachine(args, ledger, paths.state, proceed=lambda: None, say=say).remove(made=made)
+    return "powered off" if made else "its installation ended before power-on"
 
 
-def _forgotten_domain(args: DomainArgs, ledger: Ledger, known_hosts: Path, say: Callable[[str], None]) -> str:
+def _forgotten_domain(args: DomainArgs, ledger: Ledger, paths: EnvPaths, say: Callable[[str], None]) -> str:
     if not made_by_us(ledger, args.node):
         return ""
-    StackDomain(args, ledger, known_hosts, proceed=lambda: None, say=say).remove()
+    StackDomain(args, ledger, paths.known_hosts, proceed=lambda: None, say=say).remove()
     return "removed, its disk stays"
 
 

@@ -18,6 +18,7 @@ from rackready.model.problems import RackreadyError
 from rackready.stacks import secure_boot
 from rackready.stacks.args import NodeArgs
 from rackready.stacks.imaging import Imaging
+from rackready.stacks.installations import disarm, give_up
 from rackready.stacks.power import POWER_OFF, POWER_ON, Power, made_by_us
 
 __all__ = ["POWER_OFF", "POWER_ON", "MachineIncompleteError", "MachineState", "StackMachine", "made_by_us"]
@@ -54,13 +55,16 @@ def _target(args: NodeArgs, known_hosts: Path) -> SshTarget:
 
 
 class StackMachine:
-    """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages."""
+    """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages.
+
+    ``state``: the environment's state, which has its known hosts and what imaging left.
+    """
 
     def __init__(
         self,
         args: NodeArgs,
         ledger: Ledger,
-        known_hosts: Path,
+        state: Path,
         *,
         proceed: Callable[[], None],
         say: Callable[[str], None],
@@ -68,7 +72,8 @@ class StackMachine:
     ) -> None:
         self._args = args
         self._ledger = ledger
-        self._target = _target(args, known_hosts)
+        self._state = state
+        self._target = _target(args, state / "known_hosts")
         self._power = Power(args, ledger, proceed=proceed, say=say)
         self._imaging = imaging
         self._proceed = proceed
@@ -143,12 +148,18 @@ class StackMachine:
             return "Unknown", str(error)
 
     def remove(self, *, made: bool) -> None:
-        """Power the machine off if we powered it on; one that ran before us keeps running. Raises RackreadyError."""
-        if self._imaging is not None:
-            self._imaging.disarm()
-        if not made:
-            self._say("was on before us, left on")
-            return
+        """Power the machine off if we powered it on; one that ran before us keeps running. Raises RackreadyError.
+
+        A begun installation ends last, whatever the arguments say of imaging: until then, a repetition disarms again.
+        """
+        disarm(self._args, self._ledger, self._state, self._say)
+        if made:
+            self._off()
+        else:
+            self._say("was not powered on by us, its power stays as it is")
+        give_up(self._ledger, self._state, self._args.node)
+
+    def _off(self) -> None:
         with Bmc(self._args.node, self._args.bmc) as bmc:
             bmc.require(self._args.serial, self._args.serial_kind or "any")
             outcome = self._power.off(bmc)

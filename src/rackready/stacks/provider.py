@@ -32,7 +32,8 @@ from rackready.stacks.args import NodeArgs
 from rackready.stacks.boot import BOOT_TYPE, BootProvider
 from rackready.stacks.domain_resource import DomainResource
 from rackready.stacks.end_with_engine import end_with
-from rackready.stacks.imaging import ERASE_VARIABLE, Imaging, installed_by
+from rackready.stacks.imaging import ERASE_VARIABLE, Imaging
+from rackready.stacks.installations import installed_by
 from rackready.stacks.machine import MachineIncompleteError, MachineState, StackMachine
 from rackready.stacks.metal import NODE_TYPE
 from rackready.stacks.provider_dispatch import ProviderDispatch
@@ -115,7 +116,7 @@ class MetalProvider(api.Provider):
         if (what := args.imaging) is not None:
             consent = _consent(args.node)
             imaging = Imaging(args, what, ledger, state, consent=consent, proceed=proceed, say=say)
-        return StackMachine(args, ledger, state / "known_hosts", proceed=proceed, say=say, imaging=imaging)
+        return StackMachine(args, ledger, state, proceed=proceed, say=say, imaging=imaging)
 
 
 def _consent(node: str) -> str:

@@ -223,7 +223,7 @@ def _stopped(node: str, failure: str) -> NodeResult:
 
 
 def _given_up(paths: EnvPaths, args: Sequence[Any], nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
-    """Return each node's result; power off one that a killed run powered on before the engine recorded it."""
+    """Return each node's result; end what a killed run began on a node before the engine recorded it."""
     results = recorder.results(nodes)
     with Ledger.open(paths.database) as ledger:
         for node in args:
@@ -234,7 +234,7 @@ def _given_up(paths: EnvPaths, args: Sequence[Any], nodes: list[str], recorder: 
 
 def _forgotten(kind: StackKind[Any], args: object, ledger: Ledger, paths: EnvPaths) -> NodeResult:
     try:
-        done = kind.removed(args, ledger, paths.known_hosts, _echo)
+        done = kind.removed(args, ledger, paths, _echo)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
     return NodeResult(Outcome.PASS, done or "nothing was made", changed=bool(done))

@@ -311,7 +311,7 @@ def test_provisioning_changes_it_at_first_contact(
     )
     service.rack.power.boots = lambda _node: None
     said: list[str] = []
-    machine = StackMachine(args, ledger, tmp_path / "known_hosts", proceed=lambda: None, say=said.append)
+    machine = StackMachine(args, ledger, tmp_path, proceed=lambda: None, say=said.append)
     with pytest.raises(MachineIncompleteError):
         machine.ensure(made=False)
     assert said[0] == f"{NODE}: the BMC has a password of its own, in file {own(tmp_path)}"
