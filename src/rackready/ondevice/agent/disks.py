@@ -60,10 +60,15 @@ def gigabytes(size: int) -> str:
 
 
 def discover(host: Host) -> list[Disk]:
-    """Return all disks with a medium, by name."""
+    """Return all disks with a medium, by name.
+
+    A hidden one is a path of an NVMe drive with native multipath, such as nvme0c0n1 below nvme0n1: it has the drive's
+    size and serial number, and cannot be opened (Linux, Documentation/ABI/stable/sysfs-block).
+    """
     folder = host.path("/sys/block")
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    disks = [_disk(host, name) for name in names if not _NOT_DISKS.match(name)]
+    shown = [name for name in names if not _NOT_DISKS.match(name) and host.read(f"/sys/block/{name}/hidden") != "1"]
+    disks = [_disk(host, name) for name in shown]
     return [disk for disk in disks if disk.size > 0]
 
 

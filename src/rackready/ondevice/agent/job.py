@@ -37,7 +37,7 @@ class ImagingRun:
         self._check_serial()
         self._check_secure_boot()
         disks = wait_for(self.host, (*self.plan.system, *self.plan.scratch))
-        contents = {disk.name: look(self.host, disk) for disk in disks}
+        contents = {disk.name: self._look(disk) for disk in disks}
         self.reporter.disks = disk_rows(disks, contents, {})
         system, scratch = matched(self.plan, disks)
         roles = {**{disk.name: "system" for disk in system}, **{disk.name: "scratch" for disk in scratch}}
@@ -92,6 +92,18 @@ class ImagingRun:
             actual=actual,
             next_step="Set it in the firmware setup, or set provisioning.secure_boot: any.",
         )
+
+    def _look(self, disk: Disk) -> Contents:
+        """Return what a disk holds. Raises ImagingError for one that the plan means and that cannot be read.
+
+        Another one may be dead or locked: it is reported, and stays as it is.
+        """
+        try:
+            return look(self.host, disk)
+        except ImagingError as error:
+            if any(disk.fits(ref) for ref in (*self.plan.system, *self.plan.scratch)):
+                raise
+            return Contents((f"cannot be read: {error.message}",))
 
     def _write(self, chosen: Chosen, contents: Mapping[str, Contents]) -> None:
         self.touched = True

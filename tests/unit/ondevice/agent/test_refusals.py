@@ -205,6 +205,51 @@ def test_an_unreadable_disk_is_no_empty_disk(machine: Machine) -> None:
     )
 
 
+LOCKED = Ended(1, "", "wipefs: error: /dev/nvme1n1: probing initialization failed: Input/output error\n")
+
+
+def test_a_disk_that_the_plan_does_not_mean_may_be_dead(machine: Machine) -> None:
+    machine.add_disk("nvme1n1", serial="DEAD", kind="nvme")
+    machine.answers["wipefs", "--json", "--no-act", "/dev/nvme1n1"] = LOCKED
+    run = started(machine)
+    with pytest.raises(AssertionError):  # it goes on, and reports
+        run.run()
+    words = (
+        "cannot be read: `wipefs --json --no-act /dev/nvme1n1` - Expected: exit code 0 Actual: 1: wipefs: error: "
+        "/dev/nvme1n1: probing initialization failed: Input/output error."
+    )
+    assert [(row["path"], row["holds"]) for row in run.reporter.disks] == [("/dev/nvme1n1", [words]), ("/dev/vda", [])]
+
+
+@pytest.mark.parametrize("kind", ["system", "scratch"])
+def test_a_dead_disk_that_the_plan_means_is_refused(machine: Machine, kind: str) -> None:
+    machine.add_disk("nvme1n1", serial="DEAD", kind="nvme")
+    machine.answers["wipefs", "--json", "--no-act", "/dev/nvme1n1"] = LOCKED
+    disks = {"system": [{"serial": "S1"}], "scratch": []}
+    disks[kind] = [{"serial": "DEAD"}]
+    with pytest.raises(ImagingError) as caught:
+        started(machine, disks=disks, erase=True).run()
+    assert (caught.value.code, caught.value.message) == (
+        "tool",
+        (
+            "`wipefs --json --no-act /dev/nvme1n1` - Expected: exit code 0 Actual: 1: wipefs: error: /dev/nvme1n1: "
+            "probing initialization failed: Input/output error."
+        ),
+    )
+
+
+def test_the_paths_of_a_drive_with_native_multipath_are_no_disks(machine: Machine) -> None:
+    """Linux (drivers/nvme/host) sets GENHD_FL_HIDDEN on the paths of a drive whose controller reports CMIC."""
+    machine.add_disk("nvme0n1", serial="NV1", kind="nvme")
+    machine.put("/sys/block/nvme0n1/hidden", "0\n")
+    machine.put("/sys/block/nvme0c0n1/size", f"{(100 << 30) // 512}\n")
+    machine.put("/sys/block/nvme0c0n1/device/serial", "NV1\n")
+    machine.put("/sys/block/nvme0c0n1/hidden", "1\n")
+    disks = discover(machine)
+    assert [disk.name for disk in disks] == ["nvme0n1", "vda"]
+    assert find(disks, Ref(serial="NV1")).name == "nvme0n1"
+
+
 def scratch(*serials: str) -> dict[str, object]:
     return {"system": [{"serial": "S1"}], "scratch": [{"serial": name} for name in serials]}
 
