@@ -49,7 +49,11 @@ class MediaRedfish(Redfish):
             return
         ejected = self.path.endswith("EjectMedia")
         self.machine.asked.append("eject" if ejected else "insert")
-        self.machine.image = "" if ejected else str(body["Image"])
+        image = "" if ejected else str(body["Image"])
+        if self.machine.loading is None:
+            self.machine.image = image
+        else:
+            self.machine.loading.append(image)
         self._answer(204, None)
 
     def do_PATCH(self) -> None:  # noqa: N802 - http.server's name

@@ -58,6 +58,8 @@ class FakeNode:
     """The boot override: target and how long."""
     image: str = ""
     """URL of what is in its CD slot, of a BMC that has one (fake_media)."""
+    loading: list[str] | None = None
+    """What its slot was asked to hold and does not show yet, of a BMC that does so in the background."""
     secure_boot: bool = False
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""

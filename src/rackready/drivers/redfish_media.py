@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +18,55 @@ if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
 
 _DISCS = (sushy.VirtualMediaType.CD, sushy.VirtualMediaType.DVD)
+_LOOK_S = 5.0
+"""Seconds between two looks at a slot. starlingx/distcloud (dccommon/rvmc.py) looks every 10 s after an insertion, and
+every 5 s after an ejection."""
+_LOOKS = 24
+"""Looks after the first: two minutes. Our choice for insertions; rvmc.py waits as long for ejections. BMCs accept the
+request before they have fetched the image (ansible-collections/community.general, issue 8279)."""
 
 
-def insert(bmc: Bmc, image: str, *, ours: str = "") -> None:
+@dataclass(frozen=True)
+class _Wait:
+    """Looks at a slot until it shows what was asked of it. ``proceed`` is called in between and may raise to stop."""
+
+    bmc: Bmc
+    proceed: Callable[[], None]
+    pause: Callable[[float], None]
+
+    def until(self, slot: VirtualMedia, image: str, *, inserted: bool) -> bool:
+        """Return whether the slot comes to hold the image, or to hold it no more."""
+        for left in reversed(range(_LOOKS + 1)):
+            self.bmc.ask(partial(slot.refresh, force=True))
+            if (bool(slot.inserted) and slot.image == image) is inserted:
+                return True
+            if left:
+                self.proceed()
+                self.pause(_LOOK_S)
+        return False
+
+
+def insert(
+    bmc: Bmc,
+    image: str,
+    *,
+    ours: str = "",
+    proceed: Callable[[], None] = lambda: None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
     """Insert the image at a URL into the first free CD slot that takes it. Raises BmcError when none does.
 
     An image of somebody else stays where it is. An image that is inserted already is left so, unless the BMC shows an
     ejected one for a while (quirk): then it is ejected and inserted, or the machine would boot with nothing mounted.
-    ``ours``: beginning of the URLs of older images, which are ejected first.
+    ``ours``: beginning of the URLs of older images, which are ejected first. A BMC has two minutes to show what it
+    accepted; ``proceed`` is called while waiting and may raise to stop.
     """
     slots = list(_slots(bmc))
     keeps = bmc.quirks().has("eject-keeps-inserted")
     if not keeps and any(slot.inserted and slot.image == image for slot in slots):
         return
     if ours:
-        eject(bmc, ours)
+        eject(bmc, ours, proceed=proceed, pause=pause)
         slots = list(_slots(bmc))
     refused = []
     for slot in slots:
@@ -45,10 +81,9 @@ def insert(bmc: Bmc, image: str, *, ours: str = "") -> None:
         except (faults.SushyError, AttributeError) as error:  # sushy reads a detail that some refusals lack
             refused.append(f"{slot.identity}: {error}")
             continue
-        bmc.ask(partial(slot.refresh, force=True))
-        if slot.inserted and slot.image == image:
+        if _Wait(bmc, proceed, pause).until(slot, image, inserted=True):
             return
-        refused.append(f"{slot.identity} accepted and ignored it")
+        refused.append(f"{slot.identity} accepted it and did not show it within {_LOOK_S * _LOOKS:.0f} s")
     raise BmcError(
         bmc.where,
         f"virtual media {image}",
@@ -59,10 +94,17 @@ def insert(bmc: Bmc, image: str, *, ours: str = "") -> None:
     )
 
 
-def eject(bmc: Bmc, ours: str) -> None:
-    """Eject every image whose URL begins with ``ours``; others stay. Raises BmcError where one stays.
+def eject(
+    bmc: Bmc,
+    ours: str,
+    *,
+    proceed: Callable[[], None] = lambda: None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Eject every image whose URL begins with ``ours``; others stay. Raises BmcError where one stays for two minutes.
 
-    No running system may use it: some BMCs corrupt what a system has loaded from it.
+    ``proceed`` is called while waiting and may raise to stop. No running system may use it: some BMCs corrupt what a
+    system has loaded from it.
     """
     keeps = bmc.quirks().has("eject-keeps-inserted")
     for slot in _slots(bmc):
@@ -70,13 +112,12 @@ def eject(bmc: Bmc, ours: str) -> None:
         if not image.startswith(ours):
             continue
         bmc.insist(slot.eject_media)
-        bmc.ask(partial(slot.refresh, force=True))
-        if slot.inserted and slot.image == image and not keeps:
+        if not keeps and not _Wait(bmc, proceed, pause).until(slot, image, inserted=False):
             raise BmcError(
                 bmc.where,
                 f"virtual media {slot.identity}",
                 expected="ejected",
-                actual=f"accepted and ignored: it holds {image}",
+                actual=f"accepted, and it held {image} for {_LOOK_S * _LOOKS:.0f} s more",
                 next_step="Eject it at the BMC's console, then run again.",
             )
 

@@ -126,7 +126,7 @@ class Imaging:
         job = read_job(self._state, self._args.node, self._what.digest)
         service = self._serve(self._state, job)
         self._follow(entry, plan, job, service)
-        eject(self._args, job, service, self._say)
+        eject(self._args, job, service, proceed=self._proceed, say=self._say)
         service.disarm(self._args.node)
         self._pin(target, job.host_key)
         self.powered = True
@@ -188,7 +188,7 @@ class Imaging:
         news = self._news(entry, BootService(self._state / "boot", job.service))
         if news is not None and news.step == "done":
             return
-        disarm(self._args, self._ledger, self._state, self._say)
+        disarm(self._args, self._ledger, self._state, proceed=self._proceed, say=self._say)
         raise ImagingError(
             self._args.node,
             "its installation with --erase was cut off before a repair",
@@ -317,7 +317,7 @@ class Imaging:
             if power != "Off":
                 self._power.off(bmc)
         self.powered = False
-        eject(self._args, job, service, self._say)
+        eject(self._args, job, service, proceed=self._proceed, say=self._say)
         end(self._ledger, self._state, entry, f"{last.step} {last.code}: {last.message}")
         raise ImagingError.of([refusal(self._args.node, last, self._erase_command())])
 

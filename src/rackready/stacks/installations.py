@@ -47,25 +47,29 @@ def give_up(ledger: Ledger, state: Path, node: str) -> None:
         end(ledger, state, entry, "given up")
 
 
-def disarm(args: NodeArgs, ledger: Ledger, state: Path, say: Callable[[str], None]) -> None:
+def disarm(
+    args: NodeArgs, ledger: Ledger, state: Path, *, proceed: Callable[[], None], say: Callable[[str], None]
+) -> None:
     """Let the boot service answer a node with a begun installation no more, and eject its medium.
 
     The boot service comes first: it is this machine's, and a BMC that fails must not leave a plan to be fetched. Raises
-    RackreadyError.
+    RackreadyError. ``proceed`` is called while waiting and may raise to stop.
     """
     if not installations(ledger, args.node, "intent"):
         return
     job = read_job(state, args.node)
     service = BootService(state / "boot", job.service)
     service.disarm(args.node)
-    eject(args, job, service, say)
+    eject(args, job, service, proceed=proceed, say=say)
 
 
-def eject(args: NodeArgs, job: ImagingJob, service: Media, say: Callable[[str], None]) -> None:
+def eject(
+    args: NodeArgs, job: ImagingJob, service: Media, *, proceed: Callable[[], None], say: Callable[[str], None]
+) -> None:
     """Take the boot medium out. The ramdisk is in memory by then, and the next boot must not find it."""
     if job.boot is not BootTarget.CD:
         return
     with Bmc(args.node, args.bmc) as bmc:
         bmc.require(args.serial, args.serial_kind or "any")
-        redfish_media.eject(bmc, service.media(job.node))
+        redfish_media.eject(bmc, service.media(job.node), proceed=proceed)
     say("virtual media ejected")

@@ -152,7 +152,7 @@ class StackMachine:
 
         A begun installation ends last, whatever the arguments say of imaging: until then, a repetition disarms again.
         """
-        disarm(self._args, self._ledger, self._state, self._say)
+        disarm(self._args, self._ledger, self._state, proceed=self._proceed, say=self._say)
         if made:
             self._off()
         else:

@@ -100,7 +100,7 @@ class Power:
             secure_boot.settle(bmc, on=self._args.secure_boot, say=self._say)
         if medium:
             self._say("virtual media inserted")
-            redfish_media.insert(bmc, medium, ours=medium[: medium.rindex("/") + 1])
+            redfish_media.insert(bmc, medium, ours=medium[: medium.rindex("/") + 1], proceed=self._proceed)
         self._say(f"boot override {boot.value} once, power on")
         bmc.set_boot_once(boot)
         return {"power": bmc.power(PowerAction.ON)}
