@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import bls
 from .disks import Disk
 from .errors import ImagingError
 from .host import Host
@@ -28,8 +29,11 @@ _FIRST_PART = "1"
 
 def prepare(host: Host, plan: Plan, target: Path, made: Volumes) -> None:
     """Set the kernel's options and make GRUB's menu in the root file system."""
+    for word in plan.kernel_options:
+        if re.search(r"[\"'`$\\]", word):
+            raise ImagingError("plan", f"kernel option {word}", expected="no quote, $ or backslash", actual="one")
     if is_el(os_release(target)):
-        _el_options(host, plan, target, made)
+        bls.make_menu(host, target, uuid(host, made.root), plan.kernel_options)
         return
     _debian_options(plan, target)
     (target / "boot/grub").mkdir(parents=True, exist_ok=True)
@@ -41,28 +45,12 @@ def _debian_options(plan: Plan, target: Path) -> None:
     path = target / _OPTIONS
     path.parent.mkdir(parents=True, exist_ok=True)
     words = " ".join(plan.kernel_options)
-    for word in plan.kernel_options:
-        if re.search(r"[\"'`$\\]", word):
-            raise ImagingError("plan", f"kernel option {word}", expected="no quote, $ or backslash", actual="one")
     lines = ["# Written by rackready.", "GRUB_DISABLE_OS_PROBER=true"]
     if words:
         lines.append(f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"')
     if any(word.startswith("console=ttyS") for word in plan.kernel_options):
         lines.append('GRUB_TERMINAL="console serial"')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _el_options(host: Host, plan: Plan, target: Path, made: Volumes) -> None:
-    """Point the entries of the boot loader specification, and new kernels, to the new root."""
-    words = " ".join((f"root=UUID={uuid(host, made.root)}", "ro", *plan.kernel_options))
-    (target / "etc/kernel").mkdir(parents=True, exist_ok=True)
-    (target / "etc/kernel/cmdline").write_text(f"{words}\n", encoding="utf-8")
-    entries = sorted((target / "boot/loader/entries").glob("*.conf"))
-    if not entries:
-        raise ImagingError("unknown-system", "image", expected="boot/loader/entries/*.conf", actual="none")
-    for entry in entries:
-        text = entry.read_text(encoding="utf-8")
-        entry.write_text(re.sub(r"(?m)^options .*$", f"options {words}", text), encoding="utf-8")
 
 
 def install(host: Host, target: Path, esp: Path, root_uuid: str) -> str:

@@ -205,8 +205,8 @@ def test_rhel_keeps_its_packaged_loader(machine: Machine, target: Path, tmp_path
     entry.write_text("title Rocky\nlinux /boot/vmlinuz-5.14.0\noptions root=UUID=old ro crashkernel=1G\n")
     loader.prepare(machine, PLAN, target, layout.volumes([VDA]))
     assert loader.install(machine, target, tmp_path / "esp", ROOT_UUID) == "rocky"
-    assert entry.read_text().endswith(f"\noptions root=UUID={ROOT_UUID} ro console=ttyS0\n")
-    assert (target / "etc/kernel/cmdline").read_text() == f"root=UUID={ROOT_UUID} ro console=ttyS0\n"
+    assert entry.read_text().endswith(f"\noptions root=UUID={ROOT_UUID} ro crashkernel=1G console=ttyS0\n")
+    assert (target / "etc/kernel/cmdline").read_text() == f"root=UUID={ROOT_UUID} ro crashkernel=1G console=ttyS0\n"
     assert (tmp_path / "esp/EFI/BOOT/BOOTX64.EFI").read_text() == "signed"
     assert f"--set=dev {ROOT_UUID}" in (tmp_path / "esp/EFI/rocky/grub.cfg").read_text()
     assert not any("grub2-install" in line for line in machine.ran)
