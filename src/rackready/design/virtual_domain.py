@@ -25,6 +25,8 @@ _GIB_KIB = 1 << 20
 _PAGES_KIB = {"1G": 1 << 20, "2M": 1 << 11, "none": None}
 _DEFAULT_WINDOW_MIB = 32 << 10
 """QEMU, include/hw/pci-host/q35.h: Q35_PCI_HOST_HOLE64_SIZE_DEFAULT is 1 << 35."""
+_BROKEN_WINDOW_MIB = 8 << 20
+"""A window of 8 TiB was seen to break the binding of devices (QEMU with iommufd); 4 TiB was not."""
 _NIC_BARS_MIB = 64
 """Memory windows of one NIC. Our judgement: a ConnectX-7 function has 32 MiB; the preflight reads the real sum."""
 _GPU_MORE_MIB = 64
@@ -131,15 +133,16 @@ def domain_facts(site: Site, name: str) -> DomainFacts:
 
 
 def window_mib(site: Site, node: Node) -> int | None:
-    """Return the 64-bit memory window in MiB: the sum of the windows, up to the next power of two, doubled.
+    """Return the 64-bit memory window in MiB: the sum of the windows, up to the next power of two, doubled below 8 TiB.
 
-    None where QEMU's default holds them. A window that is too small hides devices, the boot disk among them; one that
-    is far too large (8 TiB) was seen to break the binding of devices.
+    None where QEMU's default holds them. A window that is too small hides devices, the boot disk among them. Eight GPUs
+    of 256 GiB need little more than 2 TiB: 4 TiB hold them, and leave as much again.
     """
     if node.virtual is None or not node.virtual.devices():
         return None
     need = bars_mib(site, node)
-    window = (1 << (need - 1).bit_length()) * 2
+    holds = 1 << (need - 1).bit_length()
+    window = holds * 2 if holds * 2 < _BROKEN_WINDOW_MIB else holds
     return window if window > _DEFAULT_WINDOW_MIB else None
 
 

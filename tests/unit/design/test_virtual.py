@@ -164,6 +164,13 @@ def test_the_window_is_the_sum_up_to_a_power_of_two_doubled() -> None:
     assert window_mib(small, small.node("guest01")) is None
 
 
+@pytest.mark.parametrize(("gpu_gib", "window_tib"), [(128, 4), (256, 4), (512, 8)])
+def test_a_window_is_not_doubled_to_one_that_breaks(gpu_gib: int, window_tib: int) -> None:
+    """Eight GPUs each: H100; H200 and B200; B300, which 4 TiB do not hold."""
+    found = site({**FULL, "gpus": devices(EIGHT, bars_mib=gpu_gib * 1024 + 64)})
+    assert window_mib(found, found.node("guest01")) == window_tib * 1024 * 1024
+
+
 def test_cells_follow_the_devices() -> None:
     cells = domain_facts(site(FULL), "guest01").cells
     assert [(cell.host, cell.vcpus, len(cell.cpus)) for cell in cells] == [(0, "0-103", 104), (1, "104-207", 104)]
