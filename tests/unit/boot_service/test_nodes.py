@@ -66,7 +66,8 @@ def test_the_kernel_command_line_is_that_of_the_agent(service: BootService) -> N
     ca = hashlib.sha256(_der(service.layout.tls / "ca.pem")).hexdigest()
     line = (
         f"rackready.plan=https://10.9.0.1:8443/nodes/node01/plan.json rackready.token={token} rackready.ca_sha256={ca} "
-        "rackready.ca=http://10.9.0.1:8080/boot/ca.pem console=ttyS0 console=tty0 BOOTIF=01-52-54-00-00-00-01"
+        "rackready.ca=http://10.9.0.1:8080/boot/ca.pem console=ttyS0,115200n8 console=tty0 "
+        "BOOTIF=01-52-54-00-00-00-01"
     )
     assert f"linux /vmlinuz {line}\ninitrd /ramdisk.img\nboot\n" in service.layout.grub(MAC).read_text()
     assert (

@@ -29,6 +29,11 @@ _READABLE = 0o644
 """dnsmasq as root serves only files that everybody may read; the folder above them is private."""
 
 
+_SERIAL_CONSOLE = "console=ttyS0,115200n8"
+"""Without a speed, Linux takes 9600 baud (drivers/tty/serial/8250/8250_port.c, serial8250_console_setup); serial
+consoles of BMCs and OVMF have 115200."""
+
+
 class BootServiceError(RackreadyError):
     """The boot service cannot do what it was asked."""
 
@@ -74,7 +79,7 @@ def command_line(settings: ProvisioningService, record: Record, ca_sha256: str) 
             f"rackready.token={record.token}",
             f"rackready.ca_sha256={ca_sha256}",
             f"rackready.ca={plain}/boot/ca.pem",
-            "console=ttyS0",
+            _SERIAL_CONSOLE,
             "console=tty0",
             f"BOOTIF=01-{dashed(record.mac)}",
         ]

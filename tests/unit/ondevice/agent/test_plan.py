@@ -11,8 +11,8 @@ from tests.unit.ondevice.agent.machine import document
 
 WORDS = (
     "rackready.plan=https://192.0.2.1:8443/nodes/node01/plan.json rackready.token=SECRET "
-    f"rackready.ca_sha256={'AB' * 32} rackready.ca=http://192.0.2.1:8080/boot/ca.pem console=ttyS0 console=tty0 "
-    "BOOTIF=01-52-54-00-AA-BB-CC"
+    f"rackready.ca_sha256={'AB' * 32} rackready.ca=http://192.0.2.1:8080/boot/ca.pem console=ttyS0,115200n8 "
+    "console=tty0 BOOTIF=01-52-54-00-AA-BB-CC"
 )
 
 
