@@ -98,9 +98,9 @@ def test_what_the_engine_never_recorded_is_given_up_as_well(
     assert (bench.node.image, bench.node.power, bench.service.armed()) == ("", "Off", [])
     assert (ends(bench), plans(bench)) == ([("failed", "given up")], [])
     if words == "powered off":
-        assert said == ["virtual media ejected", "powered off (done)"]
+        assert said == ["powered off (done)", "virtual media ejected"]
     else:
-        assert said == ["virtual media ejected", "was not powered on by us, its power stays as it is"]
+        assert said == ["was not powered on by us, its power stays as it is", "virtual media ejected"]
     assert METAL.removed(node_args(bench.rack), bench.ledger, paths, said.append) == ""
 
 

@@ -28,7 +28,7 @@ from rackready.model.problems import RackreadyError
 from rackready.stacks.args import ImagingArgs, NodeArgs
 from rackready.stacks.boot_jobs import ImagingJob, load_plan, read_job, saved_plan
 from rackready.stacks.imaging_words import held, progress_words, refusal, silence
-from rackready.stacks.installations import IMAGE, disarm, eject, end, installations, installed_by
+from rackready.stacks.installations import IMAGE, eject, end, installations, installed_by
 from rackready.stacks.power import Power, made_by_us
 
 IMAGED = "/var/lib/rackready/imaged.json"
@@ -185,10 +185,12 @@ class Imaging:
         if not run or run == self._consent or entry.epoch == self._ledger.epoch(self._args.node):
             return
         job = read_job(self._state, self._args.node)
-        news = self._news(entry, BootService(self._state / "boot", job.service))
+        service = BootService(self._state / "boot", job.service)
+        news = self._news(entry, service)
         if news is not None and news.step == "done":
             return
-        disarm(self._args, self._ledger, self._state, proceed=self._proceed, say=self._say)
+        service.disarm(self._args.node)
+        eject(self._args, job, service, proceed=self._proceed, say=self._say)
         raise ImagingError(
             self._args.node,
             "its installation with --erase was cut off before a repair",

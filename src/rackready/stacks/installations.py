@@ -41,26 +41,25 @@ def end(ledger: Ledger, state: Path, entry: LedgerEntry, why: str) -> None:
     saved_plan(state, entry.node, entry.desired).unlink(missing_ok=True)
 
 
-def give_up(ledger: Ledger, state: Path, node: str) -> None:
-    """End every begun installation of a node: a consent to erase it ends with them."""
-    for entry in installations(ledger, node, "intent"):
-        end(ledger, state, entry, "given up")
+def disarm(ledger: Ledger, state: Path, node: str) -> None:
+    """Let the boot service answer a node with a begun installation no more. Raises RackreadyError."""
+    if installations(ledger, node, "intent"):
+        BootService(state / "boot", read_job(state, node).service).disarm(node)
 
 
-def disarm(
+def give_up(
     args: NodeArgs, ledger: Ledger, state: Path, *, proceed: Callable[[], None], say: Callable[[str], None]
 ) -> None:
-    """Let the boot service answer a node with a begun installation no more, and eject its medium.
+    """Eject the medium of a node's begun installations and end them: a consent to erase it ends with them.
 
-    The boot service comes first: it is this machine's, and a BMC that fails must not leave a plan to be fetched. Raises
-    RackreadyError. ``proceed`` is called while waiting and may raise to stop.
+    ``proceed`` is called while waiting and may raise to stop. Raises RackreadyError.
     """
-    if not installations(ledger, args.node, "intent"):
-        return
-    job = read_job(state, args.node)
-    service = BootService(state / "boot", job.service)
-    service.disarm(args.node)
-    eject(args, job, service, proceed=proceed, say=say)
+    begun = installations(ledger, args.node, "intent")
+    if begun:
+        job = read_job(state, args.node)
+        eject(args, job, BootService(state / "boot", job.service), proceed=proceed, say=say)
+    for entry in begun:
+        end(ledger, state, entry, "given up")
 
 
 def eject(

@@ -150,14 +150,15 @@ class StackMachine:
     def remove(self, *, made: bool) -> None:
         """Power the machine off if we powered it on; one that ran before us keeps running. Raises RackreadyError.
 
-        A begun installation ends last, whatever the arguments say of imaging: until then, a repetition disarms again.
+        A begun installation ends, whatever the arguments say of imaging. The boot service comes first, since a BMC that
+        fails must not leave a plan to be fetched; the record comes last, so that a repetition does all of it again.
         """
-        disarm(self._args, self._ledger, self._state, proceed=self._proceed, say=self._say)
+        disarm(self._ledger, self._state, self._args.node)
         if made:
             self._off()
         else:
             self._say("was not powered on by us, its power stays as it is")
-        give_up(self._ledger, self._state, self._args.node)
+        give_up(self._args, self._ledger, self._state, proceed=self._proceed, say=self._say)
 
     def _off(self) -> None:
         with Bmc(self._args.node, self._args.bmc) as bmc:
