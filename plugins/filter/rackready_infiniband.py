@@ -51,6 +51,15 @@ def opensm_words(result: Mapping[str, Any]) -> str:
     return "; ".join([str(item) for item in document["problems"]]) or f"state {document['state']}"
 
 
+def opensm_unread(result: Mapping[str, Any]) -> str:
+    """Return, as text, that the log told nothing about a manager that runs; empty if it told something."""
+    try:
+        document = json.loads(result.get("stdout") or "")
+    except ValueError:
+        return ""
+    return f"subnet {result['item']}: {document['unread']}" if document.get("unread") else ""
+
+
 def partitions_text(declared: list[dict[str, Any]], guids: Mapping[str, list[str]]) -> str:
     """Return opensm's partition file. ``guids``: node to the GUIDs of its ports, 16 hex digits each."""
     try:
@@ -74,5 +83,6 @@ class FilterModule:
             "rackready_ib_unnamed": unnamed,
             "rackready_ib_problems": problems,
             "rackready_ib_partitions": partitions_text,
+            "rackready_opensm_unread": opensm_unread,
             "rackready_opensm_words": opensm_words,
         }

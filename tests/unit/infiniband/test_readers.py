@@ -99,4 +99,11 @@ def test_opensm_is_judged_by_its_log_since_its_last_start() -> None:
     ]
     started = texts.LOG.splitlines()[0]
     found = judge_opensm("node01", read_opensm_log(started), "updn")
-    assert [item.code for item in found] == ["ib-subnet-not-up", "ib-routing-engine"]
+    assert [(item.code, item.actual) for item in found] == [
+        ("ib-subnet-not-up", "not reported since the last start"),
+        ("ib-routing-engine", "no tables configured"),
+    ]
+    broken = f"{texts.LOG}Nov 27 06:53:11 1 [284D16C0] 0x80 -> Errors during initialization\n"
+    found = judge_opensm("node01", read_opensm_log(broken), "updn")
+    assert [(item.code, item.actual) for item in found] == [("ib-subnet-not-up", "errors in the last sweep")]
+    assert judge_opensm("node01", read_opensm_log(broken + texts.LOG.splitlines()[-1]), "updn") == []

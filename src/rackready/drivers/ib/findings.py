@@ -41,7 +41,7 @@ ENGINE = FailKind(
 NOT_UP = FailKind(
     "ib-subnet-not-up",
     "subnet",
-    meaning="opensm did not report SUBNET UP since its last start.",
+    meaning="opensm's last sweep did not end with SUBNET UP.",
     next_step="Read opensm's log for the first ERR line.",
     by=_BY,
 )

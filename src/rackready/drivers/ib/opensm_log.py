@@ -22,8 +22,9 @@ def read_opensm_log(text: str) -> OpensmState:
 def judge_opensm(where: str, state: OpensmState, engine: str) -> list[Finding]:
     """Return findings if opensm routes with another engine than declared, is not up, or discarded the partitions."""
     out = []
-    if not state.up:
-        out.append(kinds.NOT_UP.found(where, "SUBNET UP", "not reported since the last start"))
+    if state.swept != "up":
+        actual = "errors in the last sweep" if state.swept else "not reported since the last start"
+        out.append(kinds.NOT_UP.found(where, "SUBNET UP", actual))
     if state.engine != engine:
         out.append(kinds.ENGINE.found(where, engine, state.engine or "no tables configured"))
     if state.partitions_discarded:
