@@ -5,14 +5,13 @@ from __future__ import annotations
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import run
 from ansible.module_utils.rackready.ondevice.exporters import ExportersWanted, settled
-from ansible.module_utils.rackready.ondevice.unit_start import not_running, with_older_settings
+from ansible.module_utils.rackready.ondevice.unit_start import not_running
 
 DOCUMENTATION = """
 module: rackready_exporters
 short_description: ask node_exporter and dcgm-exporter for every GPU, rail and counter that alerts read
 description:
   - Reads both answers and returns what is missing in C(missing), in words. Changes nothing.
-  - Returns in C(older) the units that run with older settings than their files have.
 options:
   address: {description: address that Prometheus scrapes, type: str, required: true}
   node_port: {description: port of node_exporter; 0 does not ask it, type: int, default: 0}
@@ -23,7 +22,6 @@ options:
   per_device: {description: metrics that every device must have, type: list, elements: str, default: []}
   metrics: {description: further metrics of node_exporter, type: list, elements: str, default: []}
   running: {description: units that must run, type: list, elements: str, default: []}
-  files: {description: unit to the files that it reads when it starts, type: dict, default: {}}
   wait_s: {description: longest wait until nothing is missing in seconds, type: int, default: 0}
 author: rackready
 """
@@ -33,7 +31,6 @@ OPTIONS = {
     "address": {"type": "str", "required": True},
     **{name: {"type": "int", "default": 0} for name in ("node_port", "dcgm_port", "gpus", "wait_s")},
     **dict.fromkeys(("per_gpu", "devices", "per_device", "metrics", "running"), NAMES),
-    "files": {"type": "dict", "default": {}},
 }
 
 
@@ -41,9 +38,8 @@ def main() -> None:
     """Ask both exporters and return what is missing."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     options = dict(module.params)
-    wait_s, running, files = (options.pop(name) for name in ("wait_s", "running", "files"))
-    missing = settled(ExportersWanted(**options), wait_s) + not_running(run, running)
-    module.exit_json(changed=False, missing=missing, older=with_older_settings(run, files))
+    wait_s, running = options.pop("wait_s"), options.pop("running")
+    module.exit_json(changed=False, missing=settled(ExportersWanted(**options), wait_s) + not_running(run, running))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Files and defaults: NVIDIA/nvidia-container-toolkit v1.20.0, cmd/nvidia-ctk/runt
 from __future__ import annotations
 
 import json
-import re
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from . import containerd
 from .command import NodeProblem, Run, run
 from .gpu_users import gpu_users
+from .unit_start import started_before
 
 SETTINGS = {
     "docker": "etc/docker/daemon.json",
@@ -23,7 +23,6 @@ SETTINGS = {
 """The file into which `nvidia-ctk runtime configure` writes the runtime of an engine, below the root."""
 _RUNTIME = "nvidia-container-runtime"
 _UNITS = ("usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system")
-_ACTIVE = re.compile(r"^ActiveEnterTimestamp=@(\d+)$", re.MULTILINE)
 
 
 @dataclass
@@ -122,19 +121,10 @@ class Engines:
             )
 
     def _runs_older(self, engine: str) -> bool:
-        """Return whether an engine that runs started before its file was written (systemd.unit, --timestamp=unix)."""
+        """Return whether an engine that runs started before its file was written."""
         unit = f"{engine}.service"
-        shown = self.run(["systemctl", "show", "--property=ActiveEnterTimestamp", "--timestamp=unix", unit])
-        started = _ACTIVE.search(shown.out)
-        try:
-            written = int((self.root / SETTINGS[engine]).stat().st_mtime)
-        except FileNotFoundError:
-            return False
-        return (
-            started is not None
-            and self.run(["systemctl", "is-active", unit]).returncode == 0
-            and (int(started[1]) < written)
-        )
+        running = self.run(["systemctl", "is-active", unit]).returncode == 0
+        return running and started_before(self.run, unit, self.root / SETTINGS[engine])
 
     def _do(self, argv: list[str]) -> None:
         done = self.run(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,8 @@ class Node:
         if argv[0] == "nvidia-smi":
             return Done(0, self.users)
         if argv[:2] == ["systemctl", "show"]:
-            return Done(0, f"ActiveEnterTimestamp=@{self.started}\n" if self.started else "ActiveEnterTimestamp=\n")
+            assert argv[2:4] == ["--property=ActiveEnterTimestampMonotonic", "--value"]
+            return Done(0, f"{self.started}\n")
         if argv[:2] == ["systemctl", "is-active"]:
             return Done(0 if self.runs else 3, "")
         if argv[0] == self.fails:
@@ -88,10 +90,9 @@ def test_an_engine_without_the_runtime_gets_it_once(tmp_path: Path, engine: str)
 def test_an_engine_that_missed_its_restart_gets_it(tmp_path: Path) -> None:
     node = Node(tmp_path, "docker")
     node.write("docker", json.dumps({"runtimes": RUNTIME}))
-    written = int((tmp_path / SETTINGS["docker"]).stat().st_mtime)
-    node.started = written
+    node.started = int(time.monotonic() * 1e6)
     assert node.engines.ensure() == {}
-    node.started = written - 1
+    node.started -= 60_000_000
     found = {"docker": ("docker started after its settings were written", "it runs with older ones")}
     assert node.engines.ensure() == found
     assert node.changes() == [["systemctl", "try-restart", "docker.service"]]

@@ -68,6 +68,7 @@ KINDS: Mapping[str, Kind] = {
             "rackready_read_request",
             "rackready_settings",
             "rackready_time",
+            "rackready_units",
             "rackready_upgrade_timers",
         )
     },

@@ -1,0 +1,104 @@
+"""Role opensm: a run that was cut off after it wrote opensm's files is completed by the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from rackready.ondevice.command import Done
+from tests.plugins.test_driver_modules import load
+from tests.plugins.test_files_module import Ended, Stub
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/opensm"
+OWN: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+LEAF01, LEAF02 = "rackready-opensm@leaf01.service", "rackready-opensm@leaf02.service"
+UNIT, PARTITIONS = "/etc/systemd/system/rackready-opensm@.service", "/etc/rackready/opensm/partitions.conf"
+
+
+def trusted(value: Any) -> Any:  # noqa: ANN401 - YAML
+    return [trusted(item) for item in value] if isinstance(value, list) else trust_as_template(value)
+
+
+def value(text: str, *, written: list[str] | None = None, older: list[str] | None = None, **more: Any) -> Any:  # noqa: ANN401
+    """Return the value of a template of the role after a run wrote these files and found these units older."""
+    known = {name: trusted(own) for name, own in OWN.items()}
+    known |= {"opensm_instances": [{"name": "leaf01"}, {"name": "leaf02"}], "ansible_check_mode": False}
+    known |= {"__opensm_written": {"written": written or []}, "__opensm_running": {"older": older or []}, **more}
+    return Templar(loader=DataLoader(), variables=known).template(trust_as_template(text))
+
+
+def tasks(stem: str) -> dict[str, dict[str, Any]]:
+    found = yaml.safe_load((ROLE / f"tasks/{stem}.yml").read_text(encoding="utf-8"))
+    return {task["name"].removeprefix(f"{stem} | "): task for task in found}
+
+
+SERVICE, VERIFY = tasks("service"), tasks("verify")
+RUN = SERVICE["Run a subnet manager for each subnet, at every boot"]
+
+
+def test_every_file_that_opensm_reads_at_its_start_counts() -> None:
+    asked = SERVICE["Find subnet managers that run with older files"]["rackready_units"]
+    shared = {UNIT, PARTITIONS, "/etc/rackready/opensm/node-name-map"}
+    assert {unit: set(files) for unit, files in value(asked["files"]).items()} == {
+        LEAF01: {*shared, "/etc/rackready/opensm/leaf01.conf"},
+        LEAF02: {*shared, "/etc/rackready/opensm/leaf02.conf"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "older", "states"),
+    [
+        ([], [], ["started", "started"]),
+        ([], [LEAF02], ["started", "restarted"]),
+        (["/etc/rackready/opensm/leaf01.conf"], [], ["restarted", "started"]),
+        ([PARTITIONS], [], ["restarted", "restarted"]),
+    ],
+)
+def test_a_manager_that_runs_with_older_files_is_restarted(
+    written: list[str], older: list[str], states: list[str]
+) -> None:
+    state = RUN["ansible.builtin.systemd_service"]["state"]
+    assert [value(state, written=written, older=older, item=name) for name in ("leaf01", "leaf02")] == states
+
+
+@pytest.mark.parametrize(
+    ("written", "older", "check", "reloads"),
+    [([], [], False, False), ([UNIT], [], False, True), ([], [LEAF01], False, True), ([UNIT], [LEAF01], True, False)],
+)
+def test_systemd_reads_a_unit_again_that_it_has_not_read_since_it_was_written(
+    written: list[str],
+    older: list[str],
+    check: bool,  # noqa: FBT001 - of the run
+    reloads: bool,  # noqa: FBT001
+) -> None:
+    when = SERVICE["Reload systemd"]["when"]
+    assert value(f"{{{{ {when} }}}}", written=written, older=older, ansible_check_mode=check) is reloads
+
+
+def test_the_module_names_units_that_systemd_read_before_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load("rackready_units", monkeypatch)
+    answers = {"--property=NeedDaemonReload": "yes\n", "--property=ActiveEnterTimestampMonotonic": "0\n"}
+    monkeypatch.setattr(module, "run", lambda argv: Done(0, answers[argv[2]] if argv[-1] == LEAF01 else "no\n"))
+    monkeypatch.setattr(
+        module, "AnsibleModule", lambda **_: Stub({"files": {LEAF01: [], LEAF02: []}}, tmp_path, check_mode=True)
+    )
+    with pytest.raises(Ended) as ended:
+        module.main()
+    assert ended.value.args[0] == {"changed": False, "older": [LEAF01]}
+
+
+def test_the_log_is_read_with_the_unit_that_writes_it() -> None:
+    argv = VERIFY["Read what each subnet manager did"]["ansible.builtin.command"]["argv"]
+    assert [value(str(word), item="leaf01", opensm_routing_engine="updn") for word in argv[1:]] == [
+        "/usr/local/lib/rackready/opensm_log.py",
+        "/var/log/rackready-opensm-leaf01.log",
+        "updn",
+        LEAF01,
+    ]
