@@ -11,6 +11,7 @@ from dataclasses import replace
 from rackready.campaign.cables import beside, with_ends, wrong_cables
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, dry_results, plan
+from rackready.campaign.opensm import with_managers
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.campaign.ufm import with_partitions
 from rackready.design.facts import node_facts
@@ -30,7 +31,6 @@ from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
-PLAYBOOK = "fabric.yml"
 PLAYBOOK, INFINIBAND = "fabric.yml", "fabric-infiniband.yml"
 NICS, RAILS = "nics", "rails"
 """Tags of the plays of ``PLAYBOOK``."""
@@ -97,7 +97,9 @@ def _play(
     peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
     if site.fabric.kind == "infiniband":
         guids = port_guids(ctx, site, [*nodes, *peers])
-        return with_partitions(ctx, site, run_playbook(ctx, INFINIBAND, nodes, {"opensm_port_guids": guids}), guids)
+        variables = {"opensm_port_guids": guids}
+        played = with_managers(ctx, site, nodes, guids, lambda own: run_playbook(ctx, INFINIBAND, own, variables))
+        return with_partitions(ctx, site, played, guids)
     return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers}, tags)
 
 
@@ -106,9 +108,12 @@ def _agreement(ctx: PhaseContext, done: Results) -> Results:
     if done and site.fabric.kind == "infiniband":
         others = known_up(ctx, [node.name for node in site.nodes()], list(done))
         verified = verify_infiniband(ctx, list(done), others)
-        measured = {name: found.data.get("unmeasured", []) for name, found in verified.items()}
         return {
-            name: proven(replace(found, changed=done[name].changed), measured[name]) for name, found in verified.items()
+            name: proven(
+                replace(found, changed=done[name].changed),
+                [*done[name].data.get("unmeasured", []), *found.data.get("unmeasured", [])],
+            )
+            for name, found in verified.items()
         }
     verified = verify_fabric(ctx, list(done)) if done else {}
     return {
