@@ -14,7 +14,7 @@ import yaml
 from rackready.campaign import fabric
 from rackready.campaign.phase_table import PHASES
 from rackready.design.facts import node_facts
-from rackready.drivers.ib_fabric.reading import NodeReading, Reader
+from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from tests.unit.ufm.ufms import ROOT, document_of, guids_of, simulated, site_of, up
@@ -27,6 +27,7 @@ class World:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ufm = simulated(site_of())
+        self.manager = ManagerReading(has_master=True, said="SMINFO_MASTER")
         self.context = PhaseContext("t", root, "c1")
         self.playbooks: list[tuple[str, dict[str, Any]]] = []
         monkeypatch.setattr(fabric, "in_production", lambda _ctx, _nodes: ([], {}))
@@ -34,6 +35,7 @@ class World:
         monkeypatch.setattr(Reader, "ports", lambda _reader, nodes: self._ports(nodes))
         monkeypatch.setattr(Reader, "guids", lambda _reader, nodes: {node: guids_of(self.ufm)[node] for node in nodes})
         monkeypatch.setattr(Reader, "reach", lambda _reader, _node, _request: NodeReading())
+        monkeypatch.setattr(Reader, "manager", lambda _reader, _node, _nic: self.manager)
         monkeypatch.setattr(Reader, "subnet", self._ibnetdiscover)
 
     @staticmethod
@@ -136,6 +138,13 @@ def test_a_ufm_that_does_not_answer_is_an_error_of_every_node(world: World, faul
     for name, value in fault.items():
         setattr(world.ufm, name, value)
     assert outcomes(world.run(*NODES)) == dict.fromkeys(NODES, Outcome.ERROR)
+
+
+def test_a_ufm_whose_subnet_manager_is_dead_fails_every_node(world: World) -> None:
+    world.manager = ManagerReading(has_master=False, said="sminfo: iberror: failed: query")
+    found = world.run(*NODES)
+    assert outcomes(found) == dict.fromkeys(NODES, Outcome.FAIL)
+    assert {finding["code"] for finding in found["node01"].data["findings"]} == {"ib-no-subnet-manager"}
 
 
 def test_the_token_is_in_no_result(world: World, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric import reading, verify
-from rackready.drivers.ib_fabric.reading import NodeReading, Reader, SubnetReading
+from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
 from rackready.drivers.remote import Answer
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import PhaseContext
@@ -21,7 +22,12 @@ from rackready.paths import EnvPaths
 ROOT = Path(__file__).resolve().parents[3]
 STANDBY = Answer(0, "sminfo: sm lid 1 sm guid 0xb83f, activity count 372 priority 14 state 2 SMINFO_STANDBY\n", "", 0.1)
 MASTER = Answer(0, "sminfo: sm lid 2 sm guid 0xb83f, activity count 408 priority 15 state 3 SMINFO_MASTER\n", "", 0.1)
-SILENT = Answer(1, "", "ibwarn: mad_rpc_open_port: can't open UMAD port", 0.1)
+SILENT = Answer(
+    255, "sminfo: iberror: failed: query\n", "ibwarn: [71] mad_rpc: _do_madrpc failed; dport (Lid 1)\n", 5.0
+)
+BLIND = Answer(255, "", "ibwarn: mad_rpc_open_port: can't open UMAD port", 0.1)
+LOST = Answer(None, "", "", 3.0, failure="the connection was lost")
+LATE = Answer(None, "", "", 240.0, timed_out=True)
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def site() -> Site:
     return load_site("no-overlay", site_file=ROOT / "inventories/sim-ib/site.yml", root=ROOT)
 
 
-def manager(site: Site, monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> tuple[tuple[bool, str], int]:
+def manager(site: Site, monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> tuple[ManagerReading, int]:
     """Return what the reader says of a subnet whose sminfo answers so, and how often it asked."""
     clock, asked, told = [0.0], [0], iter(answers)
     monkeypatch.setattr(reading.time, "monotonic", lambda: clock[0])
@@ -42,23 +48,38 @@ def manager(site: Site, monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> tu
 
     reader = Reader(site, EnvPaths(ROOT, "no-overlay"), [])
     monkeypatch.setattr(reader, "_remote", Nodes())
-    return reader._manager("node01", ("-C", "mlx5_0", "-P", "1")), asked[0]
+    nic = node_facts(site, "node01").nics[0]
+    return reader.manager("node01", nic), asked[0]
 
 
 def test_a_standby_that_takes_over_is_a_master(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    (has, said), asked = manager(site, monkeypatch, STANDBY, STANDBY, MASTER)
-    assert (has, asked) == (True, 3)
-    assert "SMINFO_MASTER" in said
+    found, asked = manager(site, monkeypatch, STANDBY, STANDBY, MASTER)
+    assert (found, asked) == (ManagerReading(has_master=True, said=MASTER.stdout.strip()), 3)
 
 
 def test_a_standby_that_stays_one_is_told_after_a_minute(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    (has, said), asked = manager(site, monkeypatch, STANDBY)
-    assert (has, asked) == (False, 32)
-    assert "SMINFO_STANDBY" in said
+    found, asked = manager(site, monkeypatch, STANDBY)
+    assert (found, asked) == (ManagerReading(has_master=False, said=STANDBY.stdout.strip()), 32)
 
 
 def test_without_any_answer_nothing_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert manager(site, monkeypatch, SILENT) == ((False, SILENT.stderr), 1)
+    silent = ManagerReading(has_master=False, said="ibwarn: [71] mad_rpc: _do_madrpc failed; dport (Lid 1)")
+    assert manager(site, monkeypatch, SILENT) == (silent, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (BLIND, "ibwarn: mad_rpc_open_port: can't open UMAD port"),
+        (LOST, "the connection was lost"),
+        (LATE, "no answer within 240 s"),
+    ],
+)
+def test_a_question_that_was_not_put_tells_nothing_of_the_manager(
+    site: Site, monkeypatch: pytest.MonkeyPatch, answer: Answer, why: str
+) -> None:
+    unasked = ManagerReading(has_master=False, unasked=f"node01 mlx5_0: {why}")
+    assert manager(site, monkeypatch, answer) == (unasked, 1)
 
 
 def test_a_node_with_a_finding_is_no_peer_of_the_others(

@@ -134,6 +134,14 @@ def test_a_subnet_without_a_master_is_a_finding_of_its_nodes(site: Site) -> None
     ]
 
 
+def test_a_manager_that_could_not_be_asked_is_an_error(site: Site) -> None:
+    read = seen(site, planned(site))
+    read[1].has_master, read[1].unasked = False, "node01 mlx5_6: the connection was lost"
+    [finding] = judge_fabric(site, ["node01"], readings(site), read)["node01"]
+    assert (finding.code, finding.actual) == ("ib-subnet-manager-unasked", read[1].unasked)
+    assert result("node01", [finding]).outcome is Outcome.ERROR
+
+
 def test_a_port_with_a_link_must_be_active(site: Site) -> None:
     known = readings(site)
     port = deepcopy(known["node01"].ports["mlx5_0"])

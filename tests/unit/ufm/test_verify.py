@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from rackready.design.facts import node_facts
+from rackready.design.facts import NicFacts, node_facts
 from rackready.design.infiniband import subnets
-from rackready.drivers.ib_fabric.reading import NodeReading
+from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
 from rackready.drivers.ib_fabric.verify import judge_fabric, result, subnet_of_ufm
 from rackready.drivers.ufm.reading import UfmReading, read_ufm
 from rackready.model.outcome import Outcome
@@ -18,6 +19,26 @@ from rackready_sim.ufm.server import Ufm
 from tests.unit.ufm.ufms import guids_of, simulated, site_of, up
 
 NODES = ["node01", "node02"]
+MASTER = ManagerReading(has_master=True, said="sminfo: sm lid 1 sm guid 0x1, ... SMINFO_MASTER")
+DEAD = ManagerReading(has_master=False, said="ibwarn: [71] mad_rpc: _do_madrpc failed; dport (Lid 1)")
+
+
+class Asking:
+    """Answers of ports that ask the subnet manager, one after the other; the last one stays."""
+
+    def __init__(self, *answers: ManagerReading) -> None:
+        self.answers, self.asked = list(answers), list[str]()
+
+    def manager(self, node: str, nic: NicFacts) -> ManagerReading:
+        self.asked.append(f"{node} {nic.rdma_device}")
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def seen_by(
+    site: Site, known: dict[str, NodeReading], ufm: UfmReading, reader: Asking | None = None
+) -> list[SubnetReading]:
+    asking = cast("Reader", reader or Asking(MASTER))
+    return [subnet_of_ufm(asking, site, item, known, ufm) for item in subnets(site)]
 
 
 @pytest.fixture
@@ -40,12 +61,13 @@ def readings(site: Site, ufm: Ufm, keys: list[str], **port: Any) -> dict[str, No
     }
 
 
-def judged(site: Site, ufm: Ufm, folder: Path, keys: list[str], **port: Any) -> tuple[dict[str, list[str]], UfmReading]:
+def judged(
+    site: Site, ufm: Ufm, folder: Path, keys: list[str], reader: Asking | None = None, **port: Any
+) -> tuple[dict[str, list[str]], UfmReading]:
     with up(ufm, folder) as own:
         seen = read_ufm(own)
     known = readings(site, ufm, keys, **port)
-    subnet = [subnet_of_ufm(site, item, known, seen) for item in subnets(site)]
-    found = judge_fabric(site, NODES, known, subnet, seen)
+    found = judge_fabric(site, NODES, known, seen_by(site, known, seen, reader), seen)
     return {node: [f"{item.code} {item.where}" for item in items] for node, items in found.items() if items}, seen
 
 
@@ -68,9 +90,60 @@ def test_a_ufm_that_does_not_answer_is_an_error_of_every_node(ufm: Ufm, tmp_path
     assert "HTTP 404" in seen.trouble
 
 
-def test_no_lid_of_a_subnet_manager_means_that_none_manages_the_subnet(ufm: Ufm, tmp_path: Path) -> None:
-    found, _ = judged(site_of(), ufm, tmp_path, ["0xffff"], sm_lid="0x0")
-    assert found == {node: [f"ib-no-subnet-manager {node} (subnet of leaf01)"] for node in NODES}
+def managed(
+    ufm: Ufm, folder: Path, reader: Asking, nodes: Sequence[str] = NODES, **port: Any
+) -> tuple[Outcome, list[str]]:
+    """Return the outcome of node01, and its findings in words, where the ports ask the manager through ``reader``."""
+    site = site_of()
+    with up(ufm, folder) as own:
+        seen = read_ufm(own)
+    known = readings(site, ufm, ["0xffff"], **port)
+    subnet = seen_by(site, {node: known[node] for node in nodes}, seen, reader)
+    found = judge_fabric(site, NODES, known, subnet, seen)["node01"]
+    return result("node01", found).outcome, [str(item) for item in found]
+
+
+def test_a_manager_that_died_fails_although_ports_keep_its_lid_and_ufm_answers(ufm: Ufm, tmp_path: Path) -> None:
+    reader = Asking(DEAD)
+    outcome, [text] = managed(ufm, tmp_path, reader)
+    assert (outcome, reader.asked) == (Outcome.FAIL, ["node01 mlx5_0"]), "the first one that can ask decides"
+    assert text == (
+        "node01 (subnet of leaf01): no subnet manager - Expected: a master subnet manager Actual: ibwarn: [71] "
+        "mad_rpc: _do_madrpc failed; dport (Lid 1). Check `systemctl status 'rackready-opensm@*'` on the nodes of "
+        "fabric.infiniband.nodes, the manager that the site calls external, or opensm on the UFM host."
+    )
+
+
+def test_a_manager_that_nobody_can_ask_is_an_error_and_neither_a_pass_nor_a_fail(ufm: Ufm, tmp_path: Path) -> None:
+    lost = ManagerReading(has_master=False, unasked="node02 mlx5_0: the connection was lost")
+    outcome, [text] = managed(ufm, tmp_path, Asking(lost))
+    assert outcome is Outcome.ERROR
+    assert text == (
+        "node01 (subnet of leaf01): subnet manager not asked - Expected: an answer of the master subnet manager "
+        "Actual: node02 mlx5_0: the connection was lost. Bring a port up in the subnet, and run "
+        "`sminfo -C <HCA> -P 1` on its node; then run `rackready fabric` again."
+    )
+    outcome, [text] = managed(ufm, tmp_path, Asking(MASTER), nodes=[])
+    assert (outcome, "Actual: no port of a node that is up has a link in it." in text) == (Outcome.ERROR, True)
+
+
+def test_another_port_asks_where_the_first_one_cannot(ufm: Ufm, tmp_path: Path) -> None:
+    reader = Asking(ManagerReading(has_master=False, unasked="node01 mlx5_0: sminfo: not found"), MASTER)
+    assert managed(ufm, tmp_path, reader) == (Outcome.PASS, [])
+    assert reader.asked == ["node01 mlx5_0", "node02 mlx5_0"]
+
+
+def test_a_port_without_a_link_asks_nobody(ufm: Ufm, tmp_path: Path) -> None:
+    reader = Asking(MASTER)
+    outcome, texts = managed(ufm, tmp_path, reader, phys_state="3: Disabled", state="1: DOWN")
+    assert (outcome, reader.asked, len(texts)) == (Outcome.ERROR, [], 1)
+
+
+def test_a_ufm_that_is_not_read_is_told_alone(ufm: Ufm, tmp_path: Path) -> None:
+    ufm.absent.add("resources/links")
+    reader = Asking(DEAD)
+    _, [text] = managed(ufm, tmp_path, reader)
+    assert (reader.asked, ": UFM not readable - " in text) == ([], True)
 
 
 def test_an_open_default_partition_joins_the_tenants(ufm: Ufm, tmp_path: Path) -> None:
@@ -96,5 +169,5 @@ def test_what_was_measured_and_differs_fails(ufm: Ufm, tmp_path: Path) -> None:
     with up(ufm, tmp_path) as own:
         seen = read_ufm(own)
     known = readings(site, ufm, ["0x7fff", "0x8011"])
-    subnet = [subnet_of_ufm(site, item, known, seen) for item in subnets(site)]
-    assert result("node01", judge_fabric(site, NODES, known, subnet, seen)["node01"]).outcome is Outcome.FAIL
+    found = judge_fabric(site, NODES, known, seen_by(site, known, seen), seen)
+    assert result("node01", found["node01"]).outcome is Outcome.FAIL

@@ -27,8 +27,17 @@ NO_MANAGER = FailKind(
     "ib-no-subnet-manager",
     "no subnet manager",
     meaning="No subnet manager answers as master, so ports get no LID and carry no data.",
-    next_step="Check `systemctl status 'rackready-opensm@*'` on the nodes of fabric.infiniband.nodes, or the manager "
-    "that the site calls external.",
+    next_step="Check `systemctl status 'rackready-opensm@*'` on the nodes of fabric.infiniband.nodes, the manager that "
+    "the site calls external, or opensm on the UFM host.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
+MANAGER_UNASKED = ErrorKind(
+    "ib-subnet-manager-unasked",
+    "subnet manager not asked",
+    meaning="No port of the subnet could ask its subnet manager, so nothing proves that one manages the subnet now.",
+    next_step="Bring a port up in the subnet, and run `sminfo -C <HCA> -P 1` on its node; then run `rackready fabric` "
+    "again.",
     runbook=_RUNBOOK,
     by=_BY,
 )
@@ -50,4 +59,4 @@ PEER_UNREACHED = FailKind(
     by=_BY,
 )
 
-FINDINGS: Kinds = (PORTS_UNREAD, SUBNET_UNREAD, NO_MANAGER, PORT_STATE, PEER_UNREACHED)
+FINDINGS: Kinds = (PORTS_UNREAD, SUBNET_UNREAD, NO_MANAGER, MANAGER_UNASKED, PORT_STATE, PEER_UNREACHED)

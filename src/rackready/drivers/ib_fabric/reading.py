@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rackready.design.facts import NicFacts, node_facts
 from rackready.drivers.ib.discover import IbFabric, read_ibnetdiscover
@@ -31,19 +31,34 @@ _TAKEOVER_S = 60.0
 """Longest wait for a standby to become master. It notices after 4 polls of 10 s that no master answers (opensm's
 sminfo_polling_timeout and polling_retry_number, osm_base.h), and its first sweep follows."""
 _POLL_S = 2.0
+_NO_ANSWER = "iberror: failed: query"
+"""What sminfo says where it asked, and nobody answered (rdma-core infiniband-diags/sminfo.c; ibdiag_common.c: ibexit).
+It takes the manager's LID from the kernel, so M_Key protection of the port does not hinder it."""
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 Ports = Mapping[str, Mapping[str, Any]]
 """RDMA device to its port, as ib_ports.py prints it."""
 
 
+class ManagerReading(NamedTuple):
+    """Whether a subnet manager answers as master, and what it says; ``unasked``: why it could not be asked."""
+
+    has_master: bool
+    said: str = ""
+    unasked: str = ""
+
+
 @dataclass(slots=True)
 class SubnetReading:
-    """One subnet as seen from one port; ``trouble``: why it could not be read."""
+    """One subnet as seen from one port; ``trouble``: why it could not be read.
+
+    ``unasked``: why its manager could not be asked.
+    """
 
     switches: tuple[str, ...]
     fabric: IbFabric | None = None
     has_master: bool = False
     said: str = ""
+    unasked: str = ""
     trouble: str = ""
     source: str = ""
     unread: ErrorKind = SUBNET_UNREAD
@@ -125,8 +140,7 @@ class Reader:
     def subnet(self, node: str, nic: NicFacts, switches: tuple[str, ...]) -> SubnetReading:
         """Return a subnet as one port sees it, and whether its manager answers."""
         out = SubnetReading(switches, source=f"{node} {nic.rdma_device}")
-        port = ("-C", nic.rdma_device, "-P", "1")
-        answer = self._remote.run(node, ("ibnetdiscover", *port), timeout_s=_TIMEOUT_S)
+        answer = self._remote.run(node, ("ibnetdiscover", *_port(nic)), timeout_s=_TIMEOUT_S)
         if answer.exit_code != 0:
             out.trouble = _said(answer)
             return out
@@ -134,19 +148,26 @@ class Reader:
             out.fabric = read_ibnetdiscover(answer.stdout)
         except IbTextError as error:
             out.trouble = str(error)
-        out.has_master, out.said = self._manager(node, port)
+        out.has_master, out.said, out.unasked = self.manager(node, nic)
         return out
 
-    def _manager(self, node: str, port: Sequence[str]) -> tuple[bool, str]:
-        """Return whether a subnet manager is master, and what sminfo says. A standby gets the time to take over."""
+    def manager(self, node: str, nic: NicFacts) -> ManagerReading:
+        """Return what a port learns of its subnet manager (sminfo). A standby gets the time to take over."""
         until = time.monotonic() + _TAKEOVER_S
         while True:
-            answer = self._remote.run(node, ("sminfo", *port), timeout_s=_TIMEOUT_S)
+            answer = self._remote.run(node, ("sminfo", *_port(nic)), timeout_s=_TIMEOUT_S)
+            if answer.exit_code != 0 and _NO_ANSWER not in answer.stdout + answer.stderr:
+                return ManagerReading(has_master=False, unasked=f"{node} {nic.rdma_device}: {_said(answer)}")
             master = answer.exit_code == 0 and "SMINFO_MASTER" in answer.stdout
             if master or answer.exit_code != 0 or time.monotonic() > until:
-                return master, _said(answer)
+                return ManagerReading(master, _said(answer))
             check_stop()
             time.sleep(_POLL_S)
+
+
+def _port(nic: NicFacts) -> tuple[str, ...]:
+    """Return the options with which infiniband-diags use the port of a NIC."""
+    return ("-C", nic.rdma_device, "-P", "1")
 
 
 def _settling(reading: NodeReading) -> bool:

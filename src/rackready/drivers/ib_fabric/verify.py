@@ -17,7 +17,7 @@ from rackready.drivers.ib.discover import IbFabric
 from rackready.drivers.ib.partitions import judge_keys, keys_of_port
 from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
-from rackready.drivers.ib_fabric.reading import NodeReading, Reader, SubnetReading
+from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
 from rackready.drivers.ufm import findings as ufm_kinds
 from rackready.drivers.ufm.findings import UNREAD
 from rackready.drivers.ufm.reading import UfmReading, read_ufm
@@ -33,7 +33,8 @@ UNMEASURED = "unmeasured"
 _PEERS = 8
 """Peers that a port asks on its rail, as role host_roce pings them."""
 _TRIES = 3
-"""Ports from which a subnet is tried to be read."""
+"""Ports from which a subnet is tried to be read, or its manager to be asked."""
+_NO_LINK = "no port of a node that is up has a link in it"
 
 
 def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) -> dict[str, NodeResult]:
@@ -48,7 +49,7 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
         known = {name: reading for name, reading in ports.items() if not reading.trouble}
         ufm = _ufm(site)
         seen = [
-            _subnet(reader, site, subnet, known) if ufm is None else subnet_of_ufm(site, subnet, known, ufm)
+            _subnet(reader, site, subnet, known) if ufm is None else subnet_of_ufm(reader, site, subnet, known, ufm)
             for subnet in subnets(site)
         ]
         found = judge_fabric(site, [*nodes, *others], ports, seen, ufm)
@@ -77,22 +78,32 @@ def _ufm(site: Site) -> UfmReading | None:
 
 
 def subnet_of_ufm(
-    site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading], ufm: UfmReading
+    reader: Reader, site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading], ufm: UfmReading
 ) -> SubnetReading:
-    """Return a subnet as UFM sees it. An Active port with the LID of a subnet manager proves that one manages it."""
-    managed = any(
-        int(str(reading.ports.get(nic.rdma_device, {}).get("sm_lid") or "0x0"), 16)
-        for node, reading in known.items()
-        for nic in node_facts(site, node).nics
-        if nic.switch in subnet.switches
-    )
-    said = "" if managed else f"UFM {ufm.version} answers, but no port has the LID of a subnet manager"
-    return SubnetReading(subnet.switches, ufm.fabric, managed, said, ufm.trouble, "UFM", UNREAD)
+    """Return a subnet as UFM sees it, and what its ports learn of its manager.
+
+    UFM answers while its opensm is down, and a port keeps the LID of a manager that died: only an answer of the manager
+    itself proves one.
+    """
+    out = SubnetReading(subnet.switches, ufm.fabric, trouble=ufm.trouble, source="UFM", unread=UNREAD)
+    if ufm.fabric is not None:
+        out.has_master, out.said, out.unasked = _manager(reader, site, subnet, known)
+    return out
+
+
+def _manager(reader: Reader, site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading]) -> ManagerReading:
+    """Return what the first of some ports that can ask learns of the subnet's manager."""
+    out = ManagerReading(has_master=False, unasked=_NO_LINK)
+    for node, nic in list(_attached(site, subnet, known))[:_TRIES]:
+        out = reader.manager(node, nic)
+        if not out.unasked:
+            break
+    return out
 
 
 def _subnet(reader: Reader, site: Site, subnet: ManagedSubnet, known: Mapping[str, NodeReading]) -> SubnetReading:
     """Return a subnet as the first of some ports with a link sees it."""
-    out = SubnetReading(subnet.switches, trouble="no port of a node that is up has a link in it")
+    out = SubnetReading(subnet.switches, trouble=_NO_LINK)
     for node, nic in list(_attached(site, subnet, known))[:_TRIES]:
         out = reader.subnet(node, nic, subnet.switches)
         if out.fabric is not None:
@@ -180,6 +191,8 @@ def _subnets_of(site: Site, node: str, seen: Sequence[SubnetReading]) -> list[Fi
         where = Place(node, "", f"(subnet of {', '.join(reading.switches)})")
         if reading.fabric is None:
             out.append(reading.unread.found(where, "the subnet's switches and ports", reading.trouble))
+        elif reading.unasked:
+            out.append(kinds.MANAGER_UNASKED.found(where, "an answer of the master subnet manager", reading.unasked))
         elif not reading.has_master:
             out.append(kinds.NO_MANAGER.found(where, "a master subnet manager", reading.said))
     return out
