@@ -19,9 +19,13 @@ def ports(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def unnamed(result: Mapping[str, Any], host: str) -> list[str]:
-    """Return the devices whose description does not end with the device's name after the host's."""
-    found = ports(result)
-    return [name for name, port in found.items() if port.get("node_desc") != f"{host} {name}"]
+    """Return the devices whose description is not the host's name and then the device's."""
+    return [name for name, port in ports(result).items() if not _named(port, host, name)]
+
+
+def _named(port: Mapping[str, Any], host: str, name: str) -> bool:
+    """Return whether a description names host and device. Case does not count: names of a site are in lower case."""
+    return str(port.get("node_desc")).casefold() == f"{host} {name}".casefold()
 
 
 def problems(result: Mapping[str, Any], host: str) -> list[str]:
@@ -37,7 +41,7 @@ def problems(result: Mapping[str, Any], host: str) -> list[str]:
             out.append(f"{name} link layer {layer}")
         elif port.get("problem"):
             out.append(f"{name} {port['problem']}")
-        elif port.get("node_desc") != f"{host} {name}":
+        elif not _named(port, host, name):
             out.append(f"{name} description '{port.get('node_desc')}'")
     return out
 

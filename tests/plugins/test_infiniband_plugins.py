@@ -28,6 +28,7 @@ def said(**change: str) -> dict[str, str]:
     ("result", "words"),
     [
         (said(), []),
+        (said(node_desc="NODE01 mlx5_0"), []),
         (said(link_layer="Ethernet"), ["mlx5_0 link layer Ethernet"]),
         (said(link_layer=""), ["mlx5_0 link layer none"]),
         (said(problem="smpquery pkeys exit 1: no"), ["mlx5_0 smpquery pkeys exit 1: no"]),

@@ -13,6 +13,7 @@ from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import read_ibnetdiscover
 from rackready.drivers.ib.planned import IbPlan, IbPlanError, planned_cables
 from rackready.drivers.ib.text import guid_text
+from rackready.model.outcome import Finding
 from rackready_sim.ibtwin.topology import Twin, TwinLink, TwinPort, as_declared, net_text, twin_of
 from tests.unit.infiniband.fabrics import plan_of
 
@@ -24,10 +25,13 @@ def plan(tmp_path: Path) -> IbPlan:
     return plan_of(tmp_path, 8, 4)[1]
 
 
-def codes(plan: IbPlan, twin: Twin, guids: dict[int, End] | None = None) -> list[str]:
+def findings(plan: IbPlan, twin: Twin, guids: dict[int, End] | None = None) -> list[Finding]:
     """Findings of a fabric that looks like the twin's topology: its file has ibnetdiscover's shape."""
-    found = check_cabling(as_declared(plan), read_ibnetdiscover(net_text(twin)), guids)
-    return [item.code for item in found]
+    return check_cabling(as_declared(plan), read_ibnetdiscover(net_text(twin)), guids)
+
+
+def codes(plan: IbPlan, twin: Twin, guids: dict[int, End] | None = None) -> list[str]:
+    return [item.code for item in findings(plan, twin, guids)]
 
 
 def rename(twin: Twin, end: End, description: str) -> int:
@@ -71,6 +75,36 @@ def test_a_switch_without_the_planned_name_is_told_by_its_cables(plan: IbPlan) -
     assert codes(plan, twin) == ["cable-device-exchanged"]
     guid = int(twin.switches["leaf-su001-r1"].partition("-")[2], 16)
     assert codes(plan, twin, {guid: End("leaf-su001-r1", "")}) == []
+
+
+def test_a_switch_and_a_host_may_tell_their_names_in_upper_case(plan: IbPlan) -> None:
+    """Site files have names in lower case only."""
+    twin = twin_of(plan)
+    for name, node in twin.switches.items():
+        twin.names[node] = f"MF0;{name.upper()}:MQM9701/U1"
+    rename(twin, FIRST, "A01-N1.Example.COM mlx5_0")
+    assert codes(plan, twin) == []
+
+
+def test_a_name_that_is_not_of_the_site_is_shown_as_the_fabric_tells_it(plan: IbPlan) -> None:
+    twin = twin_of(plan)
+    leaf = twin.switches["leaf-su001-r1"]
+    twin.names[leaf] = "MF0;A09-P1-IBLEAF-04-04:MQM9701/U1"
+    found = findings(plan, twin)
+    assert [item.code for item in found] == ["cable-device-exchanged"]
+    assert "'MF0;A09-P1-IBLEAF-04-04:MQM9701/U1'" in found[0].actual
+
+
+def test_switches_whose_names_differ_by_case_alone_are_shown_with_both(plan: IbPlan) -> None:
+    twin = twin_of(plan)
+    first, second = (twin.switches[f"leaf-su001-r{rail}"] for rail in (1, 2))
+    twin.names[second] = "MF0;LEAF-SU001-R1:rackready/U1"
+    found = next(item for item in findings(plan, twin) if item.code == "ib-name-twice")
+    told = {first: "MF0;leaf-su001-r1:rackready/U1", second: "MF0;LEAF-SU001-R1:rackready/U1"}
+    assert (found.where, found.actual) == (
+        "leaf-su001-r1",
+        ", ".join(f"0x{node.partition('-')[2]} '{told[node]}'" for node in sorted(told)),
+    )
 
 
 def test_the_sharp_node_of_a_switch_is_no_cable(plan: IbPlan) -> None:

@@ -192,6 +192,16 @@ def test_the_judge_of_cables_gets_what_ufm_sees(site: Site, ufm: Ufm) -> None:
     assert any(item.startswith("cable-swapped node03 mlx5_0") for item in cabling(site, ufm))
 
 
+def test_names_in_upper_case_are_those_of_the_site(site: Site, ufm: Ufm) -> None:
+    ports = ufm.fabric.ports()
+    for port in ports:
+        host, blank, device = port["node_description"].partition(" ")
+        port |= {"system_name": port["system_name"].upper(), "node_description": f"{host.upper()}{blank}{device}"}
+    fabric = fabric_of(read_ports(ports), read_links(ufm.fabric.links()))
+    assert {node.description for node in fabric.nodes.values() if node.type == "switch"} == {"LEAF01"}
+    assert check_cabling(planned_cables(lay(site)), fabric) == []
+
+
 def test_the_aggregation_node_inside_a_switch_is_no_cable(site: Site, ufm: Ufm) -> None:
     """Whether UFM lists its port or not: port 41 of a QM8700 leads to it."""
     ports, links = ufm.fabric.ports(), ufm.fabric.links()

@@ -1,7 +1,8 @@
 """Which device of the plan each InfiniBand node is: by its GUID where a list of them is given, else by its name.
 
 Hosts are named by rdma-ndd, '<host> <HCA>'; switches by themselves, 'MF0;<name>:<model>/<chip>'. An adapter without
-such a name is not guessed from its cable: that is what is to be checked.
+such a name is not guessed from its cable: that is what is to be checked. Names of the site are in lower case; a switch
+may tell its own in upper case, so case does not count.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class _Reader:
 
     def __init__(self, plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End]) -> None:
         self._plan, self._fabric, self._guids = plan, fabric, guids
+        self._switches = {name.casefold(): name for name in plan.ports}
+        self._hosts = {name.casefold(): name for name in plan.hcas}
         self._findings: list[Finding] = []
         self._foreign: dict[str, str] = {}
         self._unnamed: list[IbNode] = []
@@ -86,8 +89,8 @@ class _Reader:
 
     def _switch(self, node: IbNode) -> End:
         found = _SWITCH.fullmatch(node.description)
-        name = found["name"] if found is not None else ""
-        if name in self._plan.ports:
+        name = self._switches.get(found["name"].casefold()) if found is not None else None
+        if name is not None:
             return End(name, "")
         foreign = f"S-{node.guid:016x}"
         self._foreign[foreign] = f"'{node.description}'"
@@ -97,14 +100,14 @@ class _Reader:
         found = _HCA.fullmatch(node.description)
         if found is None:
             return None
-        host = found["host"] if found["host"] in self._plan.hcas else found["host"].partition(".")[0]
-        planned = self._plan.hcas.get(host)
-        if host in self._plan.unnumbered:
-            return End(host, "")
-        if planned is None:
+        told = found["host"].casefold()
+        host = self._hosts.get(told) or self._hosts.get(told.partition(".")[0])
+        if host is None:
             self._foreign[node.description] = f"GUID {guid_text(node.guid)}"
             return End(node.description, "")
-        alike = {name.rstrip("0123456789") for name in planned}
+        if host in self._plan.unnumbered:
+            return End(host, "")
+        alike = {name.rstrip("0123456789") for name in self._plan.hcas[host]}
         return End(host, found["hca"]) if found["hca"].rstrip("0123456789") in alike else None
 
     def _unique(self, names: dict[int, End | None]) -> None:
@@ -115,7 +118,8 @@ class _Reader:
                 by_name[name].append(guid)
         for name, guids in sorted(by_name.items()):
             if len(guids) > 1:
-                told = ", ".join(guid_text(guid) for guid in sorted(guids))
+                alike = [self._fabric.nodes[guid] for guid in sorted(guids)]
+                told = ", ".join(f"{guid_text(node.guid)} '{node.description}'" for node in alike)
                 self._findings.append(kinds.NAME_TWICE.found(str(name), "one GUID", told))
                 names.update(dict.fromkeys(guids))
 
