@@ -11,7 +11,8 @@ import pytest
 from rackready.design.facts import NicFacts, node_facts
 from rackready.design.infiniband import subnets
 from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
-from rackready.drivers.ib_fabric.verify import judge_fabric, result, subnet_of_ufm
+from rackready.drivers.ib_fabric.verify import judge_fabric, key_remarks, result, subnet_of_ufm
+from rackready.drivers.ufm import findings as ufm_findings
 from rackready.drivers.ufm.reading import UfmReading, read_ufm
 from rackready.model.outcome import Outcome
 from rackready.model.site import Site
@@ -161,6 +162,44 @@ def test_a_critical_alarm_about_a_cable_is_a_finding_of_its_port(ufm: Ufm, tmp_p
     assert found == {"node02": ["ufm-alarm node02 mlx5_0 (rail 1, leaf01 9)"]}
     ufm.fabric.alarms = [alarm | {"object_name": link["destination_port_name"], "severity": "Warning"}]
     assert judged(site_of(), ufm, tmp_path, ["0xffff"])[0] == {}
+
+
+@pytest.mark.parametrize("keys", [["0x7fff", "0x8001"], ["0xffff", "0x8010"], ["0x8010"]])
+def test_without_tenants_keys_of_others_are_noted_and_not_judged(ufm: Ufm, tmp_path: Path, keys: list[str]) -> None:
+    assert judged(site_of(), ufm, tmp_path, keys)[0] == {}
+
+
+@pytest.mark.parametrize(("keys", "problem"), [([], ""), ([], "smpquery pkeys exit 1"), (["0xffff"], "exit 1")])
+def test_without_tenants_too_a_port_has_a_key_that_is_read(
+    ufm: Ufm, tmp_path: Path, keys: list[str], problem: str
+) -> None:
+    found, _ = judged(site_of(), ufm, tmp_path, keys, problem=problem)
+    assert {text.split()[0] for texts in found.values() for text in texts} == {"ib-port-pkeys-unread"}
+    assert found.keys() == set(NODES)
+
+
+def test_a_storage_partition_beside_the_tenants_is_no_fault(ufm: Ufm, tmp_path: Path) -> None:
+    assert judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8010", "0x8011"])[0] == {}
+    found, _ = judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8010", "0x8012"])
+    assert {text.split()[0] for texts in found.values() for text in texts} == {"ib-port-pkeys"}
+
+
+def test_keys_that_the_site_does_not_explain_are_told_with_a_pass_and_with_a_fail(ufm: Ufm) -> None:
+    ports = dict(readings(site_of(), ufm, ["0x7fff", "0x8001"])["node01"].ports)
+    ports["mlx5_3"] = {**ports["mlx5_3"], "keys": ["0xffff"]}
+    ports["mlx5_4"] = {**ports["mlx5_4"], "state": "1: DOWN"}
+    remarks = key_remarks(site_of(), NodeReading(ports))
+    left = [name for name in ports if name not in {"mlx5_3", "mlx5_4"}]
+    words = f"partition keys 0x7fff, 0x8001 of no tenant of the site on {', '.join(left)}"
+    assert remarks == [words]
+    found = result("node01", [], remarks=remarks)
+    assert (found.outcome, found.message) == (
+        Outcome.PASS,
+        f"node01: every cable is as planned, and every port Active; noted: {words}",
+    )
+    alarm = ufm_findings.OPEN.found("node01", "limited", "full")
+    found = result("node01", [alarm], remarks=remarks)
+    assert (found.outcome, found.message) == (Outcome.FAIL, f"{alarm}; noted: {words}")
 
 
 def test_what_was_measured_and_differs_fails(ufm: Ufm, tmp_path: Path) -> None:

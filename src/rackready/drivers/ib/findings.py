@@ -57,7 +57,8 @@ PKEYS = FailKind(
     "ib-port-pkeys",
     "partition keys",
     meaning="The port holds other partition keys than planned: it reaches another tenant, or not its own.",
-    next_step="Compare the port GUID in the partition file with `ibstat`; then send opensm a HUP.",
+    next_step="Compare the port GUID of `ibstat` with the members of the partitions, in opensm's file or in UFM. Send "
+    "opensm a HUP after a change of its file.",
     by=_BY,
 )
 PKEY_PLACE = FailKind(

@@ -14,6 +14,7 @@ from rackready.drivers.cabling_check.owners import Owners
 from rackready.drivers.cabling_check.types import End
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import IbFabric
+from rackready.drivers.ib.foreign_keys import foreign_remarks, judge_foreign
 from rackready.drivers.ib.partitions import judge_keys, keys_of_port
 from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
@@ -58,16 +59,24 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
         missed, unmeasured = _ways(reader, site, [node for node in nodes if node in sound], sound)
     finally:
         reader.close()
-    return {node: result(node, [*found[node], *missed.get(node, [])], unmeasured.get(node, [])) for node in nodes}
+    return {
+        node: result(
+            node, [*found[node], *missed.get(node, [])], unmeasured.get(node, []), key_remarks(site, ports[node])
+        )
+        for node in nodes
+    }
 
 
-def result(node: str, findings: Sequence[Finding], unmeasured: Sequence[str] = ()) -> NodeResult:
-    """Return a node's result: fail where something measured differs, else error, else pass."""
+def result(
+    node: str, findings: Sequence[Finding], unmeasured: Sequence[str] = (), remarks: Sequence[str] = ()
+) -> NodeResult:
+    """Return a node's result: fail where something measured differs, else error, else pass. ``remarks``: not judged."""
+    noted = f"; noted: {'; '.join(remarks)}" if remarks else ""
     if not findings:
-        text = f"{node}: every cable is as planned, and every port Active"
+        text = f"{node}: every cable is as planned, and every port Active{noted}"
         return NodeResult(Outcome.PASS, text, data={UNMEASURED: list(unmeasured)} if unmeasured else {})
     fails = any(KINDS[finding.code].outcome is Outcome.FAIL for finding in findings)
-    words = "; ".join(str(finding) for finding in findings)
+    words = "; ".join(str(finding) for finding in findings) + noted
     return NodeResult(Outcome.FAIL if fails else Outcome.ERROR, words, data={FINDINGS: finding_documents(findings)})
 
 
@@ -216,16 +225,35 @@ def _ports(site: Site, node: str, reading: NodeReading, before: Sequence[Finding
 
 def _keys(site: Site, where: Place, node: str, nic: NicFacts, port: Mapping[str, Any]) -> list[Finding]:
     """Judge a port's partition keys. A standby manager's port is as any other until its opensm is the master."""
-    keys = port.get("keys") or []
+    held, problem = _held(port), str(port.get("problem") or "")
+    if _foreign(site):
+        return judge_foreign(where, site, node, held, problem)
     guid = int(str(port.get("port_guid") or "0"), 16)
     wanted = keys_of_port(site, node, guid)
-    if port.get("problem") or not keys:
-        return judge_keys(where, wanted, None, str(port.get("problem") or "none"))
-    held = frozenset(int(key, 16) for key in keys)
+    if problem or not held:
+        return judge_keys(where, wanted, None, problem or "none")
     manages = any((name, own.rail) == (node, nic.rail) for subnet in subnets(site) for name, own in subnet.managers)
     if manages and held == keys_of_port(site, node, guid, manager=True):
         return []
     return judge_keys(where, wanted, held)
+
+
+def _held(port: Mapping[str, Any]) -> frozenset[int]:
+    return frozenset(int(key, 16) for key in port.get("keys") or [])
+
+
+def _foreign(site: Site) -> bool:
+    """Return whether somebody else's manager makes the partitions, and so knows some that the site does not."""
+    own = site.fabric.infiniband
+    return own is not None and own.subnet_manager != "opensm"
+
+
+def key_remarks(site: Site, reading: NodeReading) -> list[str]:
+    """Return what is noted of the keys of a node's Active ports: those that the site does not explain."""
+    if not _foreign(site):
+        return []
+    active = {device: port for device, port in reading.ports.items() if str(port.get("state", "")).endswith("ACTIVE")}
+    return foreign_remarks(site, {device: _held(port) for device, port in active.items()})
 
 
 def _ways(
