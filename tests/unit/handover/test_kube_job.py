@@ -170,7 +170,7 @@ def test_workers_that_end_before_a_launcher_came_are_named(cluster: Cluster) -> 
 
 
 def test_a_job_that_cannot_be_deleted_is_named_and_its_log_kept(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refuses = Answer(403, {"message": "mpijobs is forbidden"})
     monkeypatch.setattr(cluster, "delete_mpijob", lambda *_, **__: refuses)
@@ -178,6 +178,7 @@ def test_a_job_that_cannot_be_deleted_is_named_and_its_log_kept(
     assert (found.exit_code, found.stdout, found.failure) == (0, "log of launcher\n", "")
     assert "It may still run, with the GPUs of its nodes: " in found.stderr
     assert found.stderr.endswith(f"Or by hand: `kubectl delete mpijob --namespace rackready {NAME}`.\n")
+    assert capsys.readouterr().err == f"MPIJob rackready/{NAME}:{found.stderr}"
 
 
 def test_a_cluster_without_the_operator_is_told(cluster: Cluster) -> None:
@@ -244,6 +245,18 @@ def test_a_stop_deletes_the_job(cluster: Cluster) -> None:
     with pytest.raises(Interrupted):
         run(cluster)
     assert cluster.did == ["create", "delete, cleaning", "close"]
+
+
+def test_a_stop_that_leaves_the_job_tells_it_at_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stop gives no result that could tell it."""
+    cluster.conditions, cluster.stop_at_look, cluster.stays = [[condition("Running")]], True, True
+    with pytest.raises(Interrupted):
+        run(cluster)
+    assert capsys.readouterr().err == (
+        f"MPIJob rackready/{NAME}: It may still run, with the GPUs of its nodes: Kubernetes context prod: MPIJob "
+        f"rackready/{NAME} - Expected: created, read and deleted Actual: its pods are not gone 0 s after it was "
+        f"deleted. Look at them. Or by hand: `kubectl delete mpijob --namespace rackready {NAME}`.\n"
+    )
 
 
 def test_a_cluster_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ The MPI Operator (Kubeflow, API v2beta1) makes its pods and sets ``status.condit
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import yaml
@@ -102,6 +103,8 @@ class _MpiJob:
             except SchedulerError as error:  # what was measured stays
                 command = f"kubectl delete mpijob --namespace {self._namespace} {self._name}"
                 self.left = f" It may still run, with the GPUs of its nodes: {error} Or by hand: `{command}`.\n"
+                with suppress(OSError):  # at once: a stop leaves no result that could tell it
+                    sys.stderr.write(f"MPIJob {self._namespace}/{self._name}:{self.left}")
 
     def _away(self, *, cleaning: bool = False) -> None:
         """Delete a job of ours of this name, and wait until its pods are gone. Raises SchedulerError."""
