@@ -187,7 +187,7 @@ def test_a_bmc_may_accept_an_override_and_ignore_it(machine: Machine) -> None:
 def test_a_reboot_starts_the_firmware_anew_and_a_shutdown_leaves_it_off(machine: Machine) -> None:
     machine.power(PowerAction.ON)
     machine.metal.cut()
-    bootable(machine, "echo asks-for-a-reboot\nreboot\n")
+    bootable(machine, "echo asks-for-a-reboot\nsleep 20\nreboot\n")  # the override is read back meanwhile
     first = len(machine.actions())
     machine.power(PowerAction.ON)
     assert machine.says("asks-for-a-reboot")
