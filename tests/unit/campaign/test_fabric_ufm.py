@@ -61,6 +61,7 @@ class World:
                         "sm_lid": "0x1",
                         "port_guid": guid,
                         "keys": self._keys(guid),
+                        "first_key": self._keys(guid)[0],
                         "problem": "",
                     }
                     for nic, guid in zip(node_facts(site, node).nics, guids[node], strict=True)
@@ -74,7 +75,9 @@ class World:
         held = ["0xffff" if self.ufm.fabric.default == "full" else "0x7fff"]
         for key, own in self.ufm.fabric.partitions.items():
             if guid in own["guids"]:
-                held.append(f"0x{key | (0x8000 if own['guids'][guid]['membership'] == 'full' else 0):04x}")
+                member = own["guids"][guid]
+                place = 0 if member["index0"] else len(held)
+                held.insert(place, f"0x{key | (0x8000 if member['membership'] == 'full' else 0):04x}")
         return held
 
     def run(self, *nodes: str, check: bool = False) -> dict[str, NodeResult]:

@@ -16,7 +16,7 @@ from rackready.design.yaml import read_yaml
 from rackready.drivers.ib.discover import FarPort, IbFabric, IbNode, IbPort
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric.reading import NodeReading, SubnetReading
-from rackready.drivers.ib_fabric.verify import _missed, judge_fabric, result, way_request
+from rackready.drivers.ib_fabric.verify import _missed, _unasked, judge_fabric, result, way_request
 from rackready.model.outcome import Outcome
 from rackready.model.site import Site
 
@@ -65,6 +65,7 @@ def ports(site: Site, node: str) -> dict[str, dict[str, Any]]:
             "lid": hex(10 * int(node[-2:]) + nic.rail),
             "port_guid": f"{guid(node, nic.rail) + 1:016x}",
             "keys": ["0xffff"],
+            "first_key": "0xffff",
             "problem": "",
         }
         for nic in node_facts(site, node).nics
@@ -175,6 +176,7 @@ def test_every_port_asks_the_peers_of_its_rail(site: Site) -> None:
         "device": "mlx5_0",
         "lid": 21,
         "port_guid": f"{guid('node02', 1) + 1:016x}",
+        "shares_key": True,
     }
     alone = {"node01": readings(site)["node01"]}
     assert way_request(site, "node01", alone) == (
@@ -210,22 +212,71 @@ def test_leafs_that_no_cable_joins_are_subnets_with_managers_of_their_own(site: 
     assert opensm_instances(site, "node03") == []
 
 
-def test_the_port_of_the_master_is_a_full_member_for_subnet_management() -> None:
-    """Role opensm makes SELF one. A standby manager's port is not, until it becomes the master."""
+def with_tenants(*tenants: dict[str, Any]) -> Site:
     document = read_yaml(ROOT / "inventories/sim-ib/site.yml")
-    document["tenants"] = [{"name": "red", "nodes": ["node[01-04]"], "pkey": "0x0011"}]
+    document["tenants"] = list(tenants)
     own = read_own(ROOT / "inventories/sim-ib/profiles", ROOT)
-    site = parse_site(document, source="tenants", base=ROOT, own=own)
+    return parse_site(document, source="tenants", base=ROOT, own=own)
+
+
+def tenant_readings(site: Site) -> dict[str, NodeReading]:
+    """Return ports that all hold the key of tenant red, at index 0."""
     known = readings(site)
     for reading in known.values():
-        for device in reading.ports:
-            reading.ports[device]["keys"] = ["0x7fff", "0x8011"]
+        for port in reading.ports.values():
+            port |= {"keys": ["0x8011", "0x7fff"], "first_key": "0x8011"}
+    return known
+
+
+RED = {"name": "red", "nodes": ["node[01-04]"], "pkey": "0x0011"}
+
+
+def test_a_tenants_key_that_is_not_the_first_is_a_finding() -> None:
+    """Programs use the key at index 0, which is then that of the default partition."""
+    site = with_tenants(RED)
+    known = tenant_readings(site)
+    known["node03"].ports["mlx5_0"] |= {"keys": ["0x7fff", "0x8011"], "first_key": "0x7fff"}
+    [finding] = judge_fabric(site, ["node03"], known, seen(site, planned(site)))["node03"]
+    assert str(finding) == (
+        "node03 mlx5_0 (rail 1): partition key at index 0 - Expected: 0x8011 Actual: 0x7fff. "
+        "opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port."
+    )
+
+
+@pytest.mark.parametrize(
+    ("tenants", "first", "shares"),
+    [
+        ([{**RED, "nodes": ["node01", "node03"]}], "node03", {"node03": True, "node02": False, "node04": False}),
+        ([{**RED, "full_member": False}], "node02", {"node02": False, "node03": False, "node04": False}),
+        ([{**RED, "nodes": ["node04"]}], "node02", {"node02": False, "node03": False, "node04": False}),
+        ([{"name": "red", "nodes": ["node01"]}], "node02", {"node02": True, "node03": True, "node04": True}),
+    ],
+    ids=["another tenant", "limited members", "no tenant beside one", "no keys"],
+)
+def test_peers_of_the_own_tenant_come_first(tenants: list[dict[str, Any]], first: str, shares: dict[str, bool]) -> None:
+    site = with_tenants(*tenants)
+    request, _ = way_request(site, "node01", readings(site))
+    of_rail = [item for item in request if item["device"] == "mlx5_0"]
+    assert {str(item["peer"]).split()[0]: item["shares_key"] for item in of_rail} == shares
+    assert of_rail[0]["peer"] == f"{first} mlx5_0"
+
+
+def test_peers_that_cannot_be_asked_are_told(site: Site) -> None:
+    answer = NodeReading(unasked=[{"peer": f"{node} mlx5_0", "device": "mlx5_0"} for node in ("node02", "node03")])
+    why = "M_Key protection, and no partition key in common"
+    assert list(_unasked(site, "node01", answer)) == [f"rail 1: node02 mlx5_0, node03 mlx5_0 not asked: {why}"]
+
+
+def test_the_port_of_the_master_is_a_full_member_for_subnet_management() -> None:
+    """Role opensm makes SELF one. A standby manager's port is not, until it becomes the master."""
+    site = with_tenants(RED)
+    known = tenant_readings(site)
     assert judged(site, planned(site), known) == {}
     for node, device in (("node01", "mlx5_0"), ("node01", "mlx5_6"), ("node02", "mlx5_0")):
-        known[node].ports[device]["keys"] = ["0xffff", "0x8011"]
+        known[node].ports[device]["keys"] = ["0x8011", "0xffff"]
     assert judged(site, planned(site), known) == {}
     for node, device in (("node01", "mlx5_3"), ("node03", "mlx5_0")):
-        known[node].ports[device]["keys"] = ["0xffff", "0x8011"]
+        known[node].ports[device]["keys"] = ["0x8011", "0xffff"]
     assert {
         node: [text.split()[0] for text in texts] for node, texts in judged(site, planned(site), known).items()
     } == {

@@ -120,6 +120,16 @@ def test_a_membership_that_is_wrong_is_corrected(ufm: Ufm, tmp_path: Path) -> No
         assert set(here.members(0x12).values()) == {"limited"}
 
 
+def test_a_key_that_is_not_at_index_0_is_moved_there(ufm: Ufm, tmp_path: Path) -> None:
+    ufm.fabric.join(0x11, dict.fromkeys(guids_of(ufm)["node01"], "full"), index0=False)
+    with world(ufm, tmp_path) as here:
+        assert here.run("node01")["node01"].outcome is Outcome.PASS
+        assert [own["index0"] for own in ufm.fabric.partitions[0x11]["guids"].values()] == [True] * 8
+        before = len(here.changes())
+        here.run("node01")
+        assert len(here.changes()) == before
+
+
 @pytest.mark.parametrize("fault", [{"forced": "full"}, {"ignored": True}, {"ignored": True, "jobs": True}])
 def test_a_partition_that_comes_back_otherwise_fails_its_nodes_alone(
     ufm: Ufm, tmp_path: Path, fault: dict[str, Any]

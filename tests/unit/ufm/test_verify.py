@@ -54,7 +54,7 @@ def readings(site: Site, ufm: Ufm, keys: list[str], **port: Any) -> dict[str, No
     return {
         node: NodeReading(
             {
-                nic.rdma_device: common | {"port_guid": guid, "keys": keys}
+                nic.rdma_device: common | {"port_guid": guid, "keys": keys, "first_key": keys[0] if keys else ""}
                 for nic, guid in zip(node_facts(site, node).nics, guids[node], strict=True)
             }
         )
@@ -74,7 +74,7 @@ def judged(
 
 def test_a_fabric_as_planned_has_no_finding(ufm: Ufm, tmp_path: Path) -> None:
     assert judged(site_of(), ufm, tmp_path, ["0xffff"])[0] == {}
-    assert judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8011"])[0] == {}
+    assert judged(site_of(tenants=True), ufm, tmp_path, ["0x8011", "0x7fff"])[0] == {}
 
 
 def test_a_pulled_cable_is_a_finding_of_its_node(ufm: Ufm, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_ufm_that_is_not_read_is_told_alone(ufm: Ufm, tmp_path: Path) -> None:
 def test_an_open_default_partition_joins_the_tenants(ufm: Ufm, tmp_path: Path) -> None:
     ufm.fabric.default = "full"
     assert judged(site_of(), ufm, tmp_path, ["0xffff"])[0] == {}, "without tenants it is as planned"
-    found, _ = judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8011"])
+    found, _ = judged(site_of(tenants=True), ufm, tmp_path, ["0x8011", "0x7fff"])
     assert found == {node: [f"ufm-default-partition-full {node}"] for node in NODES}
 
 
@@ -179,7 +179,7 @@ def test_without_tenants_too_a_port_has_a_key_that_is_read(
 
 
 def test_a_storage_partition_beside_the_tenants_is_no_fault(ufm: Ufm, tmp_path: Path) -> None:
-    assert judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8010", "0x8011"])[0] == {}
+    assert judged(site_of(tenants=True), ufm, tmp_path, ["0x8011", "0x7fff", "0x8010"])[0] == {}
     found, _ = judged(site_of(tenants=True), ufm, tmp_path, ["0x7fff", "0x8010", "0x8012"])
     assert {text.split()[0] for texts in found.values() for text in texts} == {"ib-port-pkeys"}
 
@@ -207,6 +207,6 @@ def test_what_was_measured_and_differs_fails(ufm: Ufm, tmp_path: Path) -> None:
     site = site_of(tenants=True)
     with up(ufm, tmp_path) as own:
         seen = read_ufm(own)
-    known = readings(site, ufm, ["0x7fff", "0x8011"])
+    known = readings(site, ufm, ["0x8011", "0x7fff"])
     found = judge_fabric(site, NODES, known, seen_by(site, known, seen), seen)
     assert result("node01", found["node01"]).outcome is Outcome.FAIL

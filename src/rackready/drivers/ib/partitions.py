@@ -99,6 +99,14 @@ def first_key(site: Site, node: str) -> int | None:
     return int(port_key(tenant), 16) if tenant is not None and tenant.pkey is not None else None
 
 
+def may_talk(site: Site, one: str, other: str) -> bool:
+    """Return whether data of two nodes pass by the keys at index 0: two limited members exchange nothing."""
+    key = first_key(site, one)
+    if key != first_key(site, other):
+        return False
+    return bool(key & FULL_MEMBER) if key is not None else not any(tenant.pkey for tenant in site.tenants)
+
+
 def _refuse(site: Site, ports: Mapping[str, Collection[int]]) -> None:
     messages = []
     keys: dict[int, str] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.design.facts import NicFacts, node_facts
 from rackready.design.infiniband import ManagedSubnet, subnets
+from rackready.design.names import listed
 from rackready.design.pinned import site_of
 from rackready.design.plan import lay
 from rackready.drivers.cabling_check.owners import Owners
@@ -15,7 +16,7 @@ from rackready.drivers.cabling_check.types import End
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import IbFabric
 from rackready.drivers.ib.foreign_keys import foreign_remarks, judge_foreign
-from rackready.drivers.ib.partitions import judge_keys, keys_of_port
+from rackready.drivers.ib.partitions import first_key, judge_keys, judge_place, keys_of_port, may_talk
 from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
 from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
@@ -226,6 +227,14 @@ def _ports(site: Site, node: str, reading: NodeReading, before: Sequence[Finding
 def _keys(site: Site, where: Place, node: str, nic: NicFacts, port: Mapping[str, Any]) -> list[Finding]:
     """Judge a port's partition keys. A standby manager's port is as any other until its opensm is the master."""
     held, problem = _held(port), str(port.get("problem") or "")
+    found = _keys_held(site, where, node, nic, port)
+    if found or problem or not held:
+        return found
+    return judge_place(where, first_key(site, node), str(port["first_key"]))
+
+
+def _keys_held(site: Site, where: Place, node: str, nic: NicFacts, port: Mapping[str, Any]) -> list[Finding]:
+    held, problem = _held(port), str(port.get("problem") or "")
     if _foreign(site):
         return judge_foreign(where, site, node, held, problem)
     guid = int(str(port.get("port_guid") or "0"), 16)
@@ -264,7 +273,15 @@ def _ways(
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = dict(zip(nodes, pool.map(lambda node: reader.reach(node, requests[node][0]), nodes), strict=True))
     found = {node: list(_missed(site, node, answers[node], requests[node][0])) for node in nodes}
-    return found, {node: requests[node][1] for node in nodes}
+    return found, {node: [*requests[node][1], *_unasked(site, node, answers[node])] for node in nodes}
+
+
+def _unasked(site: Site, node: str, answer: NodeReading) -> Iterator[str]:
+    """Yield, in words, each rail with peers that the node cannot ask."""
+    for nic in node_facts(site, node).nics:
+        if peers := [item["peer"] for item in answer.unasked if item["device"] == nic.rdma_device]:
+            why = "M_Key protection, and no partition key in common"
+            yield f"rail {nic.rail}: {listed(peers)} not asked: {why}"
 
 
 def way_request(site: Site, node: str, known: Mapping[str, NodeReading]) -> tuple[list[dict[str, object]], list[str]]:
@@ -280,10 +297,11 @@ def way_request(site: Site, node: str, known: Mapping[str, NodeReading]) -> tupl
 
 
 def _peers(site: Site, node: str, nic: NicFacts, known: Mapping[str, NodeReading]) -> Iterator[dict[str, object]]:
-    """Return the Active ports of a rail at other nodes, those after this node first, so that all are asked."""
+    """Return the Active ports of a rail at other nodes: of its own tenant first, then those after this node."""
     names = sorted(known)
     at = names.index(node) if node in names else 0
-    for peer in [*names[at + 1 :], *names[:at]]:
+    others = [*names[at + 1 :], *names[:at]]
+    for peer in sorted(others, key=lambda name: not may_talk(site, node, name)):
         for theirs in node_facts(site, peer).nics:
             port = known[peer].ports.get(theirs.rdma_device, {})
             lid = int(str(port.get("lid") or "0x0"), 16)
@@ -293,6 +311,7 @@ def _peers(site: Site, node: str, nic: NicFacts, known: Mapping[str, NodeReading
                     "device": nic.rdma_device,
                     "lid": lid,
                     "port_guid": str(port["port_guid"]),
+                    "shares_key": may_talk(site, node, peer),
                 }
 
 
