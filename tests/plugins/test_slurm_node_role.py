@@ -1,0 +1,67 @@
+"""Role slurm_node: what a run that was cut off left behind, the next one repairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/slurm_node"
+OWN: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+KEY, OPTIONS, DROPIN = (
+    "/etc/munge/munge.key",
+    "/etc/default/slurmd",
+    "/etc/systemd/system/slurmd.service.d/rackready.conf",
+)
+UNCHANGED = {"changed": False}
+
+
+def task(name: str) -> dict[str, Any]:
+    """Return a task of the role's last step."""
+    tasks = yaml.safe_load((ROLE / "tasks/service.yml").read_text(encoding="utf-8"))
+    return next(task for task in tasks if task["name"] == f"service | {name}")
+
+
+def evaluated(text: str, **known: Any) -> Any:  # noqa: ANN401 - a template's value
+    own = {name: trust_as_template(value) for name, value in OWN.items() if isinstance(value, str)}
+    return Templar(loader=DataLoader(), variables=own | known).template(trust_as_template(text))
+
+
+def test_every_service_is_compared_with_the_files_that_it_reads_when_it_starts() -> None:
+    asked = task("Find services that run with older settings")["rackready_units"]["files"]
+    assert asked == "{{ __slurm_node_read_at_start }}"
+    read = {unit: [evaluated(path) for path in paths] for unit, paths in OWN[asked.strip("{} ")].items()}
+    assert read == {"munge.service": [KEY], "slurmd.service": [OPTIONS, DROPIN, KEY]}
+
+
+@pytest.mark.parametrize(
+    ("older", "key_changed", "written", "munge", "slurmd"),
+    [
+        ([], False, [], ("started", False), ("started", False)),
+        (["munge.service", "slurmd.service"], False, [], ("restarted", True), ("restarted", True)),
+        (["slurmd.service"], False, [], ("started", False), ("restarted", True)),
+        ([], True, [], ("restarted", False), ("restarted", False)),
+        ([], False, [DROPIN], ("started", False), ("restarted", True)),
+    ],
+    ids=["nothing to do", "a run ended after the key", "a run ended after the options", "a new key", "a new drop-in"],
+)
+def test_a_service_with_older_settings_is_started_anew(
+    older: list[str],
+    key_changed: bool,  # noqa: FBT001 - a case of the table
+    written: list[str],
+    munge: tuple[str, bool],
+    slurmd: tuple[str, bool],
+) -> None:
+    known = {
+        "__slurm_node_units": {"older": older},
+        "__slurm_node_munge": {"changed": key_changed},
+        "__slurm_node_files": {"changed": bool(written), "written": written},
+        "__slurm_node_installed": UNCHANGED,
+    }
+    for name, wanted in (("Start munge", munge), ("Start slurmd", slurmd)):
+        asked = task(name)["ansible.builtin.systemd_service"]
+        assert (evaluated(asked["state"], **known), evaluated(asked["daemon_reload"], **known)) == wanted, name
