@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +27,16 @@ class Controller:
     then: str = ""
     refuses: str = ""
     sent: list[str] = field(default_factory=list)
+    reason: str = ""
+    """Reason and author in place of the recorded ones, e.g. hung [root@2026-11-21T11:35:38]."""
+    slurm_user: str = "slurm(64030)"
 
     def run(self, command: str) -> tuple[int, str, str]:
         if command.startswith("scontrol show node"):
-            return 0, recorded(self.now), ""
+            text = recorded(self.now)
+            return 0, re.sub(r"Reason=.*", f"Reason={self.reason}", text) if self.reason else text, ""
+        if command == "scontrol show config":
+            return 0, f"SlurmUser               = {self.slurm_user}\n" if self.slurm_user else "", ""
         self.sent.append(command)
         if self.refuses:
             return 1, "", self.refuses
@@ -109,9 +116,50 @@ def test_release_never_undoes_somebody_else(name: str, who: str, reason: str) ->
     assert controller.sent == []
 
 
-def test_release_brings_back_what_slurm_itself_set_down() -> None:
-    controller = Controller("not_responding", "resumed")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached"),
+        "Node unexpectedly rebooted : Not responding",
+    ],
+)
+@pytest.mark.parametrize(
+    ("by", "slurm_user"),
+    [("slurm", "slurm(64030)"), ("svc_slurm", "svc_slurm(901)"), ("901", "svc_slurm(901)"), ("root", "root(0)")],
+)
+def test_release_brings_back_what_slurmctld_itself_set_down(text: str, by: str, slurm_user: str) -> None:
+    controller = Controller("not_responding", "resumed", reason=f"{text} [{by}@2026-11-21T11:38:21]")
+    controller.slurm_user = slurm_user
     assert adapter(controller).release("node01")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "by", "slurm_user"),
+    [
+        ("down_theirs", "hung", "root", "root(0)"),
+        ("down_theirs", "hung", "slurm", "slurm(64030)"),
+        ("not_responding", "bad PSU : Not responding", "slurm", "slurm(64030)"),
+        ("down_theirs", "Not responding", "maria", "slurm(64030)"),
+        ("down_theirs", "Not responding", "slurm", "svc_slurm(901)"),
+        ("drained_theirs", "Not responding", "slurm", "slurm(64030)"),
+    ],
+)
+def test_neither_the_author_nor_the_text_alone_is_slurmctlds(name: str, reason: str, by: str, slurm_user: str) -> None:
+    controller = Controller(name, "resumed", reason=f"{reason} [{by}@2026-11-21T11:38:21]", slurm_user=slurm_user)
+    with pytest.raises(NotOursError, match=f"node01: drained in Slurm by {by} - "):
+        adapter(controller).release("node01")
+    assert controller.sent == []
+
+
+def test_a_config_without_slurmuser_resumes_nothing() -> None:
+    controller = Controller("not_responding", slurm_user="")
+    with pytest.raises(SchedulerError) as caught:
+        adapter(controller).release("node01")
+    assert str(caught.value) == (
+        "10.0.0.5:22: `scontrol show config` - Expected: SlurmUser = slurm(64030) Actual: nothing. "
+        "Check that slurmctld runs there."
+    )
+    assert controller.sent == []
 
 
 def test_release_that_does_not_come_up_is_said() -> None:

@@ -21,6 +21,7 @@ from rackready.drivers.scheduler.base import (
 from rackready.drivers.scheduler.slurm_release import Release, of_config
 from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
+    OF_SLURMCTLD,
     PLACED_FORMAT,
     SLURMDBD,
     Reservation,
@@ -29,6 +30,7 @@ from rackready.drivers.scheduler.slurm_text import (
     parse_node,
     parse_placed,
     parse_reservation,
+    slurm_user_of,
     state_words,
 )
 
@@ -96,11 +98,11 @@ class SlurmAdapter(SchedulerAdapter):
         return True
 
     def release(self, node: str) -> bool:
-        """Resume a node that rackready drained, or that Slurm itself set down while it was idle."""
+        """Resume a node that rackready drained, or that slurmctld itself set down while it was idle."""
         now = self._registered(node)
         if now.usable:
             return False
-        if (now.drained or now.reason) and not now.ours and not (now.by == "slurm" and not now.drained):
+        if (now.drained or now.reason) and not now.ours and not self._set_down_by_slurmctld(now):
             who = now.by or "somebody"
             raise NotOursError(
                 node,
@@ -110,6 +112,12 @@ class SlurmAdapter(SchedulerAdapter):
                 f"settled, `scontrol update NodeName={node} State=RESUME`",
             )
         return self._resume(node)
+
+    def _set_down_by_slurmctld(self, now: SchedulerNode) -> bool:
+        if now.drained or not OF_SLURMCTLD.issuperset(now.reason.split(" : ")):
+            return False
+        code, out, err = self._run("scontrol show config")
+        return now.by in slurm_user_of(self._where, out if code == 0 else err or out)
 
     def jobs(self, node: str) -> list[Job]:
         """Return the jobs that `squeue` reports on a node, hidden partitions included. Raises JobsUnknownError.

@@ -115,6 +115,28 @@ def accounting_of(config: str) -> str:
     return match[1] if match else "not shown"
 
 
+OF_SLURMCTLD = frozenset({"Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached"})
+"""Reasons of nodes that slurmctld itself sets down, without a drain (Slurm, ping_nodes.c, node_mgr.c, power_save.c).
+
+It signs them with SlurmUser's name. Where that is root, people sign so, too: only both together are slurmctld's own. It
+adds its text behind " : " to somebody else's, and signs the whole.
+"""
+
+
+def slurm_user_of(where: str, config: str) -> frozenset[str]:
+    """Return SlurmUser of `scontrol show config` as reasons are signed, by name or by number. Raises SchedulerError."""
+    match = re.search(r"^SlurmUser\s*=\s*([^\s()]+)\((\d+)\)", config, re.MULTILINE)
+    if match is None:
+        raise SchedulerError(
+            where,
+            "`scontrol show config`",
+            expected="SlurmUser = slurm(64030)",
+            actual=" ".join(config.split())[:120] or "nothing",
+            next_step="Check that slurmctld runs there.",
+        )
+    return frozenset(match.groups())
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """Who may use a reservation, on which nodes, and how, as `scontrol show reservation` says it."""
