@@ -14,6 +14,7 @@ from rackready.drivers.scheduler import slurm_checks
 from rackready.drivers.scheduler import slurm_files as driver
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
+from rackready.drivers.scheduler.slurm_gres import own_gres
 from rackready.drivers.scheduler.slurm_nodes import SlurmNodes
 from rackready.drivers.ssh.first_contact import pin_at_first_contact
 from rackready.drivers.ssh.session import DIAL_S
@@ -26,6 +27,7 @@ from rackready.model.host_list import host_list
 from rackready.model.operations import files_of
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
+from rackready.model.problems import Problem
 from rackready.model.site import Site, SlurmHandover
 from rackready.paths import EnvPaths
 from rackready.render import slurm_files as render
@@ -114,9 +116,15 @@ def candidate(
     lines = driver.own_lines(cluster.files) | {
         node: render.node_line(site, node, found) for node, found in good.items()
     }
-    gres = driver.own_gres(cluster.files) | {node: render.gres_lines(site, node, found) for node, found in good.items()}
+    gres = own_gres(cluster.files) | {node: render.gres_lines(site, node, found) for node, found in good.items()}
+    there = {node.name for node in served(site)}
+    placed = [node for node in lines if node in there]
+    others = sorted((driver.nodes_of_others(cluster.files) | set(lines)) - set(placed))
     names = [partition.name for partition in partitions]
-    if problems := list(driver.objections(where, cluster, sorted(lines), names, files)):
+    problems = list(driver.objections(where, cluster, sorted(lines), names, files))
+    if files.topology == "block":
+        problems += _outside_blocks(where, others + render.outside_blocks(site, placed))
+    if problems:
         raise SchedulerError.of(problems)
     new = frozenset(lines) - cluster.known - driver.settled(cluster.files)
     checks = slurm_checks.settings_beside(None if lacking else files.checks, driver.settings_of_others(cluster.files))
@@ -127,10 +135,8 @@ def candidate(
         render.NODES: render.nodes_text(lines, partitions, extra, new),
         render.GRES: render.gres_text(gres),
     }
-    there = {node.name for node in served(site)}
-    placed = [node for node in lines if node in there]
     if files.topology == "tree":
-        wanted[render.TOPOLOGY] = render.tree_text(site, placed)
+        wanted[render.TOPOLOGY] = render.tree_text(site, placed, others)
     elif files.topology == "block":
         wanted[render.TOPOLOGY] = render.block_text(site, placed)
     settled = wanted | {render.NODES: render.nodes_text(lines, partitions, extra, frozenset())}
@@ -144,6 +150,17 @@ def candidate(
         tuple(sorted(set(lines) - there)),
         lacking,
     )
+
+
+def _outside_blocks(where: str, nodes: Sequence[str]) -> Iterator[Problem]:
+    if nodes:
+        yield Problem.of(
+            f"{where} topology",
+            "blocks",
+            "Set handover.files.topology to tree or none. Nodes of the site's own can be named in nvlink_domains.",
+            expected="every node of the cluster in an NVLink domain of the site",
+            actual=f"{host_list(nodes)} in none: no job would start there",
+        )
 
 
 def bring(site: Site, paths: EnvPaths, nodes: list[str], *, check: bool) -> dict[str, NodeResult]:

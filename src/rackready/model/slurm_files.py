@@ -94,8 +94,8 @@ class SlurmFiles(Model):
     )
     topology: Literal["none", "tree", "block"] = Field(
         "none",
-        description="tree: one switch per scalable unit below one top; block: one block per NVLink domain; "
-        "none: topology.conf is left alone",
+        description="tree: one switch per scalable unit, and one for all other nodes, below one top; block: one block "
+        "per NVLink domain, and every node of the cluster must be in one; none: topology.conf is left alone",
     )
     checks: SlurmChecks | None = Field(
         None, description="checks of a node that Slurm runs around jobs; absent: Slurm's settings for them stay"

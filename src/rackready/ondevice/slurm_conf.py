@@ -22,6 +22,11 @@ _CONTINUES = re.compile(rf"(?<!\\)(?:\\\\)*(\\){_SPACE}*\Z")
 _ESCAPE = re.compile(r"\\(.?)")
 _TWICE = re.compile(r"\berror: (\S+) \d specified more than once, latest value used")
 """slurmctld's words for a key of two lines (``_handle_common``)."""
+TOPOLOGY, TOPOLOGY_YAML = "topology.conf", "topology.yaml"
+WRITTEN = "# Written by rackready"
+"""Begins a topology.conf of ours."""
+_UNPLACED = re.compile(r"\b(?i:switches|blocks) lack access to \d+ nodes: \S+")
+"""slurmctld's words for nodes that topology.conf leaves out (topology/tree, topology/block): no job starts there."""
 
 _LINE = re.compile(r"^\s*(?:slurmctld: )?(.*)$")
 _WRONG = re.compile(r"\b(?:fatal|error): ")
@@ -50,19 +55,32 @@ def pair(line: str) -> tuple[str, str] | None:
     return (found[1].lower(), found[2] if found[2] is not None else found[3]) if found else None
 
 
+def words(line: str) -> dict[str, str]:
+    """Return every key of a line, in lower case, and its value."""
+    return {found[1].lower(): found[2] if found[2] is not None else found[3] for found in _PAIR.finditer(line)}
+
+
 def includes(text: str) -> list[str]:
     """Return the names of the files that a file includes, as they are written."""
     found = [_INCLUDE.match(line) for line in lines(text)]
     return [match[1] for match in found if match]
 
 
-def pairs(files: Mapping[str, str], name: str = MAIN, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the first key of each line with its value, of a file and of those that it includes, in Slurm's order."""
+def every_line(files: Mapping[str, str], name: str = MAIN, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the lines of a file and of those that it includes, in Slurm's order, without the includes themselves."""
     for line in lines(files.get(name, "")):
-        include, found = _INCLUDE.match(line), pair(line)
-        if include and include[1] not in (name, *above):
-            yield from pairs(files, include[1], (name, *above))
-        elif found and not include:
+        include = _INCLUDE.match(line)
+        if include is None:
+            yield line
+        elif include[1] not in (name, *above):
+            yield from every_line(files, include[1], (name, *above))
+
+
+def pairs(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the first key of each line of slurm.conf, and of the files that it includes, with its value."""
+    for line in every_line(files):
+        found = pair(line)
+        if found:
             yield found
 
 
@@ -91,6 +109,12 @@ def twice(out: str, files: Mapping[str, str]) -> list[str]:
     matches = [_TWICE.search(line) for line in out.splitlines()]
     # slurmctld reads its files several times
     return list(dict.fromkeys(match[0] for match in matches if match and match[1].lower() in own))
+
+
+def unplaced(out: str, files: Mapping[str, str]) -> list[str]:
+    """Return slurmctld's words for nodes that a topology.conf of ours leaves out."""
+    ours = files.get(TOPOLOGY, "").startswith(WRITTEN) and TOPOLOGY_YAML not in files  # instead of it
+    return list(dict.fromkeys(_UNPLACED.findall(out))) if ours else []
 
 
 def complaints(out: str) -> list[str]:

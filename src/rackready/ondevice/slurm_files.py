@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .slurm_conf import complaints, settings, twice
+from .slurm_conf import complaints, settings, twice, unplaced
 from .slurm_copy import BYTES, KEPT, copy_folder, keep, prepare, replace, write
 
 FORMAT = "rackready/slurm-files/v1"
@@ -360,7 +360,7 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
         Path(place).chmod(0o755)
         places = (str(candidate), str(folder), str(TRIAL_S), program)
         out = watched("unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", *places)
-        lost = twice(out, texts(candidate))
+        lost = twice(out, texts(candidate)) + unplaced(out, texts(candidate))
     if UP not in out:
         began = "slurmctld" in out and "unshare:" not in out
         raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])

@@ -22,6 +22,12 @@ HEAD = "# Written by rackready: `rackready slurm apply` replaces this file. Put 
 NEW = 'State=DRAIN Reason="rackready: not handed over yet"'
 """State of a node that slurmctld does not know yet. It must not stay in the file: at each restart slurmctld 22.05.8
 drains the node anew, also one that was resumed (tried)."""
+NOT_DETECTED = "AutoDetect=off"
+"""Stands on a NodeName line of our nodes, which counts before the owner's AutoDetect for all nodes (from Slurm 20.11).
+
+With nvml, slurmd drops each GPU whose Cores or Links differ from what its plugin finds (gres_gpu.c). Behind NVSwitch
+that finds no links: it counts those whose other end is a GPU (gpu_nvml.c).
+"""
 _FORM = re.compile(r"_(?:sxm|pcie|nvl\d*)$")
 _SPARE_MIB = 1024
 """RealMemory is rounded down to this: a node that reports less than its line is drained, and another kernel may leave
@@ -109,21 +115,31 @@ def gres_text(gres: Mapping[str, Sequence[str]]) -> str:
     alike: dict[tuple[str, ...], list[str]] = {}
     for node, lines in sorted(gres.items()):
         alike.setdefault(tuple(lines), []).append(node)
-    out = [f"NodeName={host_list(nodes)} {line}" for lines, nodes in alike.items() for line in lines]
+    out = [f"NodeName={host_list(sorted(gres))} {NOT_DETECTED}"] if gres else []
+    out += [f"NodeName={host_list(nodes)} {line}" for lines, nodes in alike.items() for line in lines]
     return "\n".join([HEAD, *out]) + "\n"
 
 
-def tree_text(site: Site, nodes: Sequence[str]) -> str:
-    """Return topology.conf as a tree: one switch per scalable unit, and one above all.
+def tree_text(site: Site, nodes: Sequence[str], others: Sequence[str]) -> str:
+    """Return topology.conf as a tree: one switch per scalable unit, one for nodes of others, and one above all.
 
-    Leafs and one top suffice, and without a common parent no job spans two (Slurm's topology.shtml).
+    Leafs and one top suffice, and without a common parent no job spans two (Slurm's topology.shtml). No job starts on a
+    node that is on no switch (Slurm, topology/tree: "unable to identify top level switch").
     """
     units: dict[int, list[str]] = {}
     for node in sorted(nodes):
         units.setdefault(unit_of(site, site.rack_of(node)), []).append(node)
-    out = [f"SwitchName=su{unit} Nodes={host_list(held)}" for unit, held in sorted(units.items())]
-    top = ",".join(f"su{unit}" for unit in sorted(units))
-    return "\n".join([HEAD, *out, *([f"SwitchName=top Switches={top}"] if top else [])]) + "\n"
+    leafs = {f"su{unit}": host_list(held) for unit, held in sorted(units.items())}
+    leafs |= {"others": host_list(others)} if others else {}
+    out = [f"SwitchName={name} Nodes={held}" for name, held in leafs.items()]
+    out += [f"SwitchName=top Switches={','.join(leafs)}"] if leafs else []
+    return "\n".join([HEAD, *out]) + "\n"
+
+
+def outside_blocks(site: Site, nodes: Sequence[str]) -> list[str]:
+    """Return the nodes that are in no NVLink domain of the site, sorted."""
+    inside = {node for domain in site.nvlink_domains for node in domain_nodes(site, domain)}
+    return sorted(set(nodes) - inside)
 
 
 def block_text(site: Site, nodes: Sequence[str]) -> str:

@@ -61,7 +61,8 @@ def test_a_node_enters_beside_what_others_wrote(tmp_path: Path) -> None:
     )
     near = ["0-55"] * 4 + ["56-111"] * 4
     assert found.files["rackready_gres.conf"].splitlines()[1:] == [
-        f"NodeName=node01 Name=gpu Type=h100 File=/dev/nvidia{at} Cores={near[at]}" for at in range(8)
+        "NodeName=node01 AutoDetect=off",
+        *(f"NodeName=node01 Name=gpu Type=h100 File=/dev/nvidia{at} Cores={near[at]}" for at in range(8)),
     ]
     assert found.files["topology.conf"] == f"{render.HEAD}\nSwitchName=su1 Nodes=node01\nSwitchName=top Switches=su1\n"
     # The state must not stay: slurmctld 22.05.8 drains the node anew at each restart.
@@ -80,7 +81,9 @@ def test_a_second_node_keeps_the_line_of_the_first_and_a_known_one_gets_no_state
     assert [line for line in lines if "node01 " in line and "State=DRAIN" in line] == []
     assert [line.split()[0] for line in lines if "State=DRAIN" in line] == ["NodeName=node02"]
     assert "PartitionName=gpu Nodes=node[01-02] Default=YES MaxTime=INFINITE State=UP" in lines
-    assert second.files["rackready_gres.conf"].splitlines()[1].startswith("NodeName=node[01-02] Name=gpu ")
+    off, first_gpu = second.files["rackready_gres.conf"].splitlines()[1:3]
+    assert off == "NodeName=node[01-02] AutoDetect=off"
+    assert first_gpu.startswith("NodeName=node[01-02] Name=gpu ")
 
 
 def test_while_slurmctld_is_down_nodes_that_it_had_get_no_state(tmp_path: Path) -> None:
@@ -215,7 +218,10 @@ UNREAD = (
                 f"{WHERE} topology: blocks - Expected: Slurm 24.05 or later Actual: 22.05. Set "
                 f"handover.files.topology to "
                 f"tree "
-                "or none, or upgrade Slurm."
+                "or none, or upgrade Slurm.\n"
+                f"{WHERE} topology: blocks - Expected: every node of the cluster in an NVLink domain of the site "
+                "Actual: node01 in none: no job would start there. Set handover.files.topology to tree or none. Nodes "
+                "of the site's own can be named in nvlink_domains."
             ),
         ),
     ],

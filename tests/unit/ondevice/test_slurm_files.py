@@ -327,6 +327,21 @@ def test_a_setting_of_ours_that_somebody_else_sets_too_is_refused_by_the_trial(
     assert try_out(tmp_path, monkeypatch, own) == []
 
 
+@pytest.mark.parametrize("what", ["switches", "blocks", "Blocks"])
+def test_a_topology_of_ours_that_leaves_nodes_out_is_refused_by_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    words = f"{what} lack access to 2 nodes: cpu[01-02]"  # Slurm, topology/tree and topology/block
+    said = f"slurmctld: warning: {words}\nslurmctld: warning: {words}\nslurmctld: {slurm_files.UP}\n"
+    (tmp_path / "topology.conf").write_text("# Written by rackready: x\nSwitchName=su1 Nodes=n1\n")
+    assert try_out(tmp_path, monkeypatch, said) == ["refused", words]
+    (tmp_path / "topology.yaml").write_text("- topology: theirs\n")  # Slurm reads this one instead
+    assert try_out(tmp_path, monkeypatch, said) == []
+    (tmp_path / "topology.yaml").unlink()
+    (tmp_path / "topology.conf").write_text("SwitchName=s0 Nodes=n1\n")
+    assert try_out(tmp_path, monkeypatch, said) == []
+
+
 def test_a_trial_runs_no_program_of_the_site() -> None:
     text = "SlurmctldPrimaryOnProg = /site/move-address\nslurmctldprimaryoffprog=/site/drop-address\n"
     own = slurm_files.own_settings("/t", Path("/t/state"), slurm_conf.settings({"slurm.conf": text}))

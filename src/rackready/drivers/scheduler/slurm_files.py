@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from rackready.drivers.one_file import one_file
 from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Answer, Runner
-from rackready.drivers.scheduler import slurm_checks
+from rackready.drivers.scheduler import slurm_checks, slurm_gres
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_text import expand_hosts
 from rackready.drivers.with_request import ARGV, with_request
@@ -27,7 +27,7 @@ from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
 
 CONTROLLER = "Slurm controller"
 """Its name among the targets of a Remote."""
-MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", "gres.conf", "topology.yaml"
+MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", slurm_gres.MAIN, "topology.yaml"
 MODULES = tuple(f"rackready.ondevice.{name}" for name in ("slurm_conf", "slurm_copy", "slurm_files"))
 """Modules of the program on the controller, each after those that it imports."""
 Reload = Literal["restart", "reconfigure", "none"]
@@ -230,17 +230,6 @@ def settled(files: Mapping[str, str]) -> frozenset[str]:
     return frozenset(words[0].removeprefix("NodeName=") for words in lines if "State=DRAIN" not in words)
 
 
-def own_gres(files: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return node -> its lines in our part of gres.conf, without its name. Raises SchedulerError."""
-    out: dict[str, tuple[str, ...]] = {}
-    for line in files.get(GRES, "").splitlines():
-        if line.startswith("NodeName="):
-            hosts, _, rest = line.removeprefix("NodeName=").partition(" ")
-            for node in expand_hosts(hosts):
-                out[node] = (*out.get(node, ()), rest)
-    return out
-
-
 def with_include(text: str, name: str) -> str:
     """Return a file that includes one of ours; the line is added at the end where it is missing."""
     if name in slurm_conf.includes(text):
@@ -272,7 +261,7 @@ def objections(
     yield from _values(where, found, topology)
     if not wanted.classic:
         yield from _configless(where, found)
-    theirs = defined(files[MAIN], files, "NodeName")
+    theirs = nodes_of_others(files)
     yield from slurm_checks.objections(f"{where} {MAIN}", wanted.checks, found, theirs)
     if both := sorted(set(nodes) & theirs):
         yield Problem.of(
@@ -290,6 +279,7 @@ def objections(
             expected=f"only in {NODES}",
             actual="defined by somebody else",
         )
+    yield from slurm_gres.objections(f"{where} {GRES_MAIN}", files, nodes)
     yield from _unread(where, files)
     yield from _topology(where, cluster, topology)
 
@@ -365,6 +355,12 @@ def _topology(where: str, cluster: Cluster, topology: str) -> Iterator[Problem]:
             expected="Slurm 24.05 or later",
             actual=f"{cluster.release[0]}.{cluster.release[1]:02d}",
         )
+
+
+def nodes_of_others(files: Mapping[str, str]) -> set[str]:
+    """Return the nodes that somebody else defines."""
+    beside = {name: text for name, text in files.items() if name not in {NODES, GRES}}
+    return defined(beside[MAIN], beside, "NodeName")
 
 
 def defined(text: str, files: Mapping[str, str], key: str) -> set[str]:
