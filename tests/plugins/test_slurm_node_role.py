@@ -65,3 +65,23 @@ def test_a_service_with_older_settings_is_started_anew(
     for name, wanted in (("Start munge", munge), ("Start slurmd", slurmd)):
         asked = task(name)["ansible.builtin.systemd_service"]
         assert (evaluated(asked["state"], **known), evaluated(asked["daemon_reload"], **known)) == wanted, name
+
+
+@pytest.mark.parametrize(
+    ("folder", "controllers", "source"),
+    [
+        ("", [], "--conf-server 10.0.0.5:6817"),
+        ("", ["ctl1"], "--conf-server 10.0.0.5:6817"),
+        ("", ["10.0.0.5", "10.0.0.6"], "--conf-server 10.0.0.5:6817,10.0.0.6:6817"),
+        ("", ["10.0.0.6", "10.0.0.5", "ctl3"], "--conf-server 10.0.0.5:6817,10.0.0.6:6817,ctl3:6817"),
+        ("/etc/slurm", ["10.0.0.5", "10.0.0.6"], "-f /etc/slurm/slurm.conf"),
+    ],
+)
+def test_slurmd_asks_every_controller_for_its_files(folder: str, controllers: list[str], source: str) -> None:
+    known = {
+        "slurm_node_folder": folder,
+        "slurm_node_controller": "10.0.0.5",
+        "slurm_node_controllers": controllers,
+        "slurm_node_controller_port": 6817,
+    }
+    assert evaluated("{{ __slurm_node_source }}", **known).strip() == source

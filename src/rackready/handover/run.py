@@ -100,6 +100,7 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
         variables = (
             join_vars(site.handover)
             | {"slurm_node_releases": list(releases)}
+            | (controller_vars(site, EnvPaths(ctx.root, ctx.env)) if there else {})
             | _check_vars(ctx, site, {node: seen[node] for node in there})
         )
     except RackreadyError as error:  # also of the munge key: nodes of other schedulers go on
@@ -118,6 +119,16 @@ def _releases(ctx: PhaseContext, site: Site) -> tuple[str, ...]:
     """Return the releases of slurmd that the cluster takes. Raises SchedulerError."""
     with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
         return taken_by(adapter.release_of_slurmctld()) if isinstance(adapter, SlurmAdapter) else ()
+
+
+def controller_vars(site: Site, paths: EnvPaths) -> dict[str, list[str]]:
+    """Return the role's variable with all controllers of the cluster, as slurm.conf names them. Raises SchedulerError.
+
+    {} where rackready reads no slurm.conf.
+    """
+    from rackready.handover import slurm_apply  # noqa: PLC0415 - few sites let rackready read them
+
+    return slurm_apply.controller_vars(site, paths) if files_of(site.handover) is not None else {}
 
 
 def _check_vars(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dict[str, Any]:

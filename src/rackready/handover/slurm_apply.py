@@ -29,6 +29,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.problems import Problem
 from rackready.model.site import Site, SlurmHandover
+from rackready.ondevice import slurm_conf
 from rackready.paths import EnvPaths
 from rackready.render import slurm_files as render
 from rackready.render.slurm_files import NodeParts
@@ -88,6 +89,24 @@ def controller(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tu
         yield SlurmController(remote, target.where, str(files.folder), files.unit), remote
     finally:
         remote.close()
+
+
+def controller_vars(site: Site, paths: EnvPaths) -> dict[str, list[str]]:
+    """Return the variable of role slurm_node that names all controllers, {} where rackready reads no slurm.conf.
+
+    Raises SchedulerError.
+    """
+    files = files_of(site.handover)
+    if files is None or files.classic:  # slurmd reads its own file
+        return {}
+    with controller(site, paths, []) as (cluster, _remote):
+        return {"slurm_node_controllers": controllers(cluster.look().files)}
+
+
+def controllers(files: Mapping[str, str]) -> list[str]:
+    """Return the address, else the name, of each SlurmctldHost of slurm.conf."""
+    hosts = [value.partition("(") for key, value in slurm_conf.pairs(files) if key == "slurmctldhost"]
+    return [address.rstrip(")") or name for name, _, address in hosts]
 
 
 def nodes_of(site: Site, remote: Remote) -> SlurmNodes | None:

@@ -123,6 +123,31 @@ def test_a_munge_key_that_cannot_be_read_keeps_no_node_of_another_scheduler_from
     assert "/absent/keys.yml" in found["node01"].not_asked[0]
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_role_of_slurms_nodes_is_compared_with_the_controllers_that_handover_gave_it(
+    monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site, *, answers: bool
+) -> None:
+    """Without slurm.conf its options would look changed; the other roles are compared all the same."""
+    controllers = {"slurm_node_controllers": ["10.0.0.5", "10.0.0.6"]}
+
+    def read(*_: object) -> dict[str, list[str]]:
+        if answers:
+            return controllers
+        raise RackreadyError("ctl", "Slurm's files", expected="an answer", actual="none", next_step="Look there.")
+
+    monkeypatch.setattr(roles, "controller_vars", read)
+    asked, found = play(monkeypatch), {"node01": DriftReading(), "node02": DriftReading()}
+    done = {"node01": Applied(("install", "handover")), "node02": Applied(("install",))}
+    roles.compare_roles(ctx(paths), site, done, found)
+    given = asked["variables"]
+    assert (controllers.items() <= given.items()) is answers
+    assert ("slurm_node" in given["rackready_drift_roles"]["node01"]) is answers
+    assert "enroot_pyxis" in given["rackready_drift_roles"]["node01"]
+    text = "ctl: Slurm's files - Expected: an answer Actual: none. Look there."
+    assert found["node01"].not_asked == ([] if answers else [text])
+    assert found["node02"].not_asked == []
+
+
 def test_roles_run_in_check_mode_and_name_their_phase(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site
 ) -> None:

@@ -361,6 +361,7 @@ def test_where_nodes_lack_it_the_files_come_again_after_the_role(
         return {node: bad if node == "node02" else NodeResult(Outcome.PASS) for node in nodes}
 
     monkeypatch.setattr(slurm_apply, "bring", bring)
+    monkeypatch.setattr(slurm_apply, "controller_vars", lambda *_: {})
     monkeypatch.setattr(run, "run_playbook", play)
     monkeypatch.setattr(run, "_releases", lambda *_: ("22.05",))
     found = run._join(ctx, site, {node: fingerprint(node) for node in ("node01", "node02")})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from rackready.handover import run, slurm_apply
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.slurm_files import SlurmFiles
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -78,15 +82,20 @@ def test_only_nodes_that_entered_join_and_the_change_is_theirs(tmp_path: Path, m
         "node02": NodeResult(Outcome.ERROR, "node02: parts for Slurm's files - ..."),
     }
     played: list[str] = []
+    given: list[Mapping[str, object]] = []
 
-    def play(_ctx: PhaseContext, _book: str, nodes: list[str], _more: object) -> dict[str, NodeResult]:
+    def play(_ctx: object, _book: str, nodes: list[str], more: Mapping[str, object]) -> dict[str, NodeResult]:
         played.extend(nodes)
+        given.append(more)
         return {node: NodeResult(Outcome.PASS, data={"changes": ["slurmd"]}) for node in nodes}
 
+    controllers = {"slurm_node_controllers": ["10.0.0.5", "10.0.0.6"]}
     monkeypatch.setattr(slurm_apply, "bring", lambda *_, **__: entered)
+    monkeypatch.setattr(slurm_apply, "controller_vars", lambda *_: controllers)
     monkeypatch.setattr(run, "run_playbook", play)
     found = run._join(ctx, run.site_of(ctx), dict.fromkeys(["node01", "node02"], Fingerprint.model_construct()))
     assert played == ["node01"]
+    assert controllers.items() <= given[0].items()
     assert found["node01"].changed
     assert found["node01"].data["changes"] == ["Slurm's files: changed: slurm.conf", "slurmd"]
     assert found["node02"].outcome is Outcome.ERROR
@@ -104,3 +113,32 @@ def test_a_cluster_that_refuses_the_files_gets_no_node(tmp_path: Path, monkeypat
     assert {node: result.message for node, result in found.items()} == dict.fromkeys(
         ["node01", "node02"], "Slurm controller: /etc/slurm - Expected: x Actual: y. Correct it."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SlurmctldHost=ctl1\n", ["ctl1"]),
+        ("SlurmctldHost=ctl1(10.0.0.5)\nslurmctldhost = ctl2(10.0.0.6)\n", ["10.0.0.5", "10.0.0.6"]),
+        ("Include hosts.conf\n", ["10.0.0.5", "ctl2"]),
+        ("ClusterName=x\n", []),
+    ],
+)
+def test_the_controllers_are_those_of_slurm_conf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: list[str]
+) -> None:
+    files = {"slurm.conf": text, "hosts.conf": "SlurmctldHost=ctl1(10.0.0.5)\nSlurmctldHost=ctl2\n"}
+    cluster = SimpleNamespace(look=lambda: SimpleNamespace(files=files))
+    monkeypatch.setattr(slurm_apply, "controller", lambda *_: nullcontext((cluster, None)))
+    ctx = context(tmp_path, monkeypatch, ours=True)
+    assert run.controller_vars(run.site_of(ctx), run.EnvPaths(tmp_path, "sim")) == {"slurm_node_controllers": found}
+
+
+@pytest.mark.parametrize("files", [None, {"folder": "/etc/slurm", "distribution": "classic"}])
+def test_where_slurmd_asks_no_controller_or_rackready_reads_no_files_none_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str] | None
+) -> None:
+    site = run.site_of(context(tmp_path, monkeypatch, ours=False))
+    handover = site.handover.model_copy(update={"files": SlurmFiles.model_validate(files) if files else None})
+    monkeypatch.setattr(slurm_apply, "controller", lambda *_: pytest.fail("asked"))
+    assert run.controller_vars(site.model_copy(update={"handover": handover}), run.EnvPaths(tmp_path, "sim")) == {}

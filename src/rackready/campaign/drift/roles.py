@@ -8,11 +8,11 @@ from typing import Any
 
 from rackready.campaign.drift.applied import Applied, playbook_of, roles_of
 from rackready.campaign.drift.found import DriftReading
-from rackready.design.handover_of import by_scheduler
+from rackready.design.handover_of import HandoverView, by_scheduler
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ansible_items import CHECK, check_of
 from rackready.drivers.ib_fabric.guids import kept_guids
-from rackready.handover.run import join_vars
+from rackready.handover.run import controller_vars, join_vars
 from rackready.model.drift import DriftItem, DriftKind
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -21,6 +21,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, shipped
 
 PLAYBOOK = "drift.yml"
+SLURM_NODE = "slurm_node"
 
 
 def compare_roles(
@@ -37,12 +38,27 @@ def compare_roles(
                 found[node].not_asked.append(str(error))
             continue
         variables = {
+            **_controllers(ctx, view, wanted, found),
             "rackready_drift_roles": {node: list(wanted[node]) for node in view.nodes},
             "opensm_port_guids": guids,
             **joins,
         }
         for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(view.nodes), variables).items():
             _add(found[node], result, wanted[node])
+
+
+def _controllers(
+    ctx: PhaseContext, view: HandoverView, wanted: Mapping[str, dict[str, str]], found: Mapping[str, DriftReading]
+) -> dict[str, list[str]]:
+    """Return what the role of Slurm's nodes needs of slurm.conf; leave the role out where that cannot be read."""
+    joined = [node for node in view.nodes if SLURM_NODE in wanted[node]]
+    try:
+        return controller_vars(view.site, EnvPaths(ctx.root, ctx.env)) if joined else {}
+    except RackreadyError as error:
+        for node in joined:
+            del wanted[node][SLURM_NODE]
+            found[node].not_asked.append(str(error))
+        return {}
 
 
 def _roles(site: Site, applied: Applied) -> dict[str, str]:
