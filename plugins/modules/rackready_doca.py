@@ -1,27 +1,36 @@
-"""Refuses a node on which DOCA-OFED would meet what it conflicts with; changes nothing."""
+"""Refuses a node on which DOCA-OFED would meet a conflict, or its modules would not load; changes nothing."""
 
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.doca import Doca
+from ansible.module_utils.rackready.ondevice.secure_boot import SecureBoot
 
 DOCUMENTATION = """
 module: rackready_doca
-short_description: refuse what conflicts with DOCA-OFED
+short_description: refuse what conflicts with DOCA-OFED, and a firmware that would refuse its modules
 description:
   - Fails with every conflict that a source names, before anything is installed. It changes nothing.
+  - Then fails if Secure Boot is on and does not trust the key that signs the modules, which DKMS builds.
 options:
   version: {description: version of DOCA to install, type: str, required: true}
+  certificate: {description: certificate of the key that signs for DKMS, type: str, required: true}
+  make_key: {description: "command that makes that key, for the message", type: str, required: true}
 author: rackready
 """
 
 
+OPTIONS = {name: {"type": "str", "required": True} for name in ("version", "certificate", "make_key")}
+
+
 def main() -> None:
-    """Read the option, look for conflicts."""
-    module = AnsibleModule(argument_spec={"version": {"type": "str", "required": True}}, supports_check_mode=True)
+    """Read the options, look for conflicts, then at Secure Boot."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    options = module.params
     try:
-        Doca(module.params["version"]).refuse_conflicts()
+        Doca(options["version"]).refuse_conflicts()
+        SecureBoot().refuse_untrusted(options["certificate"], options["make_key"])
     except NodeProblem as problem:
         module.fail_json(**problem.result())
     module.exit_json(changed=False)
