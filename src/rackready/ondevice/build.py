@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import dnf_words
 from .command import NodeProblem, Run, run
 from .packages import family
 
 KERNEL = "KERNEL"
 """Placeholder in paths and package names for the release of the running kernel (``uname -r``)."""
-
-_NO_MATCH = ("No match for argument: ", "All matches were filtered out by ")
-"""Starts of the lines of dnf 4 about a package that it cannot install; the package ends the line."""
 
 
 @dataclass
@@ -82,9 +80,13 @@ class BuildTools:
         return found
 
     def _known_to_dnf(self, packages: list[str]) -> set[str]:
-        """Return those of the packages that dnf could install: it names the others, and is told to stop there."""
+        """Return those of the packages that dnf could install: it names the others, and is told to stop there.
+
+        Raises NodeProblem for packages that the node's own configuration of dnf hides.
+        """
         if not packages:
             return set()
-        out = self.run(["dnf", "-q", "--assumeno", "install", *packages]).out
-        absent = {line.rpartition(": ")[2].strip() for line in out.splitlines() if line.startswith(_NO_MATCH)}
-        return set(packages) - absent
+        out = self.run(["dnf", "--assumeno", "install", *packages]).out  # -q would hide what is read here
+        if problem := dnf_words.hidden(out):
+            raise problem
+        return set(packages) - dnf_words.absent(out).keys()

@@ -164,7 +164,7 @@ class Dnf(Manager):
             self._unlock([*names, *companions])
             if not self._known(names, wish.packages):
                 self.update()
-            self._do(["dnf", "-q", "-y", "install", *_INSTALL, *_specs(names, wish.packages)])
+            self._do(["dnf", "-y", "install", *_INSTALL, *_specs(names, wish.packages)])
         if (wish.hold and found) or companions:
             self._lock([*(wish.packages if wish.hold else []), *companions])
 
@@ -200,7 +200,7 @@ class Dnf(Manager):
         if names and not self._known(names, before.packages):
             self.update()
         if names:
-            self._do(["dnf", "-q", "-y", "install", *_INSTALL, "--allowerasing", *_specs(names, before.packages)])
+            self._do(["dnf", "-y", "install", *_INSTALL, "--allowerasing", *_specs(names, before.packages)])
         left = sorted(self.installed(added).keys() & set(added)) if added else []
         if left:
             self._do(["dnf", "-q", "-y", "remove", "--noautoremove", *left])

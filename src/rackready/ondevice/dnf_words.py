@@ -1,8 +1,13 @@
-"""Meaning of dnf's output: one clear problem from many lines (dnf 4.14)."""
+"""Meaning of dnf's output: one clear problem from many lines (dnf 4.14).
+
+The reason why a package cannot be installed is a line of level INFO (dnf/base.py, _raise_package_not_found_error;
+dnf/cli/commands/install.py), which `dnf -q` does not print.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from .command import NodeProblem
@@ -16,9 +21,7 @@ _FULL = re.compile(r"needs \S+ more space on the (?P<place>/\S*) filesystem|No s
 _LOCKED = re.compile(r"Waiting for process with pid \d+ to finish|can't create transaction lock on \S+")
 _EXCLUDED = re.compile(r"All matches were filtered out by exclude filtering for argument: (\S+)")
 _MODULAR = re.compile(r"All matches were filtered out by modular filtering for argument: (\S+)")
-_ABSENT = re.compile(
-    r"(?:No match for argument|Unable to resolve argument|Unable to find a match|missing groups or modules): (\S+)"
-)
+_ABSENT = re.compile(r"(?:No match for argument|Unable to find a match|missing groups or modules): (.+)")
 _UNREACHABLE = re.compile(
     r"(Failed to download metadata for repo '(?P<id>[^']+)'|Error downloading packages:[^\n]*)[^\n]*"
 )
@@ -31,9 +34,10 @@ _UNMET = re.compile(r"^ ?Problem(?: \d+)?: (?P<rows>.+(?:\n  - .+)*)", re.MULTIL
 def explain(out: str, root: Path = Path("/")) -> NodeProblem:
     """Return the problem behind the output of a failed dnf command.
 
-    The line with the cause wins over the lines that follow from it.
+    The line with the cause wins over the lines that follow from it. The lock is last: a dnf that waited for it may
+    fail for another reason.
     """
-    for judge in (_full, _signature, _locked, _plugin, _excluded, _modular, _absent, _unreachable, _unmet):
+    for judge in (_full, _signature, _plugin, _excluded, _modular, _absent, _unreachable, _unmet, _locked):
         problem = judge(out, root)
         if problem is not None:
             return problem
@@ -45,6 +49,16 @@ def last_error(out: str) -> str:
     lines = [line.strip() for line in out.splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("Error: ", "error: "))]
     return (marked or lines or ["no output"])[-1]
+
+
+def hidden(out: str) -> NodeProblem | None:
+    """Return the problem of packages that the node's own configuration of dnf hides; None if it hides none."""
+    return _excluded(out, Path("/")) or _modular(out, Path("/"))
+
+
+def absent(out: str) -> dict[str, None]:
+    """Return the packages and modules that dnf cannot find, in its order."""
+    return dict.fromkeys(word.rstrip(",") for words in _ABSENT.findall(out) for word in words.split())
 
 
 def _signature(out: str, root: Path) -> NodeProblem | None:
@@ -81,26 +95,31 @@ def _plugin(out: str, root: Path) -> NodeProblem | None:
 
 def _excluded(out: str, root: Path) -> NodeProblem | None:
     del root
-    match = _EXCLUDED.search(out)
+    names = _EXCLUDED.findall(out)
     step = (
         "Look for it in `dnf versionlock list` and in exclude= or excludepkgs= below /etc/dnf and /etc/yum.repos.d on "
         "the node, ask who excluded it, remove the entry and run again."
     )
-    return match and NodeProblem(f"{match[1]} may be installed", "excluded on the node by others", step)
+    return NodeProblem(f"{_joined(names)} may be installed", "excluded on the node by others", step) if names else None
 
 
 def _modular(out: str, root: Path) -> NodeProblem | None:
     del root
-    match = _MODULAR.search(out)
+    names = _MODULAR.findall(out)
     step = "Compare `dnf module list --enabled` on the node with the version set (software.set)."
-    return match and NodeProblem(f"{match[1]} in the enabled module stream", "another stream is enabled", step)
+    wanted = f"{_joined(names)} in the enabled module stream"
+    return NodeProblem(wanted, "another stream is enabled", step) if names else None
 
 
 def _absent(out: str, root: Path) -> NodeProblem | None:
     del root
-    match = _ABSENT.search(out)
+    names = absent(out)
     step = "Put it on the mirror, or choose a version set whose packages it carries (software.set)."
-    return match and NodeProblem(f"{match[1]} on the mirror", "no such package or version there", step)
+    return NodeProblem(f"{_joined(names)} on the mirror", "no such package or version there", step) if names else None
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def _unreachable(out: str, root: Path) -> NodeProblem | None:

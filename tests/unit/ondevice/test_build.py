@@ -77,26 +77,51 @@ def test_what_cannot_be_had_is_refused_by_name_with_the_next_step(tmp_path: Path
     )
 
 
-NO_MATCH = """No match for argument: dkms
+NO_MATCH = """Last metadata expiration check: 0:00:01 ago on Sun Nov 29 23:20:03 2026.
+No match for argument: linux-headers-6.1.0-28-amd64
+No match for argument: dkms
+Error: Unable to find a match: linux-headers-6.1.0-28-amd64 dkms
+"""
+"""dnf 4.14.0 of Debian 12: `dnf --assumeno install`, with a repository that has gcc; with -q, the last line alone."""
+NOT_STRICT = "".join(NO_MATCH.splitlines(keepends=True)[:-1])
+"""With strict=False in dnf.conf."""
+QUIET = NO_MATCH.splitlines()[-1]
+EXCLUDED = """Last metadata expiration check: 0:00:01 ago on Sun Nov 29 23:20:03 2026.
+No match for argument: dkms
 All matches were filtered out by exclude filtering for argument: gcc
 Error: Unable to find a match: dkms gcc
 """
-"""dnf 4.14.0 of Debian 12: `dnf -q --assumeno install`."""
+"""The same with `-x gcc`."""
 
 
-def test_dnf_names_what_cannot_be_had(tmp_path: Path) -> None:
-    there(tmp_path, "usr/bin/dnf", "etc/os-release")
+def dnf_refusal(root: Path, out: str) -> str:
+    """Return what is refused on a node whose dnf answers ``out``."""
+    there(root, "usr/bin/dnf", "etc/os-release")
     ran: list[Sequence[str]] = []
 
     def node(argv: Sequence[str]) -> Done:
         ran.append(argv)
-        return Done(0, f"{KERNEL}\n") if argv[0] == "uname" else Done(1, NO_MATCH)
+        return Done(0, f"{KERNEL}\n") if argv[0] == "uname" else Done(1, out)
 
     with pytest.raises(NodeProblem) as caught:
-        BuildTools(node, tmp_path).absent(NEEDS)
-    assert " Actual: no dkms, no gcc. " in str(caught.value)
-    assert "and run `dnf makecache --refresh` there (" in str(caught.value)
-    assert ran[1] == ["dnf", "-q", "--assumeno", "install", f"linux-headers-{KERNEL}", "dkms", "gcc"]
+        BuildTools(node, root).absent(NEEDS)
+    assert ran[1] == ["dnf", "--assumeno", "install", f"linux-headers-{KERNEL}", "dkms", "gcc"]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("out", [NO_MATCH, NOT_STRICT, QUIET], ids=["default", "not strict", "debuglevel 0"])
+def test_dnf_names_what_cannot_be_had(tmp_path: Path, out: str) -> None:
+    refusal = dnf_refusal(tmp_path, out)
+    assert f" Actual: no dkms, no linux-headers-{KERNEL}. " in refusal
+    assert "and run `dnf makecache --refresh` there (" in refusal
+
+
+def test_a_package_that_the_node_excludes_is_named_as_such(tmp_path: Path) -> None:
+    assert dnf_refusal(tmp_path, EXCLUDED) == (
+        "Expected: gcc may be installed Actual: excluded on the node by others. Look for it in `dnf versionlock list` "
+        "and in exclude= or excludepkgs= below /etc/dnf and /etc/yum.repos.d on the node, ask who excluded it, remove "
+        "the entry and run again."
+    )
 
 
 def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
