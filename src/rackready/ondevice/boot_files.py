@@ -18,6 +18,9 @@ OPERATION = "install"
 """The lock of package installation: the scripts of kernel packages write the same files."""
 MENU = "boot/grub/grub.cfg"
 UPDATE_MENU = "update-grub"
+_IMAGE = "initrd.img-"
+_STATES = "var/lib/initramfs-tools"
+"""Folder in which Ubuntu's update-initramfs has a file for each kernel with an initramfs, below the root."""
 LOADERS = (UPDATE_MENU, "grubby")
 """Programs that come with GRUB, of all systems."""
 
@@ -77,12 +80,13 @@ class BootFiles:
         self.do(list(self.update_initramfs), sources)
 
     def images(self) -> list[Path]:
-        """Return the initramfs of every kernel, without update-initramfs's copies of older ones."""
-        return sorted(
-            path
-            for path in (self.root / "boot").glob("initrd.img-*")
-            if path.suffix not in {".bak", ".dpkg-bak", ".new"}
-        )
+        """Return the initramfs of every kernel that is there: update-initramfs makes no other one again.
+
+        Debian's asks `linux-version list` for the kernels in /boot, Ubuntu's reads its own list. Copies that it
+        (.bak), dkms 2.8 (.old-dkms) or a person made, and images of kernels that are gone, stay as they are.
+        """
+        images = (self.root / "boot").glob(f"{_IMAGE}*")
+        return sorted(path for path in images if self._has_kernel(path.name.removeprefix(_IMAGE)))
 
     def ensure(self, sources: Sources, token: int, ledger: str, *, check: bool = False) -> list[str]:
         """Make again what is stale, and return it. Raises NodeProblem when a program fails, or changes nothing."""
@@ -115,6 +119,9 @@ class BootFiles:
             )
             raise NodeProblem(f"GRUB as the node's boot loader (program {argv[0]})", said, step)
         raise NodeProblem(f"`{' '.join(argv)}` succeeds", f"exit {done.returncode}: {said}", "Run it on the node.")
+
+    def _has_kernel(self, release: str) -> bool:
+        return (self.root / f"boot/vmlinuz-{release}").exists() or (self.root / _STATES / release).exists()
 
     def _missing(self, options: tuple[str, ...]) -> list[str]:
         """Return the options that an entry of a kernel lacks.

@@ -29,6 +29,7 @@ class Node:
         for name in ("etc/default/grub.d", "etc/modprobe.d", "boot/grub"):
             (root / name).mkdir(parents=True)
         self.put("boot/grub/grub.cfg", ENTRY, 1000)
+        self.put("boot/vmlinuz-6.1.0-40-amd64", "kernel", 1000)
         self.put("boot/initrd.img-6.1.0-40-amd64", "image", 1000)
         self.put(GRUB[1:], "GRUB_CMDLINE_LINUX", 900)
         self.put(MODPROBE[1:], "blacklist nouveau", 900)
@@ -54,9 +55,28 @@ class Node:
 
 def test_nothing_runs_while_both_are_newer_than_their_settings(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.put("boot/initrd.img-6.1.0-39-amd64.bak", "older copy", 1)
     assert node.boot().ensure(SOURCES, 0, "") == []
     assert node.ran == []
+
+
+@pytest.mark.parametrize(
+    "name", ["6.1.0-40-amd64.bak", "6.1.0-40-amd64.dpkg-bak", "6.1.0-40-amd64.new", "6.1.0-40-amd64.old-dkms", "5.9.0"]
+)
+def test_a_copy_and_an_image_of_a_kernel_that_is_gone_are_left_alone(tmp_path: Path, name: str) -> None:
+    node = Node(tmp_path)
+    node.put(f"boot/initrd.img-{name}", "older copy", 1)
+    assert node.boot().ensure(SOURCES, 0, "") == []
+    assert node.ran == []
+
+
+def test_a_kernel_that_ubuntu_s_list_alone_has_counts(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "boot/vmlinuz-6.1.0-40-amd64").unlink()
+    node.put(MODPROBE[1:], "blacklist nouveau", 1500)
+    assert node.boot().stale(SOURCES) == []
+    (tmp_path / "var/lib/initramfs-tools").mkdir(parents=True)
+    node.put("var/lib/initramfs-tools/6.1.0-40-amd64", "", 1000)
+    assert node.boot().stale(SOURCES) == [f"/boot/initrd.img-6.1.0-40-amd64: older than {MODPROBE}"]
 
 
 def test_a_changed_blacklist_makes_the_initramfs_again_once(tmp_path: Path) -> None:
