@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, at_work, fence
-from .gpu_users import gpu_users
+from .gpu_users import device_users, gpu_users
 from .mps import SERVER, Mps
 from .whole_file import replace_file
 
@@ -80,11 +80,14 @@ class Driver:
         return {row[0]: int(row[2]) for row in rows if len(row) > 2 and row[2].isdigit()}  # noqa: PLR2004 - name, size, use count
 
     def users(self) -> list[str]:
-        """Return the processes that compute on the GPUs, as ``pid name``; none without a loaded driver."""
+        """Return the processes that compute on the GPUs, as ``pid name``; none without a loaded driver.
+
+        Where nvidia-smi does not answer, as after the packages of another version, what holds the devices counts.
+        """
         try:
             found = gpu_users(self.run)
         except NodeProblem:
-            return []
+            return device_users(self.root, SERVICES)
         idle = any(SERVER in row for row in found) and not Mps(self.run, self.root).clients()
         return [row for row in found if not (idle and SERVER in row)]  # it ends with the unit of MPS
 

@@ -22,6 +22,7 @@ class Kernel:
         self.loaded, self.on_disk = loaded, on_disk
         self.modules = {"nvidia_uvm": 0, "nvidia": 1} if loaded else {}
         self.processes = ""
+        self.silent: Done | None = None
         self.active = {"nvidia-persistenced.service", "nvidia-dcgm.service"} if loaded else set()
         self.stuck = ""
         self.refuses = ""
@@ -36,12 +37,7 @@ class Kernel:
                 + "".join(f"{name} 100 {used}\n" for name, used in self.modules.items()),
             )
         if argv[0] == "nvidia-smi":
-            asked_version = "driver_version" in line
-            return (
-                Done(0, f"{self.loaded}\n" if asked_version else self.processes)
-                if self.loaded
-                else Done(9, "NVIDIA-SMI has failed because it couldn't communicate")
-            )
+            return self._smi(line)
         if argv[0] == "modinfo":
             return Done(0, f"{self.on_disk}\n") if self.on_disk else Done(1, "ERROR")
         if argv[0] == "dmesg":
@@ -50,6 +46,13 @@ class Kernel:
             return Done(0 if argv[-1] in self.active else 3, "")
         self.ran.append(line)
         return self._act(argv)
+
+    def _smi(self, line: str) -> Done:
+        if not self.loaded:
+            return Done(9, "NVIDIA-SMI has failed because it couldn't communicate")
+        if "driver_version" in line:  # stands for the kernel's own word, which these machines have not
+            return Done(0, f"{self.loaded}\n")
+        return self.silent or Done(0, self.processes)
 
     def _act(self, argv: Sequence[str]) -> Done:
         if argv[0] == "rmmod":
@@ -101,6 +104,69 @@ def test_other_version_in_use_is_refused_and_nothing_is_changed(tmp_path: Path) 
             act(driver(kernel, tmp_path), WANTED)
         assert "Actual: driver 570.133.20 is loaded and used by 4711 python3. Drain the node" in str(caught.value)
     assert kernel.ran == []
+
+
+MISMATCH = Done(18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n")
+"""After the packages of another version."""
+
+
+def process(root: Path, pid: int, name: str, device: str, cgroup: str) -> None:
+    """Make a process as /proc shows it, with a file and a device open."""
+    folder = root / "proc" / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "fd/0").symlink_to("/dev/null")
+    (folder / "fd/7").symlink_to(device)
+    (folder / "comm").write_text(f"{name}\n")
+    (folder / "cgroup").write_text(f"0::{cgroup}\n")
+
+
+JOB = "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"
+
+
+@pytest.mark.parametrize("device", ["/dev/nvidia0", "/dev/nvidia12", "/dev/nvidia-uvm", "/dev/nvidia0 (deleted)"])
+def test_without_nvidia_smi_what_holds_a_gpu_is_not_ended(tmp_path: Path, device: str) -> None:
+    kernel = Kernel(loaded="570.133.20")
+    kernel.silent = MISMATCH
+    process(tmp_path, 4711, "python3", device, JOB)
+    process(tmp_path, 812, "nv-hostengine", "/dev/nvidia0", "/system.slice/nvidia-dcgm.service")
+    process(tmp_path, 90, "python3", "/dev/nvidia0", "/user.slice/user@1000.service/app.slice/nvidia-dcgm.service")
+    for act in (Driver.refuse_if_used, Driver.ensure_loaded):
+        with pytest.raises(NodeProblem) as caught:
+            act(driver(kernel, tmp_path), WANTED)
+        assert str(caught.value) == (
+            f"Expected: driver {WANTED}, or another one that nothing holds Actual: driver 570.133.20 is loaded and "
+            "used by 90 python3, 4711 python3. Drain the node and end what uses its GPUs, or reboot it; then run "
+            "again. Nothing was changed."
+        )
+    assert kernel.ran == []
+
+
+@pytest.mark.parametrize("device", ["/dev/nvidiactl", "/dev/nvme0n1", "/var/lib/dev/nvidia0.txt"])
+def test_without_nvidia_smi_an_idle_driver_is_replaced(tmp_path: Path, device: str) -> None:
+    kernel = Kernel(loaded="570.133.20")
+    kernel.silent = MISMATCH
+    process(tmp_path, 4711, "python3", device, JOB)
+    process(tmp_path, 812, "nv-hostengine", "/dev/nvidia0", "/system.slice/nvidia-dcgm.service")
+    (tmp_path / "proc/813").mkdir()  # it ended meanwhile
+    assert driver(kernel, tmp_path).ensure_loaded(WANTED)
+    assert kernel.loaded == WANTED
+
+
+def test_processes_that_cannot_be_looked_at_are_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(loaded="570.133.20")
+    kernel.silent = MISMATCH
+    process(tmp_path, 4711, "python3", "/dev/nvidia0", JOB)
+
+    def refuse(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path.relative_to(tmp_path)))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(NodeProblem) as caught:
+        driver(kernel, tmp_path).refuse_if_used(WANTED)
+    assert str(caught.value) == (
+        "Expected: access to the open files of all processes Actual: [Errno 13] Permission denied: 'proc/4711/fd'. "
+        "Give the user of Ansible root's rights on the node (sudo), then run again. Nothing was changed."
+    )
 
 
 def test_same_version_in_use_is_left_alone(tmp_path: Path) -> None:
