@@ -140,6 +140,10 @@ ALONE = {
         "systemctl stop nvidia-dcgm",
         f"systemctl start {_DAEMONS}",
     ),
+    "dcgm : service | Restart a host engine of the version before": (
+        "chmod 0755 /usr/bin/nv-hostengine",
+        f"systemctl restart nvidia-dcgm && systemctl start {_DAEMONS}",
+    ),
     "nvidia_driver : load | Load the driver": (
         f"systemctl stop {_DAEMONS} && rmmod nvidia_uvm nvidia",
         f"modprobe nvidia_uvm && systemctl start {_DAEMONS}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rackready_sim.packages.deb import Deb
-from rackready_sim.packages.scripts import service
 from rackready_sim.programs.build import launcher
 
 _DCGM_UNIT = """[Unit]
@@ -22,6 +21,13 @@ Restart=on-abort
 WantedBy=multi-user.target
 Alias=dcgm.service
 """
+_ACCOUNT = """useradd -Urs /usr/sbin/nologin nvidia-dcgm || [ $? -eq 9 ]
+mkdir -p /var/log/nvidia-dcgm
+chown nvidia-dcgm:nvidia-dcgm /var/log/nvidia-dcgm
+chmod 755 /var/log/nvidia-dcgm
+"""
+"""All that DCGM's packages do when installed (NVIDIA/DCGM @0d22068 scripts/deb/postinst, @ddd6dcf
+scripts/rpm/postinstall; cmake/packaging.cmake names no other script): a host engine that runs stays of its version."""
 _CDI_SERVICE = """[Unit]
 Description=Refresh NVIDIA CDI specification file
 ConditionPathExists=|/usr/bin/nvidia-smi
@@ -63,7 +69,7 @@ def dcgm_packages(version: str) -> list[Deb]:
             "/usr/bin/nv-hostengine": engine,
             "/usr/lib/systemd/system/nvidia-dcgm.service": _DCGM_UNIT,
         },
-        scripts=_with_account(service("nvidia-dcgm.service", enabled=False)),
+        scripts={"postinst": _ACCOUNT},
     )
     found = [core]
     for cuda in ("cuda12", "cuda13"):
@@ -102,14 +108,6 @@ def dcgm_packages(version: str) -> list[Deb]:
         {"/usr/share/doc/datacenter-gpu-manager/README": "DCGM 3\n"},
     )
     return [*found, old]
-
-
-def _with_account(scripts: dict[str, str]) -> dict[str, str]:
-    account = (
-        "getent passwd nvidia-dcgm >/dev/null || useradd --system --no-create-home --shell /usr/sbin/nologin "
-        "nvidia-dcgm || true\n"
-    )
-    return {**scripts, "postinst": account + scripts["postinst"]}
 
 
 def container_packages(version: str) -> list[Deb]:

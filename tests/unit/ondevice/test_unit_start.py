@@ -1,4 +1,4 @@
-"""Services that a run which was cut off left with older settings, and services whose port another program has."""
+"""Services that run with older settings or an older program, and services whose port another program has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rackready.ondevice.command import Done
-from rackready.ondevice.unit_start import not_running, with_older_settings
+from rackready.ondevice.command import Done, NodeProblem
+from rackready.ondevice.difference import Difference
+from rackready.ondevice.unit_start import not_running, restart_older, with_older_settings
 
 
 def systemctl(started_s_ago: float, *, reload: str = "no", state: str = "active running") -> object:
@@ -67,3 +68,57 @@ def test_a_unit_that_starts_again_and_again_does_not_run() -> None:
     assert not_running(lambda _argv: Done(127, ""), ["a.service"]) == [
         "a.service is unknown (unknown), so no answer at its port is its own"
     ]
+
+
+class Engine:
+    """A host engine that started a while ago, and its program, which a package has just installed."""
+
+    def __init__(self, root: Path, started_s_ago: float, *, active: bool = True) -> None:
+        self.root, self.active, self.ran = root, active, list[str]()
+        self.refuses = ""
+        self.started = int((time.monotonic() - started_s_ago) * 1e6)
+        program = root / "usr/bin/nv-hostengine"
+        program.parent.mkdir(parents=True)
+        program.touch()
+        os.utime(program, (1_700_000_000, 1_700_000_000))  # the time of the package's build
+
+    def __call__(self, argv: Sequence[str]) -> Done:
+        if argv[1] == "is-active":
+            return Done(0 if self.active else 3, "")
+        if argv[1] == "show":
+            return Done(0, f"{self.started}\n")
+        self.ran.append(" ".join(argv))
+        return Done(1, "Job failed.\n") if argv[1] == self.refuses else Done(0, "")
+
+    def restart(self, *, check: bool = False) -> list[Difference]:
+        return restart_older(self, {"dcgm.service": "/usr/bin/nv-hostengine"}, root=self.root, check=check)
+
+
+def test_a_service_that_runs_the_program_of_before_is_restarted_though_the_file_is_as_old_as_its_build(
+    tmp_path: Path,
+) -> None:
+    engine = Engine(tmp_path, 200)
+    seen = engine.restart(check=True)
+    assert engine.ran == []
+    assert engine.restart() == seen
+    assert [str(item) for item in seen] == [
+        "dcgm.service started before, wanted started after /usr/bin/nv-hostengine was installed"
+    ]
+    assert engine.ran == ["systemctl daemon-reload", "systemctl restart dcgm.service"]
+
+
+def test_a_service_that_runs_the_installed_program_or_does_not_run_is_left_alone(tmp_path: Path) -> None:
+    for engine in (Engine(tmp_path / "newer", -5), Engine(tmp_path / "stopped", 200, active=False)):
+        assert engine.restart() == []
+        assert engine.ran == []
+
+
+def test_a_restart_that_fails_is_a_problem_of_the_node(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, 200)
+    engine.refuses = "restart"
+    with pytest.raises(NodeProblem) as caught:
+        engine.restart()
+    assert str(caught.value) == (
+        "Expected: `systemctl restart dcgm.service` succeeds Actual: Job failed. "
+        "Check `journalctl -u dcgm.service` on the node."
+    )

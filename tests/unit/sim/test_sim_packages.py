@@ -134,6 +134,14 @@ def test_programs_below_libexec_can_be_run_and_what_lies_beside_them_cannot(mirr
     )
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not here")
+def test_dcgm_restarts_nothing_as_the_real_package(mirror: Path) -> None:
+    package = next(mirror.rglob("datacenter-gpu-manager-4-core_*.deb"))
+    control = subprocess.run(["dpkg-deb", "--ctrl-tarfile", package], check=True, capture_output=True).stdout
+    assert b"useradd -Urs /usr/sbin/nologin nvidia-dcgm" in control
+    assert b"systemctl" not in control
+
+
 def test_a_package_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     package = deb.Deb(
         "x",

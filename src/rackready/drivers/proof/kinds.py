@@ -56,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
             "rackready_engines",
             "rackready_exporters",
             "rackready_files",
+            "rackready_fresh_programs",
             "rackready_gpudirect",
             "rackready_host_tuning",
             "rackready_kernel",
