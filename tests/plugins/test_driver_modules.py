@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import Mig
@@ -88,6 +89,25 @@ def test_mig_dry_run_shows_the_difference_a_run_makes_it_and_a_second_run_change
     assert (made["changed"], made["diff"]) == (True, looked["diff"])
     assert made["boot"] == ["/usr/bin/nvidia-smi -i 0 -mig 1", "/usr/bin/nvidia-smi mig -i 0 -cgi 7g.141gb -C"]
     assert not mig()["changed"]
+
+
+def test_mig_without_a_layout_removes_the_unit_once(mig: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    unit = tmp_path / "etc/systemd/system/rackready-mig.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    looked = mig("", check=True)
+    assert (looked["changed"], looked["boot"], unit.exists()) == (True, [], True)
+    made = mig("")
+    assert (made["diff"], unit.exists()) == (looked["diff"], False)
+    assert not mig("")["changed"]
+
+
+def test_role_mig_removes_the_unit_where_the_site_names_no_layout() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/mig/tasks/main.yml").read_text(encoding="utf-8"))
+    assert [(task["when"], task.get("ansible.builtin.import_tasks")) for task in tasks] == [
+        ("mig_layout | length > 0", None),
+        ("mig_layout | length == 0", "absent.yml"),
+    ]
 
 
 def test_mig_refusal_is_the_module_s_message(mig: Callable[..., dict[str, Any]]) -> None:

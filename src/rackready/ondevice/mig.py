@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from .command import NodeProblem, Run, run
+from .difference import Difference
 from .fence import FOLDER, fence
+from .file_state import digest
+from .file_state import state as state_of
+from .file_state import text as text_of
 from .gpu_users import gpu_users
 from .whole_file import replace_file
 
 PARTED = "usr/bin/nvidia-mig-parted"
+UNIT = "rackready-mig.service"
+"""Makes the instances at every boot; role mig writes it."""
 CDI = "/var/run/cdi/nvidia.yaml"
 _CTK = "usr/bin/nvidia-ctk"
 _HOLDERS = ("nvidia-dcgm.service",)
@@ -85,6 +91,45 @@ class Mig:
         self._refresh_cdi()
         return found
 
+    def bring(
+        self, configs: dict[str, Any], layout: str, token: int, ledger: str, *, check: bool = False
+    ) -> list[Difference]:
+        """Bring the GPUs to the layout, and the file that mig-parted reads at boot; return what differed.
+
+        A layout that is refused leaves the file as the unit needs it. Raises NodeProblem with the obstacle.
+        """
+        old = self._outdated(configs)
+        gpus = self.ensure(configs, layout, token, ledger, check=check)
+        if old and not check:
+            with fence("mig", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+                replace_file(self._file(), _document(configs))
+                self.notes += notes
+        return [
+            *(Difference("gpu", f"GPU {gpu}", str(want), str(have)) for gpu, (have, want) in sorted(gpus.items())),
+            *old,
+        ]
+
+    def remove(self, token: int, ledger: str, *, check: bool = False) -> list[Difference]:
+        """Remove the unit and its file, so that no boot makes instances; return what differed.
+
+        The GPUs stay as they are. Raises NodeProblem.
+        """
+        unit = self.root / "etc/systemd/system" / UNIT
+        if not unit.exists():
+            return []
+        # The unit is the last: a run that was killed goes on here.
+        there = [path for path in (self._file(), unit) if path.exists()]
+        found = [Difference("file", self._name(path), "absent", state_of(path)) for path in there]
+        if check:
+            return found
+        with fence("mig", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+            self._do(["systemctl", "disable", "--now", UNIT])
+            for path in there:
+                path.unlink()
+            self._do(["systemctl", "daemon-reload"])
+            self.notes += [*notes, "the GPUs keep their MIG mode and instances for now; no boot makes them again"]
+        return found
+
     def observe(self) -> tuple[dict[int, GpuMig], dict[int, str]]:
         """Return the present state and the PCI device id of every GPU. Raises NodeProblem."""
         rows = [line.split(", ") for line in self._do(["nvidia-smi", _QUERY, "--format=csv,noheader"]).splitlines()]
@@ -136,7 +181,7 @@ class Mig:
             for unit in active:
                 self._do(["systemctl", "stop", unit])
             if self._has_parted():
-                replace_file(self._file(), json.dumps({"version": "v1", "mig-configs": configs}, indent=1))
+                replace_file(self._file(), _document(configs))
                 self._do(["nvidia-mig-parted", "apply", "-f", str(self._file()), "-c", layout])
                 return
             for gpu, (actual, wanted) in found.items():
@@ -182,11 +227,21 @@ class Mig:
         if (self.root / _CTK).exists():
             self._do(["nvidia-ctk", "cdi", "generate", f"--output={CDI}"])
 
+    def _outdated(self, configs: dict[str, Any]) -> list[Difference]:
+        """Return the file of layouts as a difference where mig-parted is to read it and it is another one."""
+        path, wanted = self._file(), _document(configs)
+        if not self._has_parted() or text_of(path) == wanted:
+            return []
+        return [Difference("file", self._name(path), f"{digest(wanted.encode())}, mode 0644", state_of(path))]
+
     def _has_parted(self) -> bool:
         return (self.root / PARTED).exists()
 
     def _file(self) -> Path:
         return self.folder / "mig-parted.yaml"
+
+    def _name(self, path: Path) -> str:
+        return f"/{path.relative_to(self.root)}"
 
     def _list(self, option: str) -> str:
         done = self.run(["nvidia-smi", "mig", option])
@@ -199,6 +254,10 @@ class Mig:
         if done.returncode != 0:
             raise _failed(argv, done.out)
         return done.out
+
+
+def _document(configs: dict[str, Any]) -> str:
+    return json.dumps({"version": "v1", "mig-configs": configs}, indent=1)
 
 
 def _make(gpu: int, actual: GpuMig, wanted: GpuMig) -> Iterable[list[str]]:

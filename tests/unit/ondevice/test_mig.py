@@ -139,6 +139,76 @@ def test_mig_parted_is_used_where_it_is_installed(mig: Mig, node: Node) -> None:
     assert mig.boot(LAYOUTS, "all-1g.18gb") == [f"/usr/bin/nvidia-mig-parted apply -f {file} -c all-1g.18gb"]
 
 
+def test_the_file_that_the_unit_reads_is_there_though_no_gpu_differs(mig: Mig, node: Node) -> None:
+    """Nodes that were adopted have their instances already, and a layout may get another name."""
+    mig.ensure(LAYOUTS, "all-1g.18gb", 1, "a")
+    node.ran.clear()
+    (mig.root / "usr/bin/nvidia-mig-parted").touch()
+    file = mig.folder / "mig-parted.yaml"
+    renamed = {"sevenths": LAYOUTS["all-1g.18gb"]}
+    for configs, layout, before in ((LAYOUTS, "all-1g.18gb", "absent"), (renamed, "sevenths", "sha256 ")):
+        (looked,) = mig.bring(configs, layout, 2, "a", check=True)
+        assert (looked.kind, looked.name) == ("file", "/rackready/mig-parted.yaml")
+        assert looked.actual.startswith(before)
+        assert mig.bring(configs, layout, 2, "a") == [looked]
+        assert json.loads(file.read_text()) == {"version": "v1", "mig-configs": configs}
+        assert mig.bring(configs, layout, 3, "a") == []
+    assert node.ran == []
+
+
+def test_a_layout_that_is_refused_leaves_the_file_as_the_unit_needs_it(mig: Mig, node: Node) -> None:
+    (mig.root / "usr/bin/nvidia-mig-parted").touch()
+    mig.bring(LAYOUTS, "all-1g.18gb", 1, "a")
+    before = (mig.folder / "mig-parted.yaml").read_text()
+    node.users = "4711, python3\n"
+    with pytest.raises(NodeProblem, match="used by 4711 python3"):
+        mig.bring({"off": LAYOUTS["all-disabled"]}, "off", 2, "a")
+    assert (mig.folder / "mig-parted.yaml").read_text() == before
+
+
+def test_without_mig_parted_no_file_is_written(mig: Mig) -> None:
+    assert [item.kind for item in mig.bring(LAYOUTS, "all-1g.18gb", 1, "a")] == ["gpu", "gpu"]
+    assert not (mig.folder / "mig-parted.yaml").exists()
+
+
+def with_unit(mig: Mig) -> Path:
+    unit = mig.root / "etc/systemd/system/rackready-mig.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    return unit
+
+
+def test_without_a_layout_no_boot_makes_instances_and_the_gpus_stay(mig: Mig, node: Node) -> None:
+    (mig.root / "usr/bin/nvidia-mig-parted").touch()
+    mig.bring(LAYOUTS, "all-1g.18gb", 1, "a")
+    unit, instances = with_unit(mig), dict(node.instances)
+    node.ran.clear()
+    seen = mig.remove(2, "a", check=True)
+    assert (unit.exists(), node.ran) == (True, [])
+    assert mig.remove(2, "a") == seen
+    assert [(item.name, item.expected) for item in seen] == [
+        ("/rackready/mig-parted.yaml", "absent"),
+        ("/etc/systemd/system/rackready-mig.service", "absent"),
+    ]
+    assert node.ran == ["systemctl disable --now rackready-mig.service", "systemctl daemon-reload"]
+    assert (unit.exists(), (mig.folder / "mig-parted.yaml").exists()) == (False, False)
+    assert node.instances == instances
+    assert mig.notes == ["the GPUs keep their MIG mode and instances for now; no boot makes them again"]
+    assert mig.remove(3, "a") == []
+
+
+def test_a_unit_that_cannot_be_disabled_stays_for_the_next_run(mig: Mig, node: Node) -> None:
+    unit = with_unit(mig)
+    node.fails = {"systemctl disable": "Access denied\n"}
+    with pytest.raises(NodeProblem) as caught:
+        mig.remove(1, "a")
+    assert str(caught.value) == (
+        "Expected: `systemctl disable --now rackready-mig.service` succeeds Actual: Access denied. "
+        "Check `dmesg` on the node, then run again."
+    )
+    assert unit.exists()
+
+
 def test_instances_are_described_to_container_engines(mig: Mig, node: Node) -> None:
     (mig.root / "usr/bin/nvidia-ctk").touch()
     mig.ensure(LAYOUTS, "mixed", 1, "a")
