@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,9 @@ OPERATION = "install"
 _STOPPED = "driver-stopped.json"
 """Services that were stopped and not started again yet, below the fence's folder: a run that is killed in between
 leaves it."""
+_UNLOADED = "driver-unloaded.json"
+"""Modules that were unloaded with the driver and are not loaded again yet, and the boot in which that was, in the same
+folder. At a boot, the system's own settings load what they name."""
 _ONCE = "nvidia-cdi-refresh."
 """A service that ends when its work is done, and the path that starts it."""
 _LOADED_BY_US = ("nvidia", "nvidia_uvm")
@@ -131,9 +135,8 @@ class Driver:
         another version is loaded and in use, when loading fails, when a newer controller of the same ledger was here,
         or when the lock is not free in time.
         """
-        if check or (
-            self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not self._left_stopped()
-        ):
+        left = self._left_stopped() or self.left_unloaded()
+        if check or (self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not left):
             return not self._as_wanted(wanted)
         with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             try:
@@ -159,8 +162,10 @@ class Driver:
             self._unload(wanted, loaded)
         if changed:
             self._load(wanted)
+        missing = self.left_unloaded()
+        notes += self._reload()
         self._start()
-        return changed or bool(left)
+        return changed or bool(left) or missing != self.left_unloaded()
 
     def _refuse_unbuilt(self, wanted: str) -> None:
         """Refuse before anything is unloaded: packages of the vendor end well though dkms built no module."""
@@ -181,10 +186,44 @@ class Driver:
             return []
         return [unit for unit in SERVICES if unit in found]
 
+    def left_unloaded(self) -> list[str]:
+        """Return the modules that were unloaded with the driver in this boot, and are not loaded again."""
+        try:
+            found = json.loads((self.folder / _UNLOADED).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # none, or torn by a power cut
+            return []
+        there = self.modules()
+        noted = found["modules"] if found["boot"] == self._boot() else []
+        return [name for name in reversed(MODULES) if name in noted and name not in there]
+
+    def _boot(self) -> str:
+        path = self.root / "proc/sys/kernel/random/boot_id"
+        return path.read_text(encoding="ascii").strip() if path.exists() else ""
+
+    def _reload(self) -> list[str]:
+        """Load the modules that were unloaded with the driver; return a text for each that does not load.
+
+        Modules of other packages, such as nvidia_fs and gdrdrv, are built for each driver, and their build may fail.
+        """
+        lost = []
+        for name in self.left_unloaded():
+            done = self.run(["modprobe", name])
+            if done.returncode != 0:
+                said = (done.out.strip().splitlines() or ["no output"])[-1].rstrip(".")
+                lost.append(
+                    f"kernel module {name} was loaded before the change of the driver and does not load now: {said}. "
+                    "See `dkms status` and `dmesg` on the node, then run again"
+                )
+        if not self.left_unloaded():
+            (self.folder / _UNLOADED).unlink(missing_ok=True)
+        return lost
+
     def _unload(self, wanted: str, loaded: str) -> None:
         active = [unit for unit in SERVICES if self._is_active(unit)]
         stopped = {*active, *self._left_stopped()}
         replace_file(self.folder / _STOPPED, json.dumps(sorted(stopped)))
+        beside = [name for name in MODULES[:-1] if name in {*self.modules(), *self.left_unloaded()}]
+        replace_file(self.folder / _UNLOADED, json.dumps({"boot": self._boot(), "modules": beside}))
         for unit in active:
             self.run(["systemctl", "stop", unit])
         for name in MODULES:
@@ -192,10 +231,10 @@ class Driver:
                 continue
             done = self.run(["rmmod", name])
             if done.returncode != 0:
+                lost = self._reload()
                 self._start()
-                raise _in_use(
-                    wanted, loaded, done.out.strip().splitlines()[-1] if done.out.strip() else f"rmmod {name} failed"
-                )
+                said = done.out.strip().splitlines()[-1] if done.out.strip() else f"rmmod {name} failed"
+                raise _in_use(wanted, loaded, said, lost)
 
     def _load(self, wanted: str) -> None:
         for name in _LOADED_BY_US:
@@ -223,8 +262,8 @@ class Driver:
         (self.folder / _STOPPED).unlink(missing_ok=True)
 
 
-def _in_use(wanted: str, loaded: str, who: str) -> NodeProblem:
-    step = "Drain the node and end what uses its GPUs, or reboot it; then run again. Nothing was changed."
-    return NodeProblem(
-        f"driver {wanted}, or another one that nothing holds", f"driver {loaded} is loaded and {who}", step
-    )
+def _in_use(wanted: str, loaded: str, who: str, lost: Sequence[str] = ()) -> NodeProblem:
+    step = "Drain the node and end what uses its GPUs, or reboot it; then run again."
+    actual = "; ".join([f"driver {loaded} is loaded and {who}", *lost])
+    expected = f"driver {wanted}, or another one that nothing holds"
+    return NodeProblem(expected, actual, step if lost else f"{step} Nothing was changed.")

@@ -182,6 +182,8 @@ class DriverChange:
             if changed
             else f"driver {change.before} is loaded as before; no package was changed"
         )
+        if lost := self.driver.left_unloaded():
+            actual = f"{actual}. Kernel modules that were loaded with it and do not load now: {', '.join(lost)}"
         return NodeProblem(wanted, actual, f"{change.wanted} failed: {failed}{again}")
 
     def _restore(self, change: Journal) -> bool:

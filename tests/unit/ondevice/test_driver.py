@@ -25,6 +25,7 @@ class Kernel:
         self.silent: Done | None = None
         self.active = {"nvidia-persistenced.service", "nvidia-dcgm.service"} if loaded else set()
         self.stuck = ""
+        self.unbuilt: set[str] = set()
         self.refuses = ""
         self.ran: list[str] = []
 
@@ -63,6 +64,8 @@ class Kernel:
         if argv[0] == "modprobe":
             if self.refuses:
                 return Done(1, self.refuses)
+            if argv[1] in self.unbuilt:
+                return Done(1, f"modprobe: FATAL: Module {argv[1]} not found in directory /lib/modules/6.8.0\n")
             self.modules[argv[1]] = 0
             self.loaded = self.loaded or self.on_disk
         return Done(0, "")
@@ -313,3 +316,85 @@ def test_killed_between_stopping_and_loading_goes_on(tmp_path: Path) -> None:
     assert driver(kernel, tmp_path).ensure_loaded(WANTED, 5, "l")
     assert kernel.loaded == WANTED
     assert kernel.ran[-2:] == ["systemctl start nvidia-persistenced.service", "systemctl start nvidia-dcgm.service"]
+
+
+GDS = {"nvidia_fs": 0, "gdrdrv": 0, "nvidia_drm": 0, "nvidia_modeset": 1, "nvidia_uvm": 0, "nvidia": 5}
+MODULES_BESIDE = ("nvidia_drm", "nvidia_modeset", "gdrdrv", "nvidia_fs")
+LOST = (
+    "kernel module nvidia_fs was loaded before the change of the driver and does not load now: "
+    "modprobe: FATAL: Module nvidia_fs not found in directory /lib/modules/6.8.0. "
+    "See `dkms status` and `dmesg` on the node, then run again"
+)
+
+
+def with_gds() -> Kernel:
+    kernel = Kernel(loaded="570.133.20")
+    kernel.modules = dict(GDS)
+    return kernel
+
+
+def test_modules_of_other_packages_come_back_with_the_new_driver(tmp_path: Path) -> None:
+    kernel = with_gds()
+    assert driver(kernel, tmp_path).ensure_loaded(WANTED)
+    assert set(kernel.modules) == set(GDS)
+    loaded = [line for line in kernel.ran if line.startswith("modprobe")]
+    assert loaded == [f"modprobe {name}" for name in ("nvidia", "nvidia_uvm", *reversed(MODULES_BESIDE))]
+    assert not (tmp_path / "fence/driver-unloaded.json").exists()
+    assert not driver(kernel, tmp_path).ensure_loaded(WANTED)
+
+
+def test_a_module_that_does_not_come_back_is_named_by_each_run_until_it_does_or_the_node_boots(tmp_path: Path) -> None:
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("one\n")
+    kernel = with_gds()
+    kernel.unbuilt = {"nvidia_fs"}
+    for changed in (True, False, False):
+        found = driver(kernel, tmp_path)
+        assert found.ensure_loaded(WANTED) is changed
+        assert found.notes == [LOST]
+    boot.write_text("two\n")
+    found = driver(kernel, tmp_path)
+    assert (found.ensure_loaded(WANTED), found.notes) == (False, [])
+    boot.write_text("one\n")
+    kernel.unbuilt.clear()
+    found = driver(kernel, tmp_path)
+    assert (found.ensure_loaded(WANTED), found.notes) == (True, [])
+    assert "nvidia_fs" in kernel.modules
+
+
+def test_a_module_that_is_held_brings_those_back_that_were_unloaded_before_it(tmp_path: Path) -> None:
+    kernel = with_gds()
+    kernel.stuck = "nvidia_fs"
+    with pytest.raises(NodeProblem, match=r"Nothing was changed\.$"):
+        driver(kernel, tmp_path).ensure_loaded(WANTED)
+    assert set(kernel.modules) == set(GDS)
+
+
+def test_one_of_them_that_does_not_come_back_is_a_change_and_is_told(tmp_path: Path) -> None:
+    kernel = with_gds()
+    kernel.stuck, kernel.unbuilt = "nvidia", {"nvidia_fs"}
+    with pytest.raises(NodeProblem) as caught:
+        driver(kernel, tmp_path).ensure_loaded(WANTED)
+    assert str(caught.value) == (
+        f"Expected: driver {WANTED}, or another one that nothing holds Actual: driver 570.133.20 is loaded and "
+        f"rmmod: ERROR: Module nvidia is in use; {LOST}. Drain the node and end what uses its GPUs, or reboot it; "
+        "then run again."
+    )
+
+
+@pytest.mark.parametrize("last", ["nvidia_fs", "nvidia"])
+def test_killed_while_unloading_brings_back_all_of_them(tmp_path: Path, last: str) -> None:
+    kernel = with_gds()
+
+    def dies(argv: Sequence[str]) -> Done:
+        done = kernel(argv)
+        if list(argv) == ["rmmod", last]:
+            raise SystemExit
+        return done
+
+    with pytest.raises(SystemExit):
+        Driver(run=dies, root=tmp_path, folder=tmp_path / "fence").ensure_loaded(WANTED, 4, "l")
+    assert "nvidia_fs" not in kernel.modules
+    assert driver(kernel, tmp_path).ensure_loaded(WANTED, 5, "l")
+    assert set(kernel.modules) == set(GDS)

@@ -33,6 +33,7 @@ class Machine:
         self.loaded, self.on_disk, self.active = version, version, set(DAEMONS) if version else set()
         self.offered = {OLD, NEW}
         self.broken: dict[str, str] = {}
+        self.beside: list[str] = []
         self.answer = ""
         self.ran: list[str] = []
 
@@ -47,7 +48,7 @@ class Machine:
 
     def lsmod(self, _words: list[str]) -> Done:
         rows = ["nvidia_uvm 1 0", "nvidia 1 1"] if self.loaded else []
-        return Done(0, "\n".join(["Module Size Used by", *rows]))
+        return Done(0, "\n".join(["Module Size Used by", *rows, *(f"{name} 1 0" for name in self.beside)]))
 
     def nvidia_smi(self, words: list[str]) -> Done:
         if "--query-compute-apps" in words[0]:
@@ -71,11 +72,13 @@ class Machine:
 
     def rmmod(self, words: list[str]) -> Done:
         self.loaded = "" if words == ["nvidia"] else self.loaded
+        self.beside = [name for name in self.beside if name != words[0]]
         return Done(0, "")
 
     def modprobe(self, words: list[str]) -> Done:
         self.ran.append(f"modprobe {words[0]} {self.on_disk}")
         self.loaded = self.loaded or self.on_disk
+        self.beside += [] if words[0] in {"nvidia", "nvidia_uvm"} else [words[0]]
         return Done(0, "")
 
     def dpkg_query(self, words: list[str]) -> Done:
@@ -187,6 +190,35 @@ def test_a_driver_that_does_not_load_goes_back_with_packages_holds_pins_and_serv
         "start nvidia-persistenced.service",
         "start nvidia-dcgm.service",
     ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({}, "its packages, holds and services are as before. "),
+        (
+            {"modprobe nvidia_fs": "modprobe: FATAL: Module nvidia_fs not found"},
+            (
+                "its packages, holds and services are as before. "
+                "Kernel modules that were loaded with it and do not load now: nvidia_fs. "
+            ),
+        ),
+    ],
+)
+def test_modules_of_other_packages_come_back_with_the_old_driver_or_are_named(
+    machine: Machine, tmp_path: Path, broken: dict[str, str], words: str
+) -> None:
+    machine.beside = ["nvidia_fs", "gdrdrv"]
+    begin(machine, tmp_path)
+    install(machine, tmp_path)
+    machine.broken = {"modprobe nvidia": "No such device"}
+    changed = change(machine, tmp_path)
+    with pytest.raises(NodeProblem, match="No such device"):
+        changed.driver.ensure_loaded(NEW)
+    assert machine.beside == []
+    machine.broken = broken
+    assert f"rolled back to driver {OLD}, which is loaded; {words}" in str(changed.undo(NEW, LOAD_FAILED, 0, ""))
+    assert machine.beside == (["gdrdrv"] if broken else ["nvidia_fs", "gdrdrv"])
 
 
 def test_a_driver_that_loads_and_does_not_answer_goes_back_too(machine: Machine, tmp_path: Path) -> None:
