@@ -15,7 +15,8 @@ short_description: load an exact version of the NVIDIA kernel module
 description:
   - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, or
     when Secure Boot would refuse the module; it lists the packages to install in C(absent).
-  - C(state=packaged) fails when the package sources have no precompiled module for this kernel, else lists C(packages).
+  - C(state=packaged) lists in C(packages) the precompiled modules of the running kernel and of a newer one that boots
+    next, and fails when the package sources lack one.
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
   - C(state=loaded) loads the version under the node's fence. It first unloads another version, and stops and restarts
     the services that hold it.

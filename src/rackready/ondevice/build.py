@@ -11,10 +11,11 @@ from pathlib import Path
 
 from . import dnf_words
 from .command import NodeProblem, Run, run
+from .kernel import Kernel
 from .packages import family
 
 KERNEL = "KERNEL"
-"""Placeholder in paths and package names for the release of the running kernel (``uname -r``)."""
+"""Placeholder in paths and package names for the release of a kernel (``uname -r``)."""
 
 
 @dataclass
@@ -54,17 +55,22 @@ class BuildTools:
         return missing
 
     def modules(self, packages: dict[str, str]) -> dict[str, str]:
-        """Return the packages of precompiled modules, to version, with the running kernel's release in their names.
+        """Return the packages of precompiled modules, to version, for the running kernel and newer installed ones.
 
-        Raises NodeProblem when the node's package sources have none for this kernel.
+        A version is that of the running kernel's package; other kernels get any. Raises NodeProblem when the node's
+        package sources have none for one of the kernels: a reboot would end without the driver.
         """
-        kernel = self.kernel()
-        wanted = {name.replace(KERNEL, kernel): version for name, version in packages.items()}
+        running, *newer = Kernel(self.run, self.root).boots()
+        wanted = {name.replace(KERNEL, running): version for name, version in packages.items()}
+        wanted |= {name.replace(KERNEL, kernel): "" for kernel in newer for name in packages}
         if unknown := sorted(set(wanted) - self._known_to_apt(list(wanted))):
+            lacking = [kernel for kernel in newer if any(name.endswith(f"-{kernel}") for name in unknown)]
+            kernel = f"newer kernel {lacking[0]}, which boots next" if lacking else f"kernel {running}"
+            away = f"Remove kernel {lacking[0]} from the node" if lacking else "Boot a kernel that has them"
             raise NodeProblem(
-                f"precompiled modules of the driver for kernel {kernel}, in the node's package sources",
+                f"precompiled modules of the driver for {kernel}, in the node's package sources",
                 f"no {', no '.join(unknown)}",
-                "Boot a kernel that has them, or make the node's package sources carry them and run `apt-get update` "
+                f"{away}, or make the node's package sources carry them and run `apt-get update` "
                 "there, then run again: docs/runbooks/driver-build.md.",
             )
         return wanted

@@ -68,6 +68,16 @@ class Kernel:
         """Return the release of the running kernel."""
         return self.run(["uname", "-r"]).out.strip()
 
+    def boots(self) -> list[str]:
+        """Return the release of the running kernel, and newer ones of its flavour: the next boot starts one of them."""
+        running = self.release()
+        led_to = {name for name in self._newest(self._installed()) if _flavour(name) == _flavour(running)}
+        compare = ["dpkg", "--compare-versions"]
+        return [
+            running,
+            *sorted(name for name in led_to if self.run([*compare, name, "gt", running]).returncode == 0),
+        ]
+
     def room(self) -> Room:
         """Return the room in /boot: free, and what updating an initramfs needs.
 

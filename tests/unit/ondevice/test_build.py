@@ -22,11 +22,16 @@ class Node:
 
     def __init__(self, *offered: str) -> None:
         self.offered = offered
+        self.installed = ""
         self.asked: list[str] = []
 
     def __call__(self, argv: Sequence[str]) -> Done:
         if argv[0] == "uname":
             return Done(0, f"{KERNEL}\n")
+        if argv[0] == "dpkg-query":
+            return Done(0, self.installed)
+        if argv[0] == "dpkg":
+            return Done(0 if argv[2] > argv[4] else 1, "")
         self.asked += argv[2:]
         known = "".join(
             f"{name}:\n  Installed: (none)\n  Candidate: {'1.0' if name in self.offered else '(none)'}\n  Version "
@@ -147,3 +152,48 @@ def test_a_kernel_without_precompiled_modules_is_refused(tmp_path: Path) -> None
         f"linux-modules-nvidia-580-server-open-{KERNEL}. Boot a kernel that has them, or make the node's package "
         "sources carry them and run `apt-get update` there, then run again: docs/runbooks/driver-build.md."
     )
+
+
+NEWER = "6.1.0-29-amd64"
+
+
+def leads_to(*kernels: str) -> str:
+    """Return metapackages of these kernels, as dpkg-query prints them."""
+    return "".join(f"linux-image-{number}\t6.1\tii \tlinux-image-{name}\n" for number, name in enumerate(kernels))
+
+
+def test_a_newer_kernel_that_boots_next_gets_its_precompiled_modules_in_the_version_of_the_sources(
+    tmp_path: Path,
+) -> None:
+    names = [name.replace("KERNEL", kernel) for kernel in (KERNEL, NEWER) for name in MODULES]
+    node = Node(*names)
+    node.installed = leads_to(KERNEL, NEWER)
+    assert BuildTools(node, tmp_path).modules(MODULES) == dict(zip(names, ["", "6.1.0-28.28", "", ""], strict=True))
+
+
+def test_kernels_that_do_not_boot_next_need_no_modules(tmp_path: Path) -> None:
+    names = [name.replace("KERNEL", KERNEL) for name in MODULES]
+    node = Node(*names)
+    node.installed = leads_to("6.1.0-27-amd64", "6.1.0-30-cloud-amd64")
+    assert list(BuildTools(node, tmp_path).modules(MODULES)) == names
+
+
+def test_a_newer_kernel_without_precompiled_modules_is_refused_before_a_reboot_ends_without_driver(
+    tmp_path: Path,
+) -> None:
+    node = Node(*(name.replace("KERNEL", KERNEL) for name in MODULES), f"linux-signatures-nvidia-{NEWER}")
+    node.installed = leads_to(NEWER)
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(node, tmp_path).modules(MODULES)
+    assert str(caught.value) == (
+        f"Expected: precompiled modules of the driver for newer kernel {NEWER}, which boots next, in the node's "
+        f"package sources Actual: no linux-modules-nvidia-580-server-open-{NEWER}. Remove kernel {NEWER} from the "
+        "node, or make the node's package sources carry them and run `apt-get update` there, then run again: "
+        "docs/runbooks/driver-build.md."
+    )
+
+
+def test_at_boot_the_driver_is_loaded_after_dkms_has_built_it_for_a_new_kernel() -> None:
+    root = Path(__file__).resolve().parents[3]
+    unit = (root / "roles/nvidia_driver/templates/rackready-nvidia.service.j2").read_text(encoding="utf-8")
+    assert "After=dkms.service\n" in unit
