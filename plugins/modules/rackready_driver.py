@@ -15,8 +15,7 @@ short_description: load an exact version of the NVIDIA kernel module
 description:
   - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, or
     when Secure Boot would refuse the module; it lists the packages to install in C(absent).
-  - C(state=packaged) lists in C(packages) the precompiled modules of the running kernel and of a newer one that boots
-    next, and fails when the package sources lack one.
+  - C(state=packaged) lists in C(packages) the precompiled modules of the running and the next kernel, or fails.
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
   - C(state=loaded) loads the version under the node's fence. It first unloads another version, and stops and restarts
     the services that hold it.
@@ -73,8 +72,8 @@ def main() -> None:
     diff = {"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"}
     differs = [f"driver {before or 'none'} loaded, wanted {after}"] if changed else []
     item = {"kind": "driver", "name": "loaded driver", "expected": after, "actual": before or "none"}
-    drift = [item] if changed else []
-    module.exit_json(changed=changed, loaded=after, differs=differs, drift=drift, notes=driver.notes, diff=diff)
+    told = {"differs": differs, "drift": [item] if changed else [], "notes": driver.notes}
+    module.exit_json(changed=changed, loaded=after, diff=diff, **told)
 
 
 if __name__ == "__main__":
