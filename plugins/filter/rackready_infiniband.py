@@ -19,13 +19,9 @@ def ports(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def unnamed(result: Mapping[str, Any], host: str) -> list[str]:
-    """Return the devices whose description is not the host's name and then the device's."""
-    return [name for name, port in ports(result).items() if not _named(port, host, name)]
-
-
-def _named(port: Mapping[str, Any], host: str, name: str) -> bool:
-    """Return whether a description names host and device. Case does not count: names of a site are in lower case."""
-    return str(port.get("node_desc")).casefold() == f"{host} {name}".casefold()
+    """Return the devices whose description is not the host's name and then their own. Case does not count."""
+    found = {name: str(port.get("node_desc")) for name, port in ports(result).items()}
+    return [name for name, said in found.items() if said.casefold() != f"{host} {name}".casefold()]
 
 
 def problems(result: Mapping[str, Any], host: str) -> list[str]:
@@ -41,7 +37,7 @@ def problems(result: Mapping[str, Any], host: str) -> list[str]:
             out.append(f"{name} link layer {layer}")
         elif port.get("problem"):
             out.append(f"{name} {port['problem']}")
-        elif not _named(port, host, name):
+        elif name in unnamed(result, host):
             out.append(f"{name} description '{port.get('node_desc')}'")
     return out
 
@@ -53,15 +49,6 @@ def opensm_words(result: Mapping[str, Any]) -> str:
     except ValueError:
         return str(result.get("stderr") or result.get("stdout") or "no output").strip()[:300]
     return "; ".join([str(item) for item in document["problems"]]) or f"state {document['state']}"
-
-
-def opensm_unread(result: Mapping[str, Any]) -> str:
-    """Return, as text, that the log told nothing about a manager that runs; empty if it told something."""
-    try:
-        document = json.loads(result.get("stdout") or "")
-    except ValueError:
-        return ""
-    return f"subnet {result['item']}: {document['unread']}" if document.get("unread") else ""
 
 
 def partitions_text(declared: list[dict[str, Any]], guids: Mapping[str, list[str]]) -> str:
@@ -87,6 +74,5 @@ class FilterModule:
             "rackready_ib_unnamed": unnamed,
             "rackready_ib_problems": problems,
             "rackready_ib_partitions": partitions_text,
-            "rackready_opensm_unread": opensm_unread,
             "rackready_opensm_words": opensm_words,
         }

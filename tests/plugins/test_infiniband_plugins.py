@@ -57,13 +57,6 @@ def test_opensm_is_quoted() -> None:
     assert filters.opensm_words({"stdout": "", "stderr": "no python"}) == "no python"
 
 
-def test_a_log_that_tells_nothing_is_named_with_its_subnet() -> None:
-    said = {"stdout": '{"state": "none", "problems": [], "unread": "opensm emptied its log"}', "item": "leaf01"}
-    assert filters.opensm_unread(said) == "subnet leaf01: opensm emptied its log"
-    assert not filters.opensm_unread(said | {"stdout": '{"state": "MASTER", "problems": [], "unread": ""}'})
-    assert not filters.opensm_unread(said | {"stdout": ""})
-
-
 RED = {"name": "research-1", "key": "0x0011", "full": True, "nodes": ["node01", "node09"]}
 
 

@@ -102,3 +102,19 @@ def test_the_log_is_read_with_the_unit_that_writes_it() -> None:
         "updn",
         LEAF01,
     ]
+
+
+def test_a_log_that_tells_nothing_is_no_fail_and_no_proof() -> None:
+    read = {
+        "results": [
+            {"rc": 0, "stdout": '{"state": "MASTER", "problems": [], "unread": ""}'},
+            {"rc": 3, "stdout": '{"state": "none", "problems": [], "unread": "leaf02: opensm emptied its log"}'},
+            {"rc": 1, "stdout": '{"state": "none", "problems": ["state none"], "unread": ""}'},
+        ]
+    }
+    that = VERIFY["Check the subnets"]["rackready_check"]["that"]
+    assert [value(f"{{{{ {that} }}}}", item=item) for item in read["results"]] == [True, True, False]
+    report = VERIFY["Report subnets of which the log tells nothing"]
+    told = value(report["vars"]["unmeasured"], __opensm_read=read)
+    assert told == ["leaf02: opensm emptied its log"]
+    assert report["ansible.builtin.debug"] == {"var": "unmeasured"}

@@ -30,6 +30,8 @@ OPERATION = "opensm:partitions"
 """Effect in the ledger: a manager got the partition file whose digest is the entry's desired one."""
 _MEMBERS = "members"
 """In what such an entry observed: node -> digest of its memberships."""
+_FILE = "name,ipoib,indx0"
+"""Form of a partition in the file: managers get it again when it changes (drivers/ib/partitions.py: render)."""
 _AWAY = frozenset({NodeState.REPAIR, NodeState.RETIRED})
 """States of managers that run no opensm. They come back through the fabric phase."""
 Guids = Mapping[str, Sequence[str]]
@@ -68,7 +70,7 @@ class _Run:
     def __init__(self, ctx: PhaseContext, site: Site, ledger: Ledger, nodes: Sequence[str], guids: Guids) -> None:
         self._ctx, self._ledger, self._nodes, self._guids = ctx, ledger, list(nodes), guids
         self._now = _memberships(site, guids)
-        self._digest = _digest([[own["name"] for own in tenant_partitions(site)], self._now])
+        self._digest = _digest([_FILE, [own["name"] for own in tenant_partitions(site)], self._now])
         found = {name: self._behind(name) for name in manager_nodes(site) if opensm_instances(site, name)}
         self._managers = {name: behind for name, behind in found.items() if behind is not None}
 
@@ -102,11 +104,9 @@ class _Run:
             if name not in self._nodes and self._runs(name)
         }
         due = {name: waiting for name, waiting in due.items() if waiting}
-        if not due:
-            return {}
         if refused := self._refused(due):
             return refused
-        if self._ctx.check:
+        if not due or self._ctx.check:
             return {}
         tokens = self._begin(due)
         results = run_playbook(self._ctx, PLAYBOOK, list(due), {"opensm_port_guids": self._guids})
@@ -124,13 +124,21 @@ class _Run:
         return passed and (row is None or row.state not in _AWAY)
 
     def _refused(self, due: Mapping[str, list[str]]) -> Results:
-        """Return the errors of waiting nodes if keys of nodes in production outside of the run would change, too."""
-        changing = {node for name in due if self._managers[name].known for node in self._managers[name].nodes}
-        busy, unknown = in_production(self._ctx, sorted(changing.difference(self._nodes)))
+        """Return the errors of nodes that must wait: keys of nodes in production outside of the run would change, too.
+
+        Managers in the run write the whole file, as those outside of it do.
+        """
+        written = {
+            name: due.get(name, [name, *(node for node in self._nodes if node in behind.nodes)])
+            for name, behind in self._managers.items()
+            if behind.known and (name in due or name in self._nodes)
+        }
+        changing = {node for name in written for node in self._managers[name].nodes}.difference(self._nodes)
+        busy, unknown = in_production(self._ctx, sorted(changing)) if changing else ([], {})
         if not busy and not unknown:
             return {}
         names = listed([*busy, *unknown])
-        return {node: _not_alone(node, names, listed(due)) for waiting in due.values() for node in waiting}
+        return {node: _not_alone(node, names, listed(written)) for nodes in written.values() for node in nodes}
 
     def _begin(self, managers: Iterable[str]) -> dict[str, int]:
         """Commit the intents. A dry run has none."""
@@ -151,7 +159,11 @@ class _Run:
 
     def _told(self, node: str, result: NodeResult) -> NodeResult:
         """Return a node's result with the managers by which its keys change."""
-        names = [name for name, behind in self._managers.items() if behind.known and node in behind.nodes]
+        names = [
+            name
+            for name, behind in self._managers.items()
+            if behind.known and node in behind.nodes and (name in self._nodes or self._runs(name))
+        ]
         if not names:
             return result
         words = f"partition keys in opensm on {listed(names)}"
@@ -181,7 +193,7 @@ def _not_taken(node: str, manager: str, result: NodeResult) -> NodeResult:
     text = Message(
         node, "partition keys", f"those of {node} in opensm on {manager}", quoted(result.message), next_step=step
     )
-    return NodeResult(Outcome.ERROR, str(text))
+    return NodeResult(Outcome.ERROR, str(text), data={UNTOUCHED: True}, touched=False)
 
 
 def _not_alone(node: str, others: str, managers: str) -> NodeResult:

@@ -117,7 +117,7 @@ def unread(text: str, unit: str, active: Callable[[str], bool]) -> str:
     if found.started or found.state != "none" or found.complaints or not active(unit):
         return ""
     return (
-        "opensm emptied its log (log_max_size), and has not swept since. "
+        f"{unit}: opensm emptied its log (log_max_size), and has not swept since. "
         f"Run `systemctl kill --signal=HUP {unit}` on the node: a master sweeps then. "
         f"If the log still tells nothing, run `systemctl restart {unit}`"
     )

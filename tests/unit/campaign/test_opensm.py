@@ -188,8 +188,9 @@ def test_a_manager_without_opensm_is_not_waited_for(world: World) -> None:
     assert world.plays == [(UPDATE, ["node01"]), (FABRIC, ["node03"])]
     world.ledger.set_state("node01", NodeState.REPAIR)
     world.site([RED | {"pkey": "0x0012"}])
-    world.run("node03")
+    found = world.run("node03")
     assert world.plays == [(FABRIC, ["node03"])]
+    assert not found["node03"].changed, "it would be drained in each run until the manager is back"
 
 
 def test_a_site_whose_tenants_went_opens_its_partitions_on_every_manager(world: World) -> None:
@@ -245,8 +246,21 @@ def test_keys_of_nodes_in_production_outside_of_the_run_do_not_change(world: Wor
     assert world.run("node04")["node04"].outcome is Outcome.PASS
 
 
+def test_managers_of_the_run_do_not_change_keys_of_others_in_production(world: World) -> None:
+    """They write the whole file: a node whose jobs did not end in time is not in the run any more."""
+    world.run(*MANAGERS, "node03", "node04")
+    world.busy = {"node03"}
+    world.site([RED | {"nodes": ["node[01-02]", "node04"]}])
+    found = world.run(*MANAGERS, "node04")
+    assert world.plays == []
+    assert outcomes(found) == dict.fromkeys((*MANAGERS, "node04"), Outcome.ERROR)
+    assert "Actual: those of node03 would change, too. Nothing was changed." in found["node01"].message
+    world.busy.clear()
+    assert outcomes(world.run(*MANAGERS, "node04")) == dict.fromkeys((*MANAGERS, "node04"), Outcome.PASS)
+
+
 def test_a_subnet_of_which_the_log_tells_nothing_is_not_measured(world: World) -> None:
-    world.unmeasured = ["subnet leaf01: opensm emptied its log"]
+    world.unmeasured = ["rackready-opensm@leaf01.service: opensm emptied its log"]
     found = world.run("node01")["node01"]
     assert found.outcome is Outcome.SKIP
-    assert found.message == "node01: said; not measured: subnet leaf01: opensm emptied its log"
+    assert found.message == "node01: said; not measured: rackready-opensm@leaf01.service: opensm emptied its log"

@@ -21,7 +21,7 @@ from rackready.ledger.work import Claim, WorkQueue
 from rackready.ledger.work_workers import Roll
 from rackready.paths import EnvPaths, private_dir
 
-LEASE_S = 4
+LEASE_S = 6
 CLAIM = cast("Claim", SimpleNamespace(token=1))
 
 
@@ -91,7 +91,7 @@ def test_a_name_that_another_worker_took_does_not_end_the_batch(tmp_path: Path) 
     def beat(_refuses: str) -> None:
         raise ControllerBusyError("worker w1", "another worker took this name")
 
-    with subprocess.Popen(["sleep", "6"]) as child:
+    with subprocess.Popen(["sleep", "9"]) as child:
         assert follow(tmp_path, child, lambda _token: True, beat) > LEASE_S
         assert child.returncode == 0
 
@@ -102,7 +102,7 @@ def test_a_claim_that_is_over_is_left_at_once(tmp_path: Path, batch: subprocess.
 
 
 def test_a_claim_that_is_held_is_followed_to_the_end(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "6"]) as child:
+    with subprocess.Popen(["sleep", "9"]) as child:
         assert follow(tmp_path, child, lambda _token: True) > LEASE_S
         assert child.returncode == 0
 

@@ -239,7 +239,8 @@ def test_a_tenants_key_that_is_not_the_first_is_a_finding() -> None:
     [finding] = judge_fabric(site, ["node03"], known, seen(site, planned(site)))["node03"]
     assert str(finding) == (
         "node03 mlx5_0 (rail 1): partition key at index 0 - Expected: 0x8011 Actual: 0x7fff. "
-        "opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port."
+        "opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port. "
+        "Another subnet manager: ask its owner for it."
     )
 
 

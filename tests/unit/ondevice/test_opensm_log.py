@@ -106,7 +106,7 @@ def test_a_log_that_opensm_emptied_is_read_from_its_next_sweep_on(
     code, document = said(log, capsys, trap)
     assert (code, document["problems"]) == (3, [])
     assert document["unread"] == (
-        "opensm emptied its log (log_max_size), and has not swept since. "
+        "rackready-opensm@leaf01.service: opensm emptied its log (log_max_size), and has not swept since. "
         "Run `systemctl kill --signal=HUP rackready-opensm@leaf01.service` on the node: a master sweeps then. "
         "If the log still tells nothing, run `systemctl restart rackready-opensm@leaf01.service`"
     )

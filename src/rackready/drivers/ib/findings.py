@@ -67,7 +67,8 @@ PKEY_PLACE = FailKind(
     meaning="The tenant's key is not at index 0 of the port's table. Programs use that index unless they are told "
     "another one (perftest, NCCL, IPoIB): their data go to the default partition, where two limited members exchange "
     "nothing.",
-    next_step="opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port.",
+    next_step="opensm: flag indx0 in the line of the partition, then send opensm a HUP. UFM: index0 true for the port. "
+    "Another subnet manager: ask its owner for it.",
     by=_BY,
 )
 PKEYS_UNREAD = ErrorKind(
