@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready_sim.errors import SimError
 from rackready_sim.host import run
 
 LABEL = "rackready.clone"
 LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
+_GONE = "retrieving label for image"
+"""podman's words for an image that it listed and cannot read (4.3.1, seen)."""
+_LISTINGS, _PAUSE_S = 6, 0.5
 _HINT = "See `podman ps -a` and `podman info`, then run again."
 
 
@@ -124,8 +129,18 @@ def remove(name: str) -> None:
 
 
 def images(prefix: str) -> list[str]:
-    """Return the full names (with tag) of local images whose name starts with ``prefix``."""
-    out = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
+    """Return the full names (with tag) of local images whose name starts with ``prefix``.
+
+    podman lists images first, and then reads each: it fails if another checkout removes one meanwhile.
+    """
+    for attempt in range(1, _LISTINGS + 1):
+        try:
+            out = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
+            break
+        except SimError as error:
+            if _GONE not in str(error) or attempt == _LISTINGS:
+                raise
+            time.sleep(_PAUSE_S * attempt)
     return sorted({line for line in out.split() if line.startswith(prefix)})
 
 
