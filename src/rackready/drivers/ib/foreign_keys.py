@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackready.design.tenants import FULL_MEMBER, port_key, tenants
+from rackready.design.tenants import FULL_MEMBER
 from rackready.drivers.ib import findings as kinds
-from rackready.drivers.ib.partitions import DEFAULT
+from rackready.drivers.ib.partitions import DEFAULT, first_key
 from rackready.model.outcome import Finding
 from rackready.model.place import Place
 from rackready.model.site import Site
@@ -26,7 +26,8 @@ def judge_foreign(where: Place, site: Site, node: str, held: frozenset[int], why
 
     Without tenants that have a key, nothing isolates nodes: any key will do.
     """
-    own, known = _own(site, node), _tenant_keys(site)
+    key, known = first_key(site, node), _tenant_keys(site)
+    own = frozenset({key} if key is not None else ())
     if why or not held:
         return [kinds.PKEYS_UNREAD.found(where, _words(own) or "at least one key", why or "none")]
     judged = {key for key in held if key & _NUMBER in known or key == _EVERYBODY}
@@ -48,12 +49,6 @@ def foreign_remarks(site: Site, held: Mapping[str, frozenset[int]]) -> list[str]
         f"partition key{'s' if len(odd) > 1 else ''} {_words(odd)} of no tenant of the site on {', '.join(devices)}"
         for odd, devices in ports.items()
     ]
-
-
-def _own(site: Site, node: str) -> frozenset[int]:
-    """Return the key of a node's tenant, with its membership; empty without one."""
-    tenant = tenants(site).get(node)
-    return frozenset({int(port_key(tenant), 16)} if tenant is not None and tenant.pkey is not None else ())
 
 
 def _tenant_keys(site: Site) -> frozenset[int]:
