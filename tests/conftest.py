@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rackready.paths import Database, EnvPaths
+from tests.dead_worker import DeadWorker
 from tests.gates.outcomes import EveryOutcome
 from tests.postgres import PostgresServer, programs
 
@@ -59,9 +60,10 @@ settings.load_profile("busy")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count outcomes of gates in the one process to which all workers report."""
+    """Count outcomes of gates, and dead workers, in the one process to which all workers report."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryOutcome())
+        config.pluginmanager.register(DeadWorker())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

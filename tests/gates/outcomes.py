@@ -83,9 +83,9 @@ class EveryOutcome:
         )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A gate without one of its cases fails the run."""
-        if self.missing(session.config) and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        """A gate without one of its cases ends the run with 2: no repeat of a failed test makes up for it."""
+        if self.missing(session.config):
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """Name the gates and the outcomes."""

@@ -12,6 +12,8 @@ from rackready.drivers.scheduler.slurm_files import MODULES
 from rackready.drivers.with_request import ARGV, with_request
 
 NAME = "rackready_nodes.conf"
+LIMIT_S = 600
+"""More than the program takes at worst: a trial of 30 s, systemctl of 120 s, scontrol of 90 s."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class SlurmHost:
             source = source.replace("if __name__", dies, 1)
         done = subprocess.run(
             ["podman", "exec", "-i", self.container, *ARGV],
-            input=with_request(source, json.dumps(request)), capture_output=True, text=True, check=False, timeout=120,
+            input=with_request(source, json.dumps(request)), capture_output=True, text=True, check=False,
+            timeout=LIMIT_S,
         )  # fmt: skip
         if kill_at:
             assert done.returncode != 0, done.stdout

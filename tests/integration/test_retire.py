@@ -16,7 +16,11 @@ from rackready.model.outcome import Outcome
 from rackready.model.state import NodeState
 from tests.integration.provisioning import ENV, ROOT, Bench, engine_missing
 
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(engine_missing()), reason=engine_missing())]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(engine_missing()), reason=engine_missing()),
+]
 
 
 @pytest.fixture

@@ -35,22 +35,32 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Pro
         yield rack
 
 
-def test_each_node_has_its_system_and_gets_its_packages(mixed: Project) -> None:
-    systems = {name: mixed.ssh(name, '. /etc/os-release && echo "$ID $VERSION_ID"').strip() for name in NODES}
-    assert systems == NODES
+@pytest.fixture(scope="module")
+def installed(mixed: Project) -> dict[str, Any]:
+    """What the first install says."""
     code, document = mixed.json("install", *LIMIT)
     assert code == 0, mixed.progress()[-4000:]
-    assert _outcomes(document) == dict.fromkeys(NODES, "pass")
+    return document
+
+
+def test_each_node_has_its_system_and_gets_its_packages(mixed: Project, installed: dict[str, Any]) -> None:
+    systems = {name: mixed.ssh(name, '. /etc/os-release && echo "$ID $VERSION_ID"').strip() for name in NODES}
+    assert systems == NODES
+    assert _outcomes(installed) == dict.fromkeys(NODES, "pass")
     packages = {name: mixed.ssh(name, LIST[name]) for name in NODES}
     assert {name for name, text in packages.items() if "580.173.02" in text} == set(NODES), packages
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 def test_a_second_install_changes_nothing_on_any_of_them(mixed: Project) -> None:
     code, document = mixed.json("install", *LIMIT)
     assert code == 0, mixed.progress()[-4000:]
     assert document["changed"] == []
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 def test_the_network_manager_of_each_system_keeps_the_rails(mixed: Project) -> None:
     code, document = mixed.json("fabric", *LIMIT)
     assert code == 0, mixed.progress()[-4000:]

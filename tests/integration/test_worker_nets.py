@@ -60,6 +60,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         assert not [one for one in worker_nets.spaces() if one.startswith(nets.prefix)]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_cut_off_ends_its_batch_in_time_and_writes_nothing_when_it_is_back(lab: Lab) -> None:
     """It is alive, and reaches its nodes: only the database is out of reach, for longer than the lease."""
     cut_off = lab.worker("w1", mode="stuck")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +61,7 @@ def test_quick_tests_come_before_racks_and_long_files_before_short_ones() -> Non
 )
 def test_each_target_runs_its_part(tmp_path: Path, target: str, root: bool, runs: list[str], code: int) -> None:  # noqa: FBT001
     ended, asked, _ = played(tmp_path, target, "-k", "x", root=root)
-    options = "--dist loadfile --no-loadscope-reorder --max-worker-restart 0 -n "
+    options = f"-o cache_dir=.pytest_cache/{target} --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -n "
     assert (ended, asked) == (code, [f"{options}{one} -k x" for one in runs])
 
 
@@ -101,6 +103,93 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
     )
 
 
+FAILING = """#!/bin/sh
+echo "$@" >>asked
+case "$*" in *" -n "*) ;; *) exit {alone} ;; esac
+mkdir -p .pytest_cache/unit/v/cache
+cat >.pytest_cache/unit/v/cache/lastfailed <<'END'
+{failed}
+END
+exit {code}
+"""
+"""A pytest whose tests fail beside others."""
+
+
+def repeated(
+    folder: Path, failed: list[str], *options: str, code: int = 1, alone: int = 0
+) -> tuple[int, list[str], str]:
+    """Run the unit tests, of which some fail, and return exit code, the runs alone and the last line printed."""
+    text = FAILING.format(alone=alone, code=code, failed=json.dumps(dict.fromkeys(failed, True), indent=2))
+    for name, program in {".venv/bin/pytest": text, ".venv/bin/python": "#!/bin/sh\n"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(program, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    (folder / "scripts").mkdir()
+    (folder / "scripts/pytest-all").write_bytes((ROOT / "scripts/pytest-all").read_bytes())
+    done = subprocess.run(
+        ["sh", "scripts/pytest-all", "unit", *options], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    asked = (folder / "asked").read_text(encoding="utf-8").splitlines()[1:]
+    runs = [re.sub(r"^--basetemp=\S+ ", "", line) for line in asked]
+    return done.returncode, runs, (done.stdout.splitlines() or [""])[-1]
+
+
+TWO = ["tests/b/test_b.py::test_y[c.py::1]", "tests/a/test_a.py::test_x", "tests/a/test_a.py::test_z"]
+
+
+def test_files_whose_tests_fail_beside_others_run_once_more_alone(tmp_path: Path) -> None:
+    assert repeated(tmp_path, TWO) == (
+        0,
+        ["-m not integration tests/a/test_a.py tests/b/test_b.py"],
+        "unit: passed alone, and failed beside others (see FAILED above): tests/a/test_a.py tests/b/test_b.py",
+    )
+
+
+def test_what_fails_alone_too_fails_the_run(tmp_path: Path) -> None:
+    code, runs, said = repeated(tmp_path, TWO, alone=1)
+    assert (code, len(runs), said) == (1, 1, "unit: once more, alone: tests/a/test_a.py tests/b/test_b.py")
+
+
+@pytest.mark.parametrize(
+    ("failed", "options", "code"),
+    [
+        ([f"tests/test_{n}.py::test_x" for n in range(4)], [], 1),
+        (TWO, [], 2),
+        (TWO, ["-x"], 1),
+        ([], [], 1),
+    ],
+    ids=["too many for an accident", "a worker died", "options choose what runs", "no test failed"],
+)
+def test_no_other_run_is_repeated(tmp_path: Path, failed: list[str], options: list[str], code: int) -> None:
+    assert repeated(tmp_path, failed, *options, code=code)[:2] == (code, [])
+
+
+def test_a_run_whose_worker_died_does_not_end_like_one_whose_test_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_dies.py").write_text("import os\n\n\ndef test_dies():\n    os._exit(3)\n", encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "from tests.dead_worker import DeadWorker\n\n\ndef pytest_configure(config):\n"
+        "    config.pluginmanager.register(DeadWorker())\n",
+        encoding="utf-8",
+    )
+    words = [
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        "--max-worker-restart",
+        "0",
+        "-n",
+        "1",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", "/dev/null", *words],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+
+
 def test_files_that_are_named_are_the_only_ones(tmp_path: Path) -> None:
     asked = played(tmp_path, "test", "scripts/pytest-all::test_x", root=True)[1]
     assert [line.rpartition(" -n ")[2] for line in asked] == [
@@ -126,7 +215,7 @@ def test_files_of_tests_and_of_simulated_machines_lie_in_memory_and_are_gone_at_
     code, (asked,), _ = played(tmp_path, "unit", root=False, room_gib=16)
     assert code == 0
     folder, _, *storage = (tmp_path / "files").read_text(encoding="utf-8").splitlines()
-    assert asked.startswith(f"--basetemp={folder}/t --dist ")
+    assert asked.startswith(f"--basetemp={folder}/t -o cache_dir=.pytest_cache/unit --dist ")
     assert re.fullmatch(r"/dev/shm/rr-tests\.[0-9]+", folder)  # noqa: S108 - made and removed by the script
     assert storage == ['driver = "overlay"', f'graphroot = "{folder}/graph"', f'runroot = "{folder}/run"']
     assert (tmp_path / "mode").read_text(encoding="utf-8") == "711\n", "PostgreSQL of tests is another user"
