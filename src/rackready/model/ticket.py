@@ -56,7 +56,7 @@ class TicketDrain(Model):
     """How jobs are kept off the node."""
 
     at: AwareDatetime | None = Field(None, description="when it was drained; null: it was not")
-    by: Literal["watch", "other", "nobody"]
+    by: Literal["watch", "nightly", "other", "nobody"]
     reason: str = Field("", description="reason in the scheduler, or why it was not drained")
     jobs: list[str] = Field(default_factory=list, description="jobs that were on it, and what became of them")
 

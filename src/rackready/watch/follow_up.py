@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from rackready.design.monitoring.condition import Act
+from rackready.watch import night_tickets
 from rackready.watch.drain_faulty import Tell
 from rackready.watch.engine import Guarded
 from rackready.watch.fault_evidence import Prover
@@ -58,6 +59,7 @@ class FollowUp:
         self.tell("ticket", fault.node, f"ticket {ticket_id(fault)}: {made.finding.condition} on {made.part.name}")
 
     def follow(self) -> None:
-        """Follow the repair of nodes with tickets. Raises RackreadyError."""
+        """Take up nodes that failed at night, and follow the repair of nodes with tickets. Raises RackreadyError."""
+        night_tickets.record(self.store, self.tickets.evidence)
         for made in self.tickets.follow(time.time()):
             self.tell("ticket", made.node.name, f"ticket {made.id}: {made.status.value}")

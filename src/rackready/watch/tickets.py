@@ -30,6 +30,7 @@ from rackready.model.ticket import (
     TicketStatus,
 )
 from rackready.paths import EnvPaths, private_dir
+from rackready.watch import night_tickets
 from rackready.watch.store import Fault, WatchStore, faults
 
 
@@ -79,7 +80,7 @@ class TicketDesk:
             count=fault.count,
             boot_id=fault.boot_id,
             cursor=fault.cursor,
-            drain=_drain(fault),
+            drain=night_tickets.drain(self.store, fault) or _drain(fault),
             evidence=[TicketEvidence(**item) for item in detail.get("evidence", [])],
             history=list(detail.get("history", [])),
             closed=TicketClosed.model_validate(end) if end else None,

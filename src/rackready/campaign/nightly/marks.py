@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.drivers.scheduler.base import reason_text
-from rackready.ledger.rows import LedgerEntry, NodeRow
+from rackready.ledger.rows import NIGHTLY, LedgerEntry, NodeRow
 from rackready.ledger.store import Ledger
 
-TAKEN = "nightly"
-"""Operation of the ledger, and phase of its events."""
+TAKEN = NIGHTLY
+"""Operation of the ledger, and phase of its events and of the nodes that it quarantines."""
 _PAST = 200
 """Newest marks that tell how long a node takes."""
 FIRST_S = 1800.0
