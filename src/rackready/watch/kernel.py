@@ -49,7 +49,7 @@ def _xid(facts: NodeFacts, event: Event) -> Sighting | None:
     known = loader.xids().xids.get(event.code)
     name = known.name if known else "not in the vendor's catalogue"
     condition = _condition(facts, event)
-    return _of_gpu(facts, event, condition, f"Xid {event.code} ({name}): {event.text}") if condition else None
+    return _of_gpu(facts, event, condition, f"Xid {event.code} ({name}): {event.said}") if condition else None
 
 
 def _condition(facts: NodeFacts, event: Event) -> str:

@@ -34,6 +34,8 @@ FAULTS = [
     (xid(48, PID + "DBE (double bit error) ECC Error"), ("GpuXidWorkflowXid48", "gpu1", "drain")),
     (xid(95, "pid=7, name=python3, Uncontained: FBHUB"), ("GpuXidResetGpu", "gpu1", "drain")),
     (xid(94, "pid=7, name=python3, Contained: SM"), ("GpuXidResetGpuSoon", "gpu1", "drain")),
+    (xid(94, "pid=7, name=python3, Contained: SM", "0000:43:00 GPU-I:05"), ("GpuXidResetGpuSoon", "gpu1", "drain")),
+    (xid(119, PID + "Timeout", "0000:43:00 GPU-I:01 GPU-CI:02"), ("GpuXidResetGpu", "gpu1", "drain")),
     (xid(64, PID + "Row Remapper: failed"), ("GpuXidResetGpu", "gpu1", "drain")),
     (xid(74, PID + "NVLink: fatal error detected on link 2"), ("GpuXidWorkflowNvlinkErr", "gpu1", "drain")),
     (xid(119, "pid=7, name=python3, Timeout waiting for RPC from GSP!"), ("GpuXidResetGpu", "gpu1", "drain")),
@@ -68,6 +70,12 @@ FAULTS = [
 def test_a_fault_has_its_condition_its_part_and_what_is_done(text: str, wanted: tuple[str, str, str]) -> None:
     assert of(text) == wanted
     assert WANTED.search(text), "the node sends the line"
+
+
+def test_a_fault_in_a_mig_instance_names_it() -> None:
+    found = sighting(FACTS, xid(94, "pid=7, name=python3, Contained: SM", "0000:43:00 GPU-I:05"))
+    assert found is not None
+    assert found.actual.endswith("GPU instance 5: pid=7, name=python3, Contained: SM")
 
 
 TWINS = [

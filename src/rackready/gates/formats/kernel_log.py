@@ -20,9 +20,13 @@ _STAMPS = (
     re.compile(r"^(?:kern\s*:\w+\s*: )?(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) (?P<text>.*)$"),
 )
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\): (?P<code>\d+), "
-    r"?(?P<text>.*)$"
+    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?"
+    r"(?: GPU-I:(?P<instance>\d+)(?: GPU-CI:(?P<compute>\d+))?)?\): (?P<code>\d+), ?(?P<text>.*)$"
 )
+"""With MIG on, the driver adds the GPU instance, or that and the compute instance, where it knows them.
+
+NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c, krcReportXid_IMPL: the three forms.
+"""
 _SXID = re.compile(
     r"nvidia-nvswitch(?P<switch>\d+): SXid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+), ?(?P<text>.*)$"
 )
@@ -68,6 +72,17 @@ class Event:
     text: str
     switch: int | None = None
     """Number of the NVSwitch; None for a GPU's Xid."""
+    instance: int | None = None
+    compute: int | None = None
+    """MIG: the ids of the GPU instance and the compute instance; None where the driver names none."""
+
+    @property
+    def said(self) -> str:
+        """Return the message, behind the MIG instance that it is about."""
+        if self.instance is None:
+            return self.text
+        inside = "" if self.compute is None else f", compute instance {self.compute}"
+        return f"GPU instance {self.instance}{inside}: {self.text}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +197,9 @@ def _letters(line: str) -> str:
 def _event(when: str, line: str) -> Event | None:
     found = _XID.search(line)
     if found:
-        return Event(when, _short(found["pci"]), int(found["code"]), found["text"].strip())
+        instance, compute = (int(word) if word else None for word in found.group("instance", "compute"))
+        text = found["text"].strip()
+        return Event(when, _short(found["pci"]), int(found["code"]), text, instance=instance, compute=compute)
     found = _SXID.search(line)
     if found:
         return Event(when, _short(found["pci"]), int(found["code"]), found["text"].strip(), int(found["switch"]))

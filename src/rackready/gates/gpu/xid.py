@@ -305,7 +305,7 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
                 where,
                 XID,
                 "none since boot",
-                f"{_times(same)}: {same[-1].text.rstrip('.')}",
+                f"{_times(same)}: {same[-1].said.rstrip('.')}",
                 code=code,
                 name=name,
                 step=xid_actions.next_step(action, code),

@@ -9,6 +9,7 @@ from typing import Any
 from . import bootdisk, kmod, kmsg, machine, paths, pcitree, rdmatree, store
 from .host import tree as hosttree
 from .nic import udev
+from .smi import mig
 
 _REAL_SYS = "/run/hw/sys"
 _OVERLAYS = (
@@ -22,6 +23,11 @@ _OVERLAYS = (
 )
 _LINKED = ("class", "module", "system")
 """Folders whose own entries stay visible beside the machine's."""
+_CONTAINED = 94
+"""With MIG on, the driver names the GPU instance of a contained error.
+
+NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/arch/ampere/kern_gpu_error_cont_ga100.c: form 1.
+"""
 _DENY_FOLDERS = ("/etc/modprobe.d", "/lib/modprobe.d", "/usr/lib/modprobe.d")
 
 
@@ -95,7 +101,14 @@ def xid_line(pci: str, code: int, text: str = "") -> str:
         "function 76 (GSP_RM_CONTROL) (0x20800a4c 0x4).",
         154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
     }
-    return f"NVRM: Xid (PCI:{pci.rsplit('.', 1)[0]}): {code}, {text or texts.get(code, 'Ch 00000008')}"
+    where = f"PCI:{pci.rsplit('.', 1)[0]}{_mig_instance(pci) if code == _CONTAINED else ''}"
+    return f"NVRM: Xid ({where}): {code}, {text or texts.get(code, 'Ch 00000008')}"
+
+
+def _mig_instance(pci: str) -> str:
+    """Return the GPU instance as the driver names it; empty where the GPU has none."""
+    found = [one for gpu in machine.gpus() if gpu.part["pci"] == pci for one in mig.instances(gpu)]
+    return f" GPU-I:{found[0]['id']:02}" if found else ""
 
 
 def sxid_line(sxid: dict[str, Any]) -> str:

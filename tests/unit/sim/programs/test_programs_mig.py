@@ -13,7 +13,7 @@ import pytest
 
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import Mig
-from rackready_sim.programs.hwsim import kmod
+from rackready_sim.programs.hwsim import firmware, kmod
 from rackready_sim.programs.hwsim.smi import main as smi
 
 from .conftest import VERSION, Machine
@@ -64,6 +64,15 @@ def test_the_role_s_code_makes_a_layout_and_sees_it(mig: Mig, machine: Machine) 
     ]  # fmt: skip
     assert set(mig.ensure(LAYOUTS, "off", 1, "a")) == {0, 1}
     assert machine.run(nvidia_smi, "mig", "-lgi")[:2] == (0, "No MIG-enabled devices found.\n")
+
+
+def test_a_contained_error_is_of_a_gpu_instance(mig: Mig, machine: Machine) -> None:
+    """The words of NVIDIA/open-gpu-kernel-modules, kern_gpu_error_cont_ga100.c."""
+    gpus = machine.state["gpus"]
+    mig.ensure(LAYOUTS, "mixed", 1, "a")
+    assert firmware.xid_line(gpus[1]["pci"], 94).startswith("NVRM: Xid (PCI:0000:43:00 GPU-I:01): 94, pid=")
+    assert firmware.xid_line(gpus[1]["pci"], 95).startswith("NVRM: Xid (PCI:0000:43:00): 95, pid=")
+    assert firmware.xid_line(gpus[2]["pci"], 94).startswith("NVRM: Xid (PCI:0000:52:00): 94, pid=")
 
 
 def test_instances_go_with_the_driver(mig: Mig) -> None:
