@@ -13,7 +13,7 @@ from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_read import Gathered, read
 from rackready.gates.bmc.eventlog import LEAK_ENTRY, LogEntry, grouped, logs
 from rackready.gates.bmc.events import ENTRIES, SERVICES
-from rackready.model.problems import RackreadyError, quoted
+from rackready.model.problems import Message, RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.watch.sighting import Sighting, act_of
 from rackready.watch.store import Seen, WatchStore
@@ -72,6 +72,16 @@ def name_of(entry: LogEntry) -> str:
     return hashlib.sha256(f"{entry.dated} {entry.severity} {entry.text}".encode()).hexdigest()[:16]
 
 
+def _unread(found: Gathered) -> str:
+    """Return which part of a BMC's logs could not be read, and why; "" when all was."""
+    for address, why in found.unread.items():
+        more = f", and {len(found.unread) - 1} more" if len(found.unread) > 1 else ""
+        actual = f"{address}: {quoted(why).removesuffix('.')}{more}"
+        step = "What the other logs show counts. Update or restart the BMC."
+        return str(Message("", "a part of its event logs", "every log that it links to", actual, step))
+    return ""
+
+
 def mark_of(node: str) -> str:
     """Return the name of the mark with the entries that a BMC's log had at the look before."""
     return f"bmc:{node}"
@@ -100,11 +110,12 @@ class BmcLogs:
                 self._pool.submit(self.one, node)
 
     def one(self, node: str) -> None:
-        """Look at one BMC, and tell what is new. The first look ever only remembers what is there."""
+        """Look at one BMC, and tell what is new. The first whole look ever only remembers what is there."""
         try:
-            entries = critical(self.read(self.site, node))
+            found = self.read(self.site, node)
+            entries = critical(found)
             mark = self.store.mark(mark_of(node))
-            known = set(mark.get("known", []))
+            known: list[str] = mark.get("known", [])
             new = [entry for entry in entries if name_of(entry) not in known] if mark else []
             act = self.site.watch
             self.put(
@@ -113,15 +124,21 @@ class BmcLogs:
                     Seen(node, one.condition, one.part, one.actual, act_of(one.condition, act).value, at=time.time())
                     for one in sightings(new)
                 ],
-                "",
+                _unread(found),
             )
-            self.store.put_mark(mark_of(node), {"known": [name_of(entry) for entry in entries][-_KEPT:]})
+            if mark or not found.unread:
+                self._remember(node, known if found.unread else [], entries)
         except RackreadyError as error:
             self.put(node, [], quoted(str(error)))
         except Exception as error:  # noqa: BLE001 - one bad BMC must not end the look at the others
             self.put(node, [], f"{type(error).__name__}: {error}")
         finally:
             self._busy.discard(node)
+
+    def _remember(self, node: str, kept: list[str], entries: Iterable[LogEntry]) -> None:
+        """Record the entries that count as known. ``kept``: those of before, where a part was not read."""
+        names = dict.fromkeys([*kept, *(name_of(entry) for entry in entries)])
+        self.store.put_mark(mark_of(node), {"known": list(names)[-_KEPT:]})
 
     def close(self) -> None:
         """Begin no further look."""

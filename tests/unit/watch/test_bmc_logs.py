@@ -91,6 +91,46 @@ def test_a_bmc_that_does_not_answer_is_told_and_forgets_nothing(world: World) ->
     assert bmc.look() == [("BmcLeak", "leak-event", "drain")]
 
 
+LATE = {f"{SERVICE}/Entries": "node01 BMC - Expected: an answer Actual: HTTP 500."}
+
+
+def test_a_log_that_fails_once_forgets_nothing(world: World) -> None:
+    """Else the entries of before would be new at the look after it, and an old leak would drain the node."""
+    bmc = Bmc(world)
+    bmc.now = gathered(OLD, LEAK)
+    bmc.look()
+    bmc.now = gathered(OLD)
+    bmc.now.unread |= LATE
+    assert bmc.look() == []
+    assert bmc.told[0][2] == (
+        f"a part of its event logs - Expected: every log that it links to Actual: {SERVICE}/Entries: "
+        "node01 BMC: HTTP 500 (expected: an answer). What the other logs show counts. Update or restart the BMC."
+    )
+    bmc.now = gathered(OLD, LEAK)
+    assert bmc.look() == []
+    assert bmc.told[0][2] == ""
+
+
+def test_new_entries_of_the_logs_that_answer_count(world: World) -> None:
+    bmc = Bmc(world)
+    bmc.look()
+    bmc.now = gathered(OLD, LEAK)
+    bmc.now.unread |= LATE
+    assert bmc.look() == [("BmcLeak", "leak-event", "drain")]
+    assert bmc.look() == []
+
+
+def test_the_first_look_is_the_first_whole_one(world: World) -> None:
+    bmc = Bmc(world)
+    bmc.now = gathered(OLD)
+    bmc.now.unread |= LATE
+    assert bmc.look() == []
+    bmc.now = gathered(OLD, LEAK)
+    assert bmc.look() == []
+    bmc.now = gathered(OLD, LEAK, ("Critical", "Power supply 1 input lost"))
+    assert bmc.look() == [("BmcEventCritical", "power-event", "ticket")]
+
+
 def test_looks_come_at_the_rate_of_the_site(world: World) -> None:
     bmc = Bmc(world)
     asked: list[Any] = []
