@@ -19,13 +19,13 @@ from rackready.handover.run import drain_nodes
 from rackready.ledger.batch import Batch, batch
 from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import BROKEN, DRAINED, FINDINGS, NOTE, PLAN, REACHED, UNTOUCHED, NodeResult
+from rackready.model.phase import BROKEN, DRAINED, FINDINGS, NOTE, PLAN, REACHED, TOGETHER, UNTOUCHED, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
 
 _log = logging.getLogger(__name__)
-_SHOWN = frozenset({PLAN, FINDINGS})
+_SHOWN = frozenset({PLAN, FINDINGS, TOGETHER})
 """What of a result's data the campaign's own result has."""
 _LOOK_S = 0.5
 _FEW = 3

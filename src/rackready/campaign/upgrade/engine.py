@@ -15,6 +15,7 @@ from rackready.campaign.upgrade.order import Order
 from rackready.campaign.upgrade.windows import ask
 from rackready.design.names import listed
 from rackready.model.outcome import CONTINUES
+from rackready.model.phase import TOGETHER
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Site
 from rackready.model.upgrade import NodeRecord, NodeStep, UpgradeRecord, UpgradeState, WaveRecord
@@ -165,20 +166,36 @@ class Engine:
         self.ways.say(f"wave {wave.number}: {listed(wave.nodes) or 'no node'} to {record.to}")
         if wave.back is None:
             found = self.ways.move(wave.nodes, False) if wave.nodes else {}  # noqa: FBT003 - the way up
-            wave.back = []
-            for node in wave.nodes:
-                if not _settle(record.nodes[node], found[node]):
-                    wave.back.append(node)
+            wave.back = self._settled(wave.nodes, found)
             self.ways.save(record)
         wave.back = [node for node in wave.back if node in wave.nodes]
         if wave.back:
-            self.ways.say(f"wave {wave.number}: did not come up, so back to the former set: {listed(wave.back)}")
+            self.ways.say(f"wave {wave.number}: back to the former set: {listed(wave.back)}")
             found = self.ways.move(wave.back, True)  # noqa: FBT003 - the way back
             for node in wave.back:
                 _settle_back(record.nodes[node], found[node])
         record.seconds.append(round(self._seconds() - wave.begun, 1))
         record.wave, record.waves = None, wave.number
         self.ways.save(record)
+
+    def _settled(self, nodes: Sequence[str], found: Results) -> list[str]:
+        """Record how nodes came through the way up; return those that go back to their former set.
+
+        Nodes of an NVLink domain have one driver: where one of them stays behind, those that came through go back, too.
+        """
+        record = self.record
+        back = {node for node in nodes if not _settle(record.nodes[node], found[node])}
+        for unit in self.order.units:
+            mates = [node for node in nodes if node in unit]
+            behind = next((node for node in mates if node in back or _stays(record.nodes[node], found[node])), "")
+            for node in mates if behind else ():
+                if found[node].get(TOGETHER):
+                    back.add(node)
+                elif record.nodes[node].step is NodeStep.READY:
+                    record.nodes[node].step = NodeStep.FAILED
+                    record.nodes[node].reason = f"Goes back with {behind}, of its NVLink domain."
+                    back.add(node)
+        return [node for node in nodes if node in back]
 
     def _stopped(self) -> bool:
         """Return whether the stop rule ends the upgrade here; a kind of failure stops it once."""
@@ -213,11 +230,18 @@ def _settle(node: NodeRecord, result: Mapping[str, Any]) -> bool:
     return str(result["phase"]) != _INSTALL
 
 
+def _stays(node: NodeRecord, result: Mapping[str, Any]) -> bool:
+    """Return whether a node was left out for a reason of its own."""
+    return node.step is NodeStep.LEFT_OUT and not result.get(TOGETHER)
+
+
 def _settle_back(node: NodeRecord, result: Mapping[str, Any]) -> None:
+    """Record how a node came back. One that was left out for the sake of its NVLink domain never had the new set."""
+    kept = node.step is NodeStep.LEFT_OUT
     if result["outcome"] in CONTINUES and result["phase"] == _LAST:
-        node.step = NodeStep.ROLLED_BACK
+        node.step = NodeStep.LEFT_OUT if kept else NodeStep.ROLLED_BACK
         return
-    node.back = result["phase"] != _TAKE_OUT
+    node.step, node.back = NodeStep.FAILED, kept or result["phase"] != _TAKE_OUT
     node.reason = f"{node.reason} On the way back to {node.former}: {result['message']}"
 
 

@@ -20,7 +20,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.site_check import nodes_together
 from rackready.handover.partners import borrowed
 from rackready.ledger.store import Ledger
-from rackready.model.phase import FINDINGS
+from rackready.model.phase import FINDINGS, TOGETHER
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice, UpgradeRecord
@@ -133,4 +133,5 @@ def _result(row: NodeSummary, finished: Finished, store: EvidenceStore) -> dict[
     result = finished.results.get(row.name, {})
     seen = {**result, FINDINGS: row.findings, "outcome": row.outcome, "phase": row.phase}
     found = kinds(row.name, seen, finished.campaign, store)
-    return {"outcome": row.outcome, "phase": row.phase, "message": row.reason, "kinds": found}
+    words = {"outcome": row.outcome, "phase": row.phase, "message": row.reason, "kinds": found}
+    return {**words, TOGETHER: result.get(TOGETHER, "")}

@@ -34,7 +34,7 @@ class Order:
         self.site = site
         self.places = {node.name: place for place, node in enumerate(site.nodes())}
         self.leafs = leafs_of(site)
-        self.units = _units(site)
+        self.units = units(site)
         self.circles = circles(site)
         self.step_w = _steps(site)
 
@@ -137,7 +137,7 @@ def circles(site: Site) -> dict[str, frozenset[str]]:
     return {name: frozenset(members) for name, members in found.items()}
 
 
-def _units(site: Site) -> list[tuple[str, ...]]:
+def units(site: Site) -> list[tuple[str, ...]]:
     """Return what moves together: the nodes of an NVLink domain, whose drivers must be the same; else one node.
 
     Units of the same leafs follow each other.
@@ -146,9 +146,9 @@ def _units(site: Site) -> list[tuple[str, ...]]:
         name: domain_nodes(site, domain) for domain in site.nvlink_domains for name in domain_nodes(site, domain)
     }
     leafs, names = leafs_of(site), [node.name for node in site.nodes()]
-    units = list(dict.fromkeys(tuple(domains.get(name, [name])) for name in names))
-    order = {here: place for place, here in enumerate(dict.fromkeys(_leafs_in(unit, leafs) for unit in units))}
-    return sorted(units, key=lambda unit: order[_leafs_in(unit, leafs)])
+    found = list(dict.fromkeys(tuple(domains.get(name, [name])) for name in names))
+    order = {here: place for place, here in enumerate(dict.fromkeys(_leafs_in(unit, leafs) for unit in found))}
+    return sorted(found, key=lambda unit: order[_leafs_in(unit, leafs)])
 
 
 def _leafs_in(unit: Sequence[str], leafs: Mapping[str, frozenset[str]]) -> frozenset[str]:

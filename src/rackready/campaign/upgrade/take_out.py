@@ -1,14 +1,15 @@
 """The phase before an upgrade's install: nodes are drained, and their version set is recorded.
 
 A node on which jobs run is waited for, never interrupted. One that keeps its jobs, or that somebody else drained, is
-left out: its set stays as it was.
+left out: its set stays as it was. So do the other nodes of its NVLink domain, which have one driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from rackready.campaign.upgrade.order import units
 from rackready.design.handover_of import HandoverView
 from rackready.design.node_sets import NodeSet, choice_of
 from rackready.design.pinned import site_of
@@ -20,9 +21,9 @@ from rackready.handover.production import in_production, take_out
 from rackready.ledger.node_sets import assign, assigned
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.phase import DRAINED, TOGETHER, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.site import FileHandover
+from rackready.model.site import FileHandover, Site
 from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
@@ -50,11 +51,31 @@ def run_take_out(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         out |= unknown
         kept = take_out(ctx, {node: f"upgrade: moves to {wanted[node]}" for node in busy})
         out |= kept
+        sets = {name: found.now for name, found in assigned(ledger).items()}
+        moving = [node for node in left if node not in out and sets.get(node, choice_of(written, node)) != wanted[node]]
+        out |= _together(site, moving, out, busy)
         for node in left:
             if node not in out:
                 assign(ledger, paths, node, NodeSet(wanted[node], choice_of(written, node)))
                 out[node] = NodeResult(Outcome.PASS, f"{node}: empty; its set is {wanted[node]}", touched=False)
     return out
+
+
+def _together(
+    site: Site, moving: Collection[str], out: Mapping[str, NodeResult], drained: Collection[str]
+) -> dict[str, NodeResult]:
+    """Return the nodes that keep their set because another one of their NVLink domain does: it has one driver."""
+    found: dict[str, NodeResult] = {}
+    for unit in units(site):
+        behind = next((node for node in unit if node in out and out[node].outcome is not Outcome.PASS), "")
+        for node in unit if behind else ():
+            if node in moving:
+                step = f"It keeps its set. Run with --failed-only when {behind} can go."
+                expected = "taken out together: their drivers must be the same"
+                text = str(Message(node, "nodes of its NVLink domain", expected, f"{behind} stays", step))
+                data = {TOGETHER: behind, DRAINED if node in drained else UNTOUCHED: True}
+                found[node] = NodeResult(Outcome.ERROR, text, data=data, touched=False)
+    return found
 
 
 def _there(ledger: Ledger, wanted: Mapping[str, SetChoice]) -> set[str]:

@@ -44,6 +44,7 @@ class World:
         self.said: list[str] = []
         self.serves = set(NODES)
         self.faulty: dict[str, str] = {}
+        self.units: list[tuple[str, ...]] = []
         self.clock = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
         self.dies_at = 0
         self._steps = 0
@@ -79,7 +80,9 @@ class World:
             faulty=lambda: self.faulty,
         )
         record = UpgradeRecord.model_validate(self.saved)
-        return Engine(self.site, record, ways, Windows(heed, wave_s)).run()
+        engine = Engine(self.site, record, ways, Windows(heed, wave_s))
+        engine.order.units = self.units or engine.order.units
+        return engine.run()
 
 
 def steps(record: UpgradeRecord) -> dict[str, str]:
@@ -133,6 +136,51 @@ def test_a_node_that_keeps_its_jobs_is_left_out_and_no_failure() -> None:
     assert (steps(record)["node02"], record.nodes["node02"].reason) == ("left-out", "jobs run on it")
     assert record.state is UpgradeState.FINISHED
     assert world.moved == ["up node01", "up node02 node03", "up node04"]
+
+
+def in_domains() -> World:
+    """Return a world where node02 and node03 are an NVLink domain, which no server of the simulated rack can be in."""
+    world = World(record_of(*NODES))
+    world.units = [("node01",), ("node02", "node03"), ("node04",)]
+    return world
+
+
+def test_an_nvlink_domain_goes_back_as_a_whole() -> None:
+    """Its nodes have one driver: one that came up while its mate did not would serve with another one."""
+    world = in_domains()
+    world.up["node02"] = NO_DRIVER
+    record = world.run()
+    assert world.moved == ["up node01", "up node02 node03", "back node02 node03"]
+    assert steps(record) == {
+        "node01": "ready", "node02": "rolled-back", "node03": "rolled-back", "node04": "waiting",
+    }  # fmt: skip
+    assert record.nodes["node03"].reason == "Goes back with node02, of its NVLink domain."
+
+
+def test_an_nvlink_domain_is_left_out_as_a_whole_and_released_with_its_former_set() -> None:
+    world = in_domains()
+    world.up["node02"], world.up["node03"] = BUSY, {**BUSY, "message": "node02 stays", "together": "node02"}
+    record = world.run()
+    assert world.moved == ["up node01", "up node02 node03", "back node03", "up node04"]
+    assert steps(record) == {"node01": "ready", "node02": "left-out", "node03": "left-out", "node04": "ready"}
+    assert record.nodes["node03"].reason == "node02 stays"
+
+
+def test_a_mate_that_a_killed_run_brought_up_goes_back_with_one_that_stays() -> None:
+    world = in_domains()
+    world.up["node02"] = BUSY
+    record = world.run()
+    assert world.moved[1:3] == ["up node02 node03", "back node03"]
+    assert (steps(record)["node02"], steps(record)["node03"]) == ("left-out", "rolled-back")
+
+
+def test_a_mate_that_does_not_come_back_into_service_is_said() -> None:
+    world = in_domains()
+    world.up["node02"], world.up["node03"] = BUSY, {**BUSY, "message": "node02 stays.", "together": "node02"}
+    world.back["node03"] = BAD_GPU
+    node = world.run().nodes["node03"]
+    assert (node.step, node.back) == (NodeStep.FAILED, True), "it is on its former set"
+    assert node.reason == "node02 stays. On the way back to hgx-r580-debian12: ecc"
 
 
 def test_a_known_kind_stops_again_only_by_its_share() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from rackready.campaign import step
 from rackready.campaign.controller import Finished
 from rackready.campaign.summary import NodeSummary
 from rackready.campaign.upgrade import moves
@@ -18,6 +19,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.handover.run import PARTNER_OF
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
+from rackready.model.phase import TOGETHER, NodeResult
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.unit.campaign.upgrade.upgrade_sites import record_of, site_of
@@ -65,6 +67,12 @@ def test_kinds_are_codes_and_never_words(
     result: dict[str, Any], found: EvidenceStore, findings: list[Any] | None, expected: list[str]
 ) -> None:
     assert kinds(result, found, findings=findings) == expected
+
+
+def test_a_result_says_for_the_sake_of_which_node_another_one_stays() -> None:
+    row = NodeSummary("node02", "x", "take-out", "error", changed=False, reason="node01 stays")
+    result = step._plain(NodeResult(Outcome.ERROR, "node01 stays", data={TOGETHER: "node01"})) | {"phase": "take-out"}
+    assert moves._result(row, Finished("c1", {"node02": result}, resumed=False), store())[TOGETHER] == "node01"
 
 
 def beside(

@@ -20,7 +20,7 @@ from rackready.drivers.scheduler.places import PART, PLACE, RELEASE
 from rackready.ledger.node_sets import assign, assigned
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import DRAINED, UNTOUCHED, NodeResult, PhaseContext
+from rackready.model.phase import DRAINED, TOGETHER, UNTOUCHED, NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.model.upgrade import SetChoice
 from rackready.paths import EnvPaths
@@ -111,6 +111,32 @@ def test_a_node_that_keeps_its_jobs_keeps_its_set(ctx: PhaseContext, scheduler: 
     scheduler.kept["node01"] = kept
     assert run(ctx)["node01"] is kept
     assert list(sets(ctx)) == ["node02"]
+
+
+@pytest.fixture
+def one_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the nodes share an NVLink domain, which no server of the simulated rack can be in."""
+    monkeypatch.setattr(take_out, "units", lambda _site: [tuple(NODES)])
+
+
+@pytest.mark.usefixtures("one_domain")
+def test_the_mates_of_a_node_that_stays_keep_their_set(ctx: PhaseContext, scheduler: Scheduler) -> None:
+    scheduler.kept["node01"] = NodeResult(Outcome.ERROR, "jobs run on it", data={DRAINED: True}, touched=False)
+    mate = run(ctx)["node02"]
+    assert (mate.outcome, mate.data, mate.touched) == (Outcome.ERROR, {TOGETHER: "node01", DRAINED: True}, False)
+    assert mate.message == (
+        "node02: nodes of its NVLink domain - Expected: taken out together: their drivers must be the same "
+        "Actual: node01 stays. It keeps its set. Run with --failed-only when node01 can go."
+    )
+    assert sets(ctx) == {}
+
+
+@pytest.mark.usefixtures("one_domain")
+def test_a_mate_on_its_former_set_is_released_though_another_one_stays(ctx: PhaseContext, scheduler: Scheduler) -> None:
+    """The way back of a domain that was left out: it has nothing to move."""
+    former = replace(ctx, site_digest=pin(EnvPaths(ctx.root, ctx.env), load_site("lab", root=ctx.root)))
+    scheduler.kept["node01"] = NodeResult(Outcome.ERROR, "jobs run on it", data={DRAINED: True}, touched=False)
+    assert run(former)["node02"].outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("beside_others", [False, True])
