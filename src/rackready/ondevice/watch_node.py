@@ -7,13 +7,18 @@ Lines: `begin`; `log` (a line of the kernel log about a device); `gpus` (values 
 (`nvidia-smi nvlink -s`) and `ports` (/sys/class/infiniband), each when it differs from the one before; `beat` (a sign
 of life, with the journal's cursor); `end`. Options of journalctl: journalctl(1); fields of its JSON: systemd's
 JOURNAL_EXPORT_FORMATS. It ends as soon as nobody reads its output, and leaves nothing running.
+
+nvidia-smi has a thread of its own: one that hangs in the driver (state D) ends for no signal, and must stop neither the
+beats nor the other readings. No second one is started while it lives.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +30,15 @@ FORMAT = "rackready/watch/v1"
 WANTED = re.compile(r"NVRM|nvswitch|NVSwitch|EDAC MC\d+: \d+ UE|Memory failure: |mlx5_core .*Link ", re.ASCII)
 """Lines that may report a fault. The controller judges them; everything else stays on the node."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_RUN = "/run"
+"""Only root can write there: without root, only this program's own nvidia-smi counts as an earlier one."""
+_LATE_S = 30
+"""Longest time of a program. Our judgement: nvidia-smi takes seconds; less than the controller's `silent_s`."""
+_SMI = "nvidia-smi"
+_LATE = 124
+"""The code of a program that was late, as of timeout(1)."""
+_ONE_LOOK_S = 5 * _LATE_S
+"""Longest time of one look: two calls of nvidia-smi, each after an earlier one, and the journal."""
 _LONGEST = 2000
 """Characters of a line that are sent: the driver's longest are some hundred."""
 _BASE = "/sys/class/infiniband"
@@ -40,6 +54,8 @@ _OF_GPU = {
     "hot_old": "clocks_throttle_reasons/clocks_throttle_reason_hw_thermal_slowdown",
 }
 _LOCK = threading.Lock()
+_LIVE: list[subprocess.Popen[bytes]] = []
+"""Calls of nvidia-smi: the last one, and earlier ones that have not ended."""
 Document = dict[str, Any]
 
 
@@ -51,21 +67,83 @@ def tell(document: Document) -> None:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
         except (OSError, ValueError):
+            for child in _LIVE:
+                child.kill()
             os._exit(0)
 
 
-def run(*argv: str) -> tuple[int, str]:
-    """Run a program; return its exit code and its output. A missing program is code 127, a late one 124."""
-    environment = {**os.environ, "PATH": _PATH, "LC_ALL": "C"}
+def run(*argv: str, lock: int = -1) -> tuple[int, str]:
+    """Run a program; return its exit code and its output. A missing program is code 127, a late one 124.
+
+    A late one is killed and not waited for: it may not end. ``lock``: a file whose lock it keeps until it has ended.
+    """
     try:
-        done = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, env=environment
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": _PATH, "LC_ALL": "C"},
+            pass_fds=[lock] if lock >= 0 else [],
         )
     except FileNotFoundError:
         return 127, f"{argv[0]}: not installed"
+    except OSError as error:
+        return 126, f"{argv[0]}: {error.strerror}"
+    if argv[0] == _SMI:
+        _LIVE[:] = [*(one for one in _LIVE if one.poll() is None), child]
+    if lock >= 0:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(child.pid).encode(), 0)
+    try:
+        said, _ = child.communicate(timeout=_LATE_S)
     except subprocess.TimeoutExpired:
-        return 124, f"{argv[0]}: no end within 60 s"
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+        child.kill()
+        return _LATE, f"{argv[0]}: no end within {_LATE_S} s"
+    return child.returncode, said.decode("utf-8", "replace")
+
+
+def smi(*words: str) -> tuple[int, str]:
+    """Run nvidia-smi when no earlier one runs, also none of an earlier watch; as `run`."""
+    path = f"{_RUN}/rackready-watch-nvidia-smi"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        lock = -1
+    try:
+        end = time.monotonic() + _LATE_S
+        while not alone(lock):
+            if time.monotonic() >= end:
+                return _LATE, f"nvidia-smi: an earlier one has not ended{ended(lock, path)}"
+            time.sleep(0.2)
+        return run(_SMI, *words, lock=lock)
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def alone(lock: int) -> bool:
+    """Return whether no nvidia-smi of a watch runs; then the lock is ours."""
+    if any(one.poll() is None for one in _LIVE):
+        return False
+    try:
+        if lock >= 0:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def ended(lock: int, path: str) -> str:
+    """Kill the nvidia-smi that holds the lock, left by a watch that was killed itself. Return it in words."""
+    try:
+        pid = int(os.pread(lock, 20, 0))
+        held = [os.readlink(f"/proc/{pid}/fd/{one}") for one in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH115, PTH208
+        if path in held:
+            os.kill(pid, signal.SIGKILL)
+    except (OSError, ValueError):
+        return ""
+    return f" (process {pid})"
 
 
 def read(path: str) -> str:
@@ -213,17 +291,33 @@ class Polled:
         """Know the rates."""
         self.wanted = wanted
         self.told: dict[str, Document] = {}
-        self.due = {"gpus": 0.0, "ports": 0.0}
+        self.due = 0.0
 
     def look(self, now: float) -> None:
-        """Take the readings that are due."""
-        if now >= self.due["ports"]:
-            self.due["ports"] = now + self.wanted["port_poll_s"]
+        """Read the ports when they are due."""
+        if now >= self.due:
+            self.due = now + self.wanted["port_poll_s"]
             self.differs("ports", ports(self.wanted["devices"]))
-        if now >= self.due["gpus"]:
-            self.due["gpus"] = now + self.wanted["gpu_poll_s"]
-            self.differs("gpus", gpus(*run("nvidia-smi", "-q", "-x")))
-            code, text = run("nvidia-smi", "nvlink", "-s")
+
+    def follow(self) -> None:
+        """Read the GPUs, again and again unless one look is wanted."""
+        while True:
+            begun = time.monotonic()
+            try:
+                self.gpus()
+            except Exception as error:  # noqa: BLE001 - a thread that ended would look like GPUs without a fault
+                self.differs("gpus", gpus(1, f"{type(error).__name__}: {error}"))
+            if not self.wanted["follow"]:
+                return
+            time.sleep(max(1.0, begun + self.wanted["gpu_poll_s"] - time.monotonic()))
+
+    def gpus(self) -> None:
+        """Read the GPUs and their links. A late nvidia-smi is told as such, and not called for the links."""
+        code, text = smi("-q", "-x")
+        self.differs("gpus", gpus(code, text))
+        if code != _LATE:
+            code, text = smi("nvlink", "-s")
+        if code != _LATE:
             self.differs("links", {"code": code, "text": text[:65536]})
 
     def differs(self, name: str, found: Document) -> None:
@@ -245,18 +339,22 @@ def main(wanted: Document) -> int:
     log = Journal(wanted)
     reader = threading.Thread(target=log.follow, daemon=True)
     reader.start()
-    polled, beat = Polled(wanted), time.monotonic()
+    polled = Polled(wanted)
+    looks = threading.Thread(target=polled.follow, daemon=True)
+    looks.start()
+    beat = time.monotonic() + (0.0 if wanted["follow"] else wanted["beat_s"])
+    end = time.monotonic() + _ONE_LOOK_S
     while True:
         polled.look(time.monotonic())
-        if not wanted["follow"]:
-            reader.join(60)
-            break
-        if not reader.is_alive():
-            break
         if time.monotonic() >= beat:
             beat = time.monotonic() + wanted["beat_s"]
             tell({"beat": {"cursor": log.cursor}, "at": time.time()})
-        reader.join(1)
+        for part in (reader,) if wanted["follow"] else (reader, looks):
+            part.join(1)
+        if not reader.is_alive() and (wanted["follow"] or not looks.is_alive()):
+            break
+        if not wanted["follow"] and time.monotonic() >= end:
+            break
     alive = reader.is_alive()
     said = log.end()
     code = 0 if not (alive or wanted["follow"] or said) else 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ from typing import Any
 
 from rackready.ondevice import watch_node
 from rackready_sim.programs.hwsim import kmsg, paths
-from tests.unit.watch.test_engine import FALLEN
+from tests.unit.watch.test_engine import FALLEN, until
 
 JOURNAL = """#!/bin/sh
 printf '%s\\n' "$*" >> "$(dirname "$0")/called"
@@ -28,7 +30,7 @@ def entry(cursor: str, message: object) -> str:
     return json.dumps({**fields, "_TRANSPORT": "kernel"})
 
 
-def node(tmp_path: Path, *lines: str, smi: str = "echo no driver; exit 9") -> tuple[str, Path]:
+def node(tmp_path: Path, *lines: str, smi: str = "echo no driver; exit 9", late_s: int = 30) -> tuple[str, Path]:
     """Return the program's text for a node with these lines in its journal, and its folder of programs."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -37,6 +39,7 @@ def node(tmp_path: Path, *lines: str, smi: str = "echo no driver; exit 9") -> tu
         (programs / name).write_text(text, encoding="utf-8")
         (programs / name).chmod(0o755)
     source = inspect.getsource(watch_node)
+    source = source.replace('_RUN = "/run"', f'_RUN = "{tmp_path}"').replace("_LATE_S = 30", f"_LATE_S = {late_s}")
     return source.replace('_PATH = "', f'_PATH = "{programs}:'), programs
 
 
@@ -78,7 +81,9 @@ def test_a_quiet_node_has_a_place_in_its_journal_from_the_first_beat_on(tmp_path
     text, programs = node(tmp_path)
     (programs / "last").write_text(entry("c9", "usb 1-1: new device") + "\n", encoding="utf-8")
     told = said(text, wanted(since=12.7))
-    assert [one["beat"] for one in told if "beat" in one] == [{"cursor": "c9"}]
+    beats = [one["beat"] for one in told if "beat" in one]
+    assert beats == [{"cursor": "c9"}] * len(beats)
+    assert beats
     asked, read = (programs / "called").read_text(encoding="utf-8").splitlines()
     assert asked.endswith("--quiet --reverse --lines=1 --until=@12")
     assert read.endswith("--quiet --after-cursor=c9 --no-tail")
@@ -101,6 +106,72 @@ def test_it_ends_when_nobody_reads_it_and_leaves_nothing(tmp_path: Path) -> None
     child.stdout.readline()
     child.stdout.close()
     assert child.wait(120) == 0
+
+
+HANGS = 'echo $$ >> "$(dirname "$0")/smi"; exec sleep 40'
+
+
+def test_a_hung_nvidia_smi_stops_neither_beats_nor_the_end(tmp_path: Path) -> None:
+    text, _ = node(tmp_path, smi=HANGS, late_s=4)
+    told = said(text, wanted())
+    (gpus,) = [one["gpus"] for one in told if "gpus" in one]
+    assert gpus == {"code": 124, "problem": "nvidia-smi: no end within 4 s", "gpus": []}
+    names = [next(iter(one.keys() - {"at", "code"})) for one in told]
+    assert "beat" in names[: names.index("gpus")], "it tells that it lives while nvidia-smi hangs"
+    assert "links" not in names
+    assert told[-1]["code"] == 0
+
+
+def stays(tmp_path: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Return a process with the lock of a watch that was killed itself, as its nvidia-smi has it."""
+    path = tmp_path / "rackready-watch-nvidia-smi"
+    with path.open("w+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        child = subprocess.Popen(["sleep", "60"], pass_fds=[lock.fileno()])
+        lock.write(str(child.pid))
+    return child, path
+
+
+def test_no_second_nvidia_smi_is_started_while_an_earlier_one_lives(tmp_path: Path) -> None:
+    text, programs = node(tmp_path, smi='touch "$(dirname "$0")/called-smi"', late_s=1)
+    child, path = stays(tmp_path)
+    path.write_text("0", encoding="ascii")  # it is not found, and so not killed: as one that waits in the driver
+    told = said(text, wanted())
+    (gpus,) = [one["gpus"] for one in told if "gpus" in one]
+    assert gpus == {"code": 124, "problem": "nvidia-smi: an earlier one has not ended", "gpus": []}
+    assert not (programs / "called-smi").exists()
+    child.kill()
+    child.wait(60)
+    assert [one["gpus"]["problem"] for one in said(text, wanted()) if "gpus" in one] == [
+        "no report of nvidia-smi -q -x"
+    ]
+
+
+def test_an_nvidia_smi_that_a_killed_watch_left_is_killed(tmp_path: Path) -> None:
+    text, _ = node(tmp_path, late_s=1)
+    child, _ = stays(tmp_path)
+    told = said(text, wanted())
+    assert [one["gpus"]["problem"] for one in told if "gpus" in one] == [
+        f"nvidia-smi: an earlier one has not ended (process {child.pid})"
+    ]
+    assert child.wait(60) == -signal.SIGKILL
+
+
+def test_it_leaves_no_nvidia_smi_when_nobody_reads_it(tmp_path: Path) -> None:
+    text, programs = node(tmp_path, smi=HANGS)
+    watch = subprocess.Popen(
+        [sys.executable, "-u", "-", wanted(follow=True)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert watch.stdin is not None
+    assert watch.stdout is not None
+    watch.stdin.write(text)
+    watch.stdin.close()
+    pids = programs / "smi"
+    until(lambda: pids.exists() and pids.read_text(encoding="ascii").strip() != "")
+    watch.stdout.close()
+    assert watch.wait(120) == 0
+    pid = int(pids.read_text(encoding="ascii"))
+    until(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text())
 
 
 def test_a_journal_that_ends_is_told(tmp_path: Path) -> None:
