@@ -27,7 +27,7 @@ from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.watch import storm
-from rackready.watch.store import LEFT_AT, Fault, Step, WatchStore, faults
+from rackready.watch.store import GOES_WITH, LEFT_AT, Fault, Step, WatchStore, faults
 
 Tell = Callable[[str, str, str], None]
 """Takes the kind of an event, a node ("" for the site) and a text."""
@@ -78,7 +78,9 @@ class Actor:
         out: dict[str, list[Fault]] = {}
         for fault in found:
             if (first := self._goes_with(fault, rows.get(fault.node))) is not None:
-                self.store.put(fault.id, step=Step.RECORDED.value, why=f"the same part as fault {first}")
+                detail = {**fault.detail, GOES_WITH: first}
+                words = f"the same part as fault {first}"
+                self.store.put(fault.id, step=Step.RECORDED.value, why=words, detail=detail)
             elif (why := self._overtaken(fault, rows.get(fault.node))) is not None:
                 self.store.put(fault.id, step=Step.OVERTAKEN.value, why=why, drained_at=None)
                 self.tell("overtaken", fault.node, f"{fault.reason}: not drained, {why}")

@@ -26,6 +26,8 @@ STORM = "storm"
 
 LEFT_AT = "left_at"
 """In the detail of a fault: when its node was left to the drain of somebody else."""
+GOES_WITH = "goes_with"
+"""In the detail of a recorded fault: the earlier one of the same part, whose drain and ticket count for both."""
 _AGAIN_S = 60.0
 """A node that was left to somebody else's drain is looked at again when its fault comes again after so long, s."""
 
@@ -291,7 +293,7 @@ def _record(connection: sa.Connection, item: Seen, epoch: int, ready: float | No
     if open_ is None:
         done = connection.execute(sa.insert(faults).values(**_new(item, epoch)))
         return [int((done.inserted_primary_key or (0,))[0])]
-    again = open_["step"] == Step.OVERTAKEN or _lapsed(dict(open_), item, ready)
+    again = open_["step"] == Step.OVERTAKEN or _lapsed(_leading(connection, dict(open_)), item, ready)
     values: dict[str, Any] = {"count": open_["count"] + 1, "last_at": max(open_["last_at"], item.at)}
     if again:
         values |= {"step": _first(item.act), "act": item.act, "why": "", "first_at": item.at}
@@ -300,10 +302,20 @@ def _record(connection: sa.Connection, item: Seen, epoch: int, ready: float | No
     return [int(open_["id"])] if again else []
 
 
+def _leading(connection: sa.Connection, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the fault whose drain counts for one: its own row, or that of the earlier one that it goes with."""
+    if row["act"] != "drain" or row["step"] != Step.RECORDED:
+        return row
+    query = sa.select(faults).where(faults.c.id == row["detail"].get(GOES_WITH))
+    return dict(connection.execute(query).mappings().first() or {**row, "step": Step.OVERTAKEN.value})
+
+
 def _lapsed(row: Mapping[str, Any], item: Seen, ready: float | None) -> bool:
     """Return whether a fault that was dealt with comes again on a node in production, which nothing of ours drains."""
-    if ready is None or row["act"] != "drain" or row["step"] not in {Step.DRAINED, Step.PROVEN, Step.TICKETED}:
+    if ready is None or row["act"] != "drain":
         return False
+    if row["step"] not in {Step.DRAINED, Step.PROVEN, Step.TICKETED}:
+        return bool(row["step"] == Step.OVERTAKEN)
     if row["drained_at"] is not None:
         return bool(ready > row["drained_at"])
     return abs(item.at - float(row["detail"].get(LEFT_AT, 0.0))) >= _AGAIN_S

@@ -18,7 +18,7 @@ from rackready.watch.store import Seen, Step
 from tests.unit.watch.test_bmc_logs import LEAK, OLD, Bmc, gathered
 from tests.unit.watch.test_engine import DEVICE, FALLEN, begin, port
 from tests.unit.watch.test_kernel import FACTS
-from tests.unit.watch.world import Script, World
+from tests.unit.watch.world import Script, World, down
 from tests.waiting import until
 
 REASON = "rackready: GpuXidRestartBm: node03 gpu4: Xid 79"
@@ -60,6 +60,45 @@ def test_another_finding_on_a_part_that_was_left_to_others_drains(world: World) 
     again(world, "GpuXid154")
     world.actor().act()
     assert [node for node, _ in world.scheduler.drains] == ["node03"]
+
+
+def test_the_second_finding_of_a_part_drains_when_the_first_was_left_to_others(world: World) -> None:
+    """Both come together, and only the second one again, after somebody lifted his drain."""
+    world.scheduler.reasons["node03"] = "bob: disk swap"
+    again(world)
+    again(world, "GpuXid154")
+    actor = world.actor()
+    actor.act()
+    world.scheduler.reasons.clear()
+    world.now += 30
+    again(world, "GpuXid154")
+    actor.act()
+    assert [one.step for one in world.store.faults()] == ["drained", "recorded"], "not asked at every line"
+    world.now += 61
+    again(world, "GpuXid154")
+    actor.act()
+    assert world.scheduler.drains == [("node03", "rackready: GpuXid154: node03 gpu4: Xid 79")]
+    assert [one.step for one in world.store.faults()] == ["drained", "drained"]
+
+
+def test_the_second_finding_of_a_part_drains_when_the_first_was_overtaken(world: World) -> None:
+    again(world)
+    again(world, "GpuXid154")
+    world.scheduler.fails.append(down())
+    world.actor().act()
+    world.store.put(1, step=Step.OVERTAKEN.value)
+    again(world, "GpuXid154")
+    world.actor().act()
+    assert [node for node, _ in world.scheduler.drains] == ["node03"]
+
+
+def test_the_second_finding_of_a_part_stays_with_the_first_that_drains(world: World) -> None:
+    again(world)
+    again(world, "GpuXid154")
+    world.actor().act()
+    world.now += 61
+    again(world, "GpuXid154")
+    assert [one.step for one in world.store.faults()] == ["drained", "recorded"]
 
 
 def test_a_fault_that_comes_again_in_production_after_its_drain_drains(world: World) -> None:
