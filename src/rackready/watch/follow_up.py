@@ -48,10 +48,15 @@ class FollowUp:
                 self.store.put(fault.id, step=Step.PROVEN.value, detail=detail)
         for fault in self.store.at_step(Step.PROVEN):
             self._open(fault)
-        waiting = self.outbox.deliver()
+        try:
+            self.outbox.deliver()
+        finally:
+            self._mark(self.outbox.left)
+
+    def _mark(self, waiting: int) -> None:
         if waiting != self._waiting:
-            self._waiting = waiting
             self.store.put_mark(OUTBOX, {"waiting": waiting})
+            self._waiting = waiting
 
     def _open(self, fault: Fault) -> None:
         made = self.tickets.write(fault)

@@ -9,6 +9,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
 
 from rackready.design.secrets import reveal
 from rackready.model.problems import RackreadyError, quoted
@@ -22,6 +24,15 @@ _LAST = "closed "
 """Begins what is recorded of a closed ticket that was posted: it never changes again, so its file is not read again."""
 _FIRST_S, _MOST_S = 10.0, 600.0
 """Pause after a refusal: it doubles up to the second, s. Our judgement."""
+_OF_ALL = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+"""Answers of 4xx that are about the sender or the moment, not about the document (RFC 9110, 15.5; RFC 6585, 4)."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -31,21 +42,50 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Follow nothing: the answer counts as a refusal."""
 
 
-def post(webhook: TicketWebhook, body: bytes) -> str:
-    """Post one document; return why it was not taken, "" when it was."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a document was not taken. ``code``: of the HTTP answer; 0 without one."""
+
+    why: str
+    code: int = 0
+
+    @property
+    def of_ticket(self) -> bool:
+        """Whether it is about this document alone."""
+        return HTTPStatus.BAD_REQUEST <= self.code < HTTPStatus.INTERNAL_SERVER_ERROR and self.code not in _OF_ALL
+
+
+def post(webhook: TicketWebhook, body: bytes) -> Refusal | None:
+    """Post one document; return why it was not taken, None when it was."""
     headers = {"Content-Type": "application/json"}
     try:
         if webhook.secret is not None:
             headers[SIGNATURE] = hmac.new(reveal(webhook.secret).encode(), body, hashlib.sha256).hexdigest()
         request = urllib.request.Request(webhook.url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https by the model
         with urllib.request.build_opener(_NoRedirects()).open(request, timeout=_TIMEOUT_S) as answer:
-            return "" if 200 <= answer.status < 300 else f"HTTP {answer.status}"  # noqa: PLR2004
+            taken = HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES
+            return None if taken else Refusal(f"HTTP {answer.status}", answer.status)
     except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}"
+        return Refusal(f"HTTP {error.code}", error.code)
     except RackreadyError as error:
-        return quoted(str(error))
+        return Refusal(quoted(str(error)))
+    except HTTPException as error:  # an answer that is no HTTP, or ends too early
+        return Refusal(f"no answer in HTTP ({type(error).__name__})")
     except (OSError, ValueError) as error:
-        return str(getattr(error, "reason", error))
+        return Refusal(str(getattr(error, "reason", error)))
+
+
+@dataclass
+class _Pause:
+    """A pause between two tries."""
+
+    ends: float = 0.0
+    _length_s: float = 0.0
+
+    def grow(self, now: float) -> None:
+        """Begin the next one, twice as long as the one before."""
+        self._length_s = min(_MOST_S, self._length_s * 2 or _FIRST_S)
+        self.ends = now + self._length_s
 
 
 @dataclass
@@ -57,8 +97,11 @@ class Outbox:
     desk: TicketDesk
     tell: Callable[[str, str, str], None]
     clock: Callable[[], float] = time.monotonic
-    _pause_s: float = 0.0
-    _next: float = 0.0
+    left: int = 0
+    """Tickets that waited at the last delivery."""
+    _pause: _Pause = field(default_factory=_Pause)
+    _paused: dict[str, _Pause] = field(default_factory=dict)
+    """Digest of a ticket that the webhook refuses -> its own pause. A ticket that changed is posted at once."""
     _told: str = field(default="")
 
     def waiting(self) -> list[tuple[Fault, bytes]]:
@@ -75,22 +118,39 @@ class Outbox:
         return found
 
     def deliver(self) -> int:
-        """Post what waits, in order, to the first refusal. Return how many tickets still wait."""
-        found = self.waiting()
-        if self.webhook is None or not found or self.clock() < self._next:
-            return len(found)
-        for done, (fault, body) in enumerate(found):
-            if why := post(self.webhook, body):
-                self._refused(why, len(found) - done)
-                return len(found) - done
-            self.store.put(fault.id, posted=digest(body))
-            self.tell("posted", fault.node, f"ticket {ticket_id(fault)} posted")
-        self._pause_s, self._next, self._told = 0.0, 0.0, ""
-        return 0
+        """Post what waits, in order, to the first refusal that is not about one ticket. Return how many still wait.
 
-    def _refused(self, why: str, left: int) -> None:
-        self._pause_s = min(_MOST_S, self._pause_s * 2 or _FIRST_S)
-        self._next = self.clock() + self._pause_s
+        A ticket that it refuses for itself waits alone: the others must not wait for it.
+        """
+        found = [(fault, body, digest(body)) for fault, body in self.waiting()]
+        self.left = len(found)
+        if self.webhook is None or self.clock() < self._pause.ends:
+            return self.left
+        self._paused = {name: self._paused[name] for _, _, name in found if name in self._paused}
+        for fault, body, name in found:
+            if name in self._paused and self.clock() < self._paused[name].ends:
+                continue
+            refusal = post(self.webhook, body)
+            if refusal is not None and not refusal.of_ticket:
+                self._refused(refusal.why)
+                return self.left
+            if refusal is not None:
+                self._refused_alone(fault, name, refusal.why)
+                continue
+            self.store.put(fault.id, posted=name)
+            self.left -= 1
+            self.tell("posted", fault.node, f"ticket {ticket_id(fault)} posted")
+        self._pause, self._told = _Pause(), ""
+        return self.left
+
+    def _refused(self, why: str) -> None:
+        self._pause.grow(self.clock())
         if why != self._told:
             self._told = why
-            self.tell("waits", "", f"{left} tickets wait for the webhook - Expected: HTTP 2xx Actual: {why}")
+            self.tell("waits", "", f"{self.left} tickets wait for the webhook - Expected: HTTP 2xx Actual: {why}")
+
+    def _refused_alone(self, fault: Fault, name: str, why: str) -> None:
+        if name not in self._paused:
+            text = f"ticket {ticket_id(fault)} waits - Expected: HTTP 2xx of the webhook Actual: {why}."
+            self.tell("waits", fault.node, f"{text} Find out why it refuses this ticket; the others are posted.")
+        self._paused.setdefault(name, _Pause()).grow(self.clock())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from rackready.watch.fault_evidence import COMMANDS, Prover
 from rackready.watch.follow_up import FollowUp
 from rackready.watch.store import Seen, Step
 from rackready.watch.tickets import TicketDesk, folder
-from rackready.watch.webhook import SIGNATURE, Outbox, post
+from rackready.watch.webhook import SIGNATURE, Outbox, Refusal, post
 from tests.unit.watch.world import World
 
 
@@ -228,6 +229,7 @@ def test_a_ticket_outlives_its_node(world: World) -> None:
 class Receiver:
     url: str = ""
     status: int = 200
+    of: dict[str, int] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     signatures: list[tuple[str, bytes]] = field(default_factory=list)
 
@@ -241,7 +243,7 @@ def receiver() -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.bodies.append(json.loads(body))
             found.signatures.append((self.headers.get(SIGNATURE, ""), body))
-            self.send_response(found.status)
+            self.send_response(found.of.get(found.bodies[-1].get("id", ""), found.status))
             if found.status == 302:
                 self.send_header("Location", "http://192.0.2.1/")
             self.end_headers()
@@ -300,6 +302,81 @@ def test_a_webhook_that_refuses_keeps_the_ticket_waiting_visibly(world: World) -
         assert hook.signatures[0][0] == "", "no secret, no signature"
 
 
+def two(world: World) -> None:
+    """Drain two nodes for faults."""
+    for node in ("node03", "node04"):
+        world.see(node)
+    world.actor().act()
+
+
+@pytest.mark.parametrize("code", [400, 404, 413, 422])
+def test_a_ticket_that_is_refused_holds_no_other_one_up(tmp_path: Path, code: int) -> None:
+    world = World(tmp_path, {"storm_share": 1})
+    world.ready()
+    clock = Clock(100.0)
+    with receiver() as hook:
+        hook.of["T00001-node03"] = code
+        two(world)
+        made = desk(world, TicketWebhook(url=hook.url), clock)
+        made.work()
+        made.work()
+        assert [body["id"] for body in hook.bodies] == ["T00001-node03", "T00002-node04"]
+        assert world.store.mark("outbox") == {"waiting": 1}
+        (text,) = [text for kind, node, text in world.events if (kind, node) == ("waits", "node03")]
+        assert text == (
+            f"ticket T00001-node03 waits - Expected: HTTP 2xx of the webhook Actual: HTTP {code}. "
+            "Find out why it refuses this ticket; the others are posted."
+        )
+        hook.of.clear()
+        clock.now += 11
+        made.work()
+        assert [body["id"] for body in hook.bodies[2:]] == ["T00001-node03"]
+        assert world.store.mark("outbox") == {"waiting": 0}
+
+
+@pytest.mark.parametrize("code", [401, 403, 408, 429, 500])
+def test_a_webhook_that_refuses_the_sender_gets_no_further_ticket(tmp_path: Path, code: int) -> None:
+    world = World(tmp_path, {"storm_share": 1})
+    world.ready()
+    with receiver() as hook:
+        hook.status = code
+        two(world)
+        made = desk(world, TicketWebhook(url=hook.url), Clock(100.0))
+        made.work()
+        made.work()
+        assert [body["id"] for body in hook.bodies] == ["T00001-node03"]
+        assert world.store.mark("outbox") == {"waiting": 2}
+
+
+def test_an_answer_that_is_no_http_is_a_refusal() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as found:
+                found.recv(65536)
+                found.sendall(b"SSH-2.0-x\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        assert post(TicketWebhook(url=url), b"{}") == Refusal("no answer in HTTP (BadStatusLine)")
+        thread.join(60)
+
+
+def test_tickets_that_wait_are_counted_though_the_delivery_breaks_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise RackreadyError("tickets", expected="written", actual="no space left")
+
+    made = opened(world)
+    made.outbox.webhook = TicketWebhook(url="http://192.0.2.1/")
+    monkeypatch.setattr("rackready.watch.webhook.post", breaks)
+    with pytest.raises(RackreadyError):
+        made.work()
+    assert world.store.mark("outbox") == {"waiting": 1}
+
+
 def test_a_closed_ticket_that_was_posted_is_not_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver() as hook:
         made = opened(world)
@@ -318,11 +395,13 @@ def test_a_closed_ticket_that_was_posted_is_not_read_again(world: World, monkeyp
 def test_a_webhook_that_leads_elsewhere_is_not_followed() -> None:
     with receiver() as hook:
         hook.status = 302
-        assert post(TicketWebhook(url=hook.url), b"{}") == "HTTP 302"
+        assert post(TicketWebhook(url=hook.url), b"{}") == Refusal("HTTP 302", 302)
 
 
 def test_a_secret_that_cannot_be_read_is_named_and_nothing_is_sent(tmp_path: Path) -> None:
     with receiver() as hook:
         webhook = TicketWebhook(url=hook.url, secret=SecretRef(file=tmp_path / "absent"))
-        assert post(webhook, b"{}").startswith(f"secret in file {tmp_path}/absent: no such file")
+        found = post(webhook, b"{}")
+        assert found is not None
+        assert found.why.startswith(f"secret in file {tmp_path}/absent: no such file")
         assert hook.bodies == []
