@@ -245,8 +245,9 @@ CASES: dict[str, Case] = {
     "WatchSilent": Case(
         {named("rackready_watch_beat_timestamp_seconds", _SITE): "-300x20"},
         _SITE,
-        {named("rackready_watch_beat_timestamp_seconds", _SITE): "600x20"},
-        "15m 0s",
+        {named("rackready_watch_beat_timestamp_seconds", _SITE): "-299x20"},  # written then: the file is old, not it
+        "5m 1s",
+        both={named("rackready_metrics_timestamp_seconds", _SITE): "1x20"},
     ),
     "WatchStorm": Case(
         {named("rackready_watch_storm", _SITE): "1x20"}, _SITE, {named("rackready_watch_storm", _SITE): "0x20"}
