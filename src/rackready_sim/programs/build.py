@@ -86,6 +86,7 @@ _OWN = {
 }
 _SONIC = {
     "usr/local/bin/config": ("switch.sonic.cli", "config"),
+    "usr/local/bin/pfcwd": ("switch.sonic.cli", "pfcwd"),
     "usr/local/bin/show": ("switch.sonic.cli", "show"),
     "usr/local/bin/sonic-cfggen": ("switch.sonic.cli", "cfggen"),
     "usr/local/bin/sonic-db-cli": ("switch.sonic.cli", "db_cli"),

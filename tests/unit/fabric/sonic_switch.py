@@ -135,6 +135,7 @@ class SonicSwitch:
         (self.root / "units").mkdir()
         for name, function in (
             ("config", "config"),
+            ("pfcwd", "pfcwd"),
             ("sonic-cfggen", "cfggen"),
             ("sonic-db-cli", "db_cli"),
             ("sonic-boot", "boot"),

@@ -165,7 +165,7 @@ class Sonic(SwitchDriver):
 
         Raises SwitchError with SONiC's reason; the change is dropped then.
         """
-        have = self._applied()
+        have = self._with_watchdog(commands)
         target = overlay(have, commands)
         operations = patch(have, target)
         self._refuse_one_way(patch(target, have))
@@ -181,6 +181,17 @@ class Sonic(SwitchDriver):
                 actual=_shown(output),
                 next_step="Nothing was applied; SONiC names the table or field that it refuses.",
             )
+
+    def _with_watchdog(self, commands: list[str]) -> Config:
+        """Return CONFIG_DB, after its table PFC_WD was made if these commands need it.
+
+        SONiC refuses a patch that adds the whole table, and accepts one that adds a port to it.
+        """
+        have = self._applied()
+        if "PFC_WD" in have or "PFC_WD" not in overlay(have, commands):
+            return have
+        self._root(sonic_scripts.poll_interval(), "`pfcwd interval`")
+        return self._applied()
 
     def _refuse_one_way(self, back: list[dict[str, object]]) -> None:
         for operation in back:

@@ -12,6 +12,8 @@ from __future__ import annotations
 FOLDER = "/run/rackready"
 PREFIX = "rackready-"
 _LOCK = "exec 9>lock; flock 9"
+_POLL_MS = 100
+"""orchagent's own (sonic-swss @e6b0c5b5d orchagent/orchdaemon.cpp, PFC_WD_POLL_MSECS): to write it changes nothing."""
 
 
 def load(change: str, patch: str, commands: list[str]) -> str:
@@ -52,6 +54,15 @@ def load(change: str, patch: str, commands: list[str]) -> str:
 
 def _document(name: str, text: str) -> str:
     return f"cat >{name} <<'END_OF_RACKREADY' || exit 1\n{text}\nEND_OF_RACKREADY"
+
+
+def poll_interval() -> str:
+    """Return the script that makes the table PFC_WD, with the entry GLOBAL alone. It is not reverted.
+
+    A patch cannot make that table: the updater takes the ports' names for fields (sonic-utilities @691b1bbc4
+    generic_config_updater/field_operation_validators.py, _get_fields_in_patch). It never removes GLOBAL (gu_common.py).
+    """
+    return f"pfcwd interval {_POLL_MS}"
 
 
 def dry_run(change: str) -> str:

@@ -60,12 +60,31 @@ def test_entries_that_never_go(switch: SonicSwitch) -> None:
     assert (code, "illegal on field: /LOOPBACK_INTERFACE/Loopback0" in text) == (2, True)
 
 
+def test_a_patch_adds_ports_to_the_watchdog_but_not_its_table(switch: SonicSwitch) -> None:
+    refused = "Modification of PFC_WD table is illegal"
+    for path, value in (
+        ("/PFC_WD", {"Ethernet0": WATCHDOG}),
+        ("/PFC_WD", {"GLOBAL": {"POLL_INTERVAL": "100"}}),
+        ("/PFC_WD/GLOBAL", {"POLL_INTERVAL": "100"}),
+    ):
+        code, text = _patch(switch, _add(path, value))
+        assert (code, refused in text) == (2, True), text
+    assert switch.run("pfcwd interval 100") == (0, "")
+    assert switch.config()["PFC_WD"] == {"GLOBAL": {"POLL_INTERVAL": "100"}}
+    assert _patch(switch, _add("/PFC_WD/Ethernet0", WATCHDOG))[0] == 0
+    assert _patch(switch, _add("/PFC_WD/Ethernet0/action", "alert"))[0] == 0
+    assert refused in _patch(switch, _add("/PFC_WD/Ethernet0/BIG_RED_SWITCH", "enable"))[1]
+
+
 def test_the_watchdog_depends_on_the_sku_and_its_interval(switch: SonicSwitch) -> None:
-    assert _patch(switch, _add("/PFC_WD", {"Ethernet0": WATCHDOG}))[0] == 0
-    assert (
-        "must be greater than or equal to POLL_INTERVAL"
-        in _patch(switch, _add("/PFC_WD/GLOBAL", {"POLL_INTERVAL": "400"}))[1]
-    )
+    assert switch.run("pfcwd interval 99")[0] == 2
+    assert switch.run("pfcwd interval 300")[0] == 0
+    smaller = "must be greater than or equal to POLL_INTERVAL"
+    assert smaller in _patch(switch, _add("/PFC_WD/Ethernet0", WATCHDOG))[1]
+    assert switch.run("pfcwd interval 200")[0] == 0
+    assert _patch(switch, _add("/PFC_WD/Ethernet0", WATCHDOG))[0] == 0
+    code, text = switch.run("pfcwd interval 300")
+    assert (code, "unable to use polling interval = 300ms" in text) == (1, True)
     device = switch.config()["DEVICE_METADATA"]["localhost"]
     switch.put({"DEVICE_METADATA": {"localhost": device | {"hwsku": "Other"}}})
     assert "Modification of PFC_WD table is illegal" in _patch(switch, {"op": "remove", "path": "/PFC_WD"})[1]

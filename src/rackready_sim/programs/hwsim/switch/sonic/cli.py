@@ -1,6 +1,7 @@
-"""The programs `config`, `show`, `sonic-cfggen` and `sonic-db-cli`.
+"""The programs `config`, `show`, `pfcwd`, `sonic-cfggen` and `sonic-db-cli`.
 
-Sources: sonic-utilities @691b1bbc4 config/main.py (texts, exit codes: 2 for a failure that click reports, 1 aborted),
+Sources: sonic-utilities @691b1bbc4 config/main.py (texts, exit codes: 2 for a failure that click reports, 1 aborted)
+and pfcwd/main.py (interval),
 sonic-swss-common @85a39d80 sonic-db-cli/sonic-db-cli.cpp and common/redisreply.cpp.
 """
 
@@ -30,6 +31,8 @@ _FAILED = {
     "checkpoint": "Failed to create a config checkpoint",
     "delete-checkpoint": "Failed to delete config checkpoint",
 }
+_WATCHDOG_TIMES = ("detection_time", "restoration_time")
+_LEAST_MS, _MOST_MS = 100, 1000
 
 
 def config(argv: list[str]) -> int:
@@ -83,6 +86,25 @@ def _reload(flags: set[str]) -> int:
     db.load()
     apply.follow()
     print("Restarting SONiC target ...\nReleased lock on /etc/sonic/reload.lock")
+    return 0
+
+
+def pfcwd(argv: list[str]) -> int:
+    """Run `pfcwd interval MS`: it writes PFC_WD|GLOBAL itself, without the updater and its rules."""
+    number = argv[1] if len(argv) > 1 and argv[1].isdigit() else ""
+    if argv[:1] != ["interval"] or not number or not _LEAST_MS <= int(number) <= _MOST_MS:
+        sys.stderr.write("Usage: pfcwd interval [OPTIONS] POLL_INTERVAL\n\nError: Invalid value for 'POLL_INTERVAL'\n")
+        return 2
+    if os.geteuid():
+        sys.stderr.write("Root privileges are required for this operation\n")
+        return 1
+    with db.change() as found:
+        table = found.setdefault("PFC_WD", {})
+        times = [int(fields[name]) for fields in table.values() for name in _WATCHDOG_TIMES if name in fields]
+        if min(times, default=_MOST_MS) < int(number):
+            sys.stderr.write(f"unable to use polling interval = {number}ms, value is bigger than one of the times\n")
+            return 1
+        table.setdefault("GLOBAL", {})["POLL_INTERVAL"] = number
     return 0
 
 

@@ -23,6 +23,8 @@ _SPEEDS = {"800000", "400000", "200000", "100000", "50000", "40000", "25000", "1
 _FECS = {"none", "rs", "fc", "auto"}
 _WATCHED_SKUS = ("ACS-SN5600", "Mellanox-SN5600")
 """Start of the HwSKUs of SN5600 for which changes of PFC_WD are allowed (gcu_field_operation_validators.conf.json)."""
+_WATCHDOG_FIELDS = {"", "action", "detection_time", "global/poll_interval", "pfc_stat_history", "restoration_time"}
+"""Fields of PFC_WD that may change (same file)."""
 _BACKEND = ("BUFFER_PG", "BUFFER_PROFILE", "FLEX_COUNTER_TABLE")
 _FIRST = ("VLAN", "DSCP_TO_TC_MAP", "TC_TO_PRIORITY_GROUP_MAP", "TC_TO_QUEUE_MAP", "MAP_PFC_PRIORITY_TO_QUEUE")
 Patch = list[dict[str, Any]]
@@ -106,7 +108,9 @@ def _permitted(operation: dict[str, Any], target: Config) -> None:
         raise GcuError(f"Given patch operation is invalid. Operation: {op} is illegal on field: {path}")
     table, *rest = _parts(path)
     sku = target.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "")
-    bad = (table == "BUFFER_POOL") or (table == "PFC_WD" and not sku.startswith(_WATCHED_SKUS))
+    bad = table == "BUFFER_POOL"
+    if table == "PFC_WD":
+        bad = not sku.startswith(_WATCHED_SKUS) or not set(_fields(operation)) <= _WATCHDOG_FIELDS
     if table == "PORT" and op != "remove" and rest[1:2] == ["speed"]:
         bad = operation["value"] not in _SPEEDS
     elif table == "PORT" and op != "remove" and rest[1:2] == ["fec"]:
@@ -115,6 +119,19 @@ def _permitted(operation: dict[str, Any], target: Config) -> None:
         kind = {"PORT": "port_config", "PFC_WD": "rdma_config"}.get(table, "rdma_config")
         function = f"generic_config_updater.field_operation_validators.{kind}_update_validator"
         raise GcuError(f"Modification of {table} table is illegal- validating function {function} returned False")
+
+
+def _fields(operation: dict[str, Any]) -> list[str]:
+    """Return the fields that a validator sees in an operation (field_operation_validators.py, _get_fields_in_patch).
+
+    Ports' names are left out of the path, but not of a value: so a whole table of ports is refused.
+    """
+    parts = _parts(operation["path"])[1:]
+    path = "/".join(part for part in parts if not any(char.isdigit() for char in part)).lower()
+    value = operation.get("value")
+    if not isinstance(value, dict):
+        return [path]
+    return [f"{path}/{key}" if path else key for key in value]
 
 
 def difference(old: Config, target: Config) -> Patch:
