@@ -85,6 +85,7 @@ _OWN = {
     "usr/sbin/update-initramfs": ("bootdisk", "update_initramfs"),
 }
 _SONIC = {
+    "usr/local/bin/bgp.sh": ("switch.sonic.bgp", "main"),
     "usr/local/bin/config": ("switch.sonic.cli", "config"),
     "usr/local/bin/pfcwd": ("switch.sonic.cli", "pfcwd"),
     "usr/local/bin/show": ("switch.sonic.cli", "show"),
@@ -94,6 +95,14 @@ _SONIC = {
     "usr/bin/lldpmgrd": ("switch.sonic.lldp", "manager"),
 }
 """Programs of SONiC, and the module and function that answer."""
+_BGP = """[Unit]
+Description=BGP container
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/bin/bgp.sh start
+"""
 _LLDP_MANAGER = """[Unit]
 Description=LLDP manager daemon for SONiC
 After=lldpd.service hw-devices.service
@@ -142,6 +151,7 @@ def install_switch(rootfs: Path, os: str) -> None:
     if os == "sonic":
         for path, (module, function) in _SONIC.items():
             write_program(rootfs / path, launcher(module, function))
+        write_text(rootfs / "usr/lib/systemd/system/bgp.service", _BGP)
     else:
         write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
-from rackready.design.switches import SwitchConfig, switch_config
+from rackready.design.switches import Gateway, Routing, SwitchConfig, switch_config
 from rackready.drivers.switch.apply import ApplyResult, apply_config, differences
 from rackready.drivers.switch.base import RevisionState, SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.sonic import Sonic
+from rackready.drivers.switch.trunks import verify_announced
 from rackready.format_error import FormatError
 from rackready.ledger.store import Ledger
 from tests.unit.fabric.sonic_switch import SonicSwitch
@@ -286,6 +287,50 @@ def test_a_release_without_json_is_read_as_well(tmp_path: Path, config: SwitchCo
     switch = SonicSwitch(tmp_path / "old", ports=2, db_cli_without_json=True)
     assert _apply(switch, config, ledger).changed
     assert not _apply(switch, config, ledger).changed
+
+
+ROUTES = ["10.0.0.1/32", "192.168.1.0/24"]
+
+
+def _routed(config: SwitchConfig, asn: int = 65101) -> SwitchConfig:
+    return replace(config, gateways=(Gateway(901, "192.168.1.1/24"),), routing=Routing(asn, "10.0.0.1"))
+
+
+def test_a_routed_leaf_announces_its_prefixes_after_the_first_run(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    routed, driver = _routed(config), Sonic("leaf01", switch)
+    assert {finding.code for finding in verify_announced(routed, driver.announced())} == {"switch-prefix-not-announced"}
+    _apply(switch, routed, ledger)
+    assert driver.announced() == set(ROUTES)
+    assert verify_announced(routed, driver.announced()) == []
+    more = replace(routed, gateways=(*routed.gateways, Gateway(902, "192.168.2.1/24")))
+    found = verify_announced(more, driver.announced())
+    assert [(str(one.where), one.what) for one in found] == [("leaf01", "prefix 192.168.2.0/24")]
+    _apply(switch, more, ledger)
+    assert driver.announced() == {*ROUTES, "192.168.2.0/24"}
+
+
+def test_bgp_is_not_restarted_for_other_changes(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:
+    _apply(switch, config, ledger)
+    assert not [text for text in switch.sent if "restart bgp" in text]
+    _apply(switch, _routed(config), ledger)
+    switch.sent.clear()
+    _apply(switch, _routed(replace(config, ports=config.ports[:1])), ledger)
+    assert not [text for text in switch.sent if "restart bgp" in text]
+
+
+@pytest.mark.parametrize("then", ["expire", "rollback"])
+def test_a_reverted_change_leaves_bgp_as_it_was(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger, then: str
+) -> None:
+    _apply(switch, _routed(config), ledger)
+    driver = Sonic("leaf01", switch)
+    driver.load(["set VLAN_INTERFACE|Vlan902", "set VLAN_INTERFACE|Vlan902|192.168.2.1/24"])
+    driver.commit(120)
+    assert driver.announced() == {*ROUTES, "192.168.2.0/24"}
+    switch.expire() if then == "expire" else driver.rollback()
+    assert driver.announced() == set(ROUTES)
 
 
 def test_sessions_are_read_in_lower_case(switch: SonicSwitch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.drivers.switch.sonic_bgp import parse_announced
 from rackready.drivers.switch.sonic_counters import parse, script
 from rackready.drivers.switch.sonic_text import (
     hashes_script,
@@ -179,6 +180,31 @@ case "$*" in
     *) echo '{"kept": "yes"}' ;;
 esac
 """
+OWN = {"valid": True, "peerId": "(unspec)", "path": "", "weight": 32768}
+HEARD = {"valid": True, "peerId": "10.1.1.1", "path": "65201"}
+"""As FRRouting prints them (bgpd/bgp_route.c, route_vty_out)."""
+
+
+@pytest.mark.parametrize(
+    ("paths", "announced"),
+    [([OWN], True), ([HEARD, OWN], True), ([HEARD], False), ([OWN | {"valid": False}], False), ([], False)],
+    ids=["own", "own and another's", "another's", "own without a route", "none"],
+)
+def test_only_valid_routes_of_the_switch_itself_are_announced(
+    paths: list[dict[str, object]],
+    announced: bool,  # noqa: FBT001 - a case
+) -> None:
+    found = parse_announced(json.dumps({"vrfName": "default", "routes": {"10.0.0.1/32": paths}}))
+    assert found == ({"10.0.0.1/32"} if announced else set())
+
+
+def test_a_bgp_table_of_another_form_is_refused() -> None:
+    assert parse_announced("{}") == frozenset()
+    for text in ("[]", '{"routes": []}', "% Unknown command"):
+        with pytest.raises(FormatError):
+            parse_announced(text)
+
+
 FORMS: dict[str, Callable[[dict[str, str]], str]] = {
     "as Python": str,
     "JSON": json.dumps,

@@ -9,7 +9,8 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.switch.agreement import _below, _End, judge
+from rackready.drivers.switch import agreement
+from rackready.drivers.switch.agreement import _below, _End, _read_end, judge
 from rackready.drivers.switch.base import PortState, RoceState, SwitchState
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.findings import TRUNK_DOWN
@@ -125,3 +126,39 @@ def test_a_cable_between_switches_is_a_finding_of_the_nodes_below_it_alone(
     node = next(port.node for port in configs[below].ports if port.node)
     found = judge(node, ends, {}, {}).data.get(FINDINGS, [])
     assert (finding.code in {item["code"] for item in found}) is told
+
+
+class _Silent(CumulusNvue):
+    """A leaf whose sessions are up, and that announces what a test says."""
+
+    known: frozenset[str] | None = frozenset()
+    config: SwitchConfig
+
+    def read_back(self) -> SwitchState:
+        ports = {port.name: PortState(True, True, port.mtu, port.vlan) for port in self.config.ports}  # noqa: FBT003
+        return SwitchState(ports, RoceState("lossless", frozenset({3}), trusts_dscp=True))
+
+    def sessions(self) -> dict[str, str]:
+        return {port.peer_address or port.name: "established" for port in trunk_ports(self.config)}
+
+    def announced(self) -> frozenset[str] | None:
+        return self.known
+
+
+@pytest.mark.parametrize("known", ["all", "loopback", "unread"])
+def test_a_prefix_that_a_leaf_does_not_announce_is_a_finding_of_its_nodes(
+    monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    monkeypatch.setattr(agreement, "_SESSIONS_S", 0.0)
+    monkeypatch.setattr(agreement.time, "sleep", lambda _s: None)
+    site = load_site("no-overlay", site_file=ROOT / "tests/golden/sites/two_tier.yml", root=ROOT)
+    config = switch_config(site, "leaf-su001-01")
+    leaf = _Silent("leaf-su001-01", FakeNvue())
+    leaf.config = config
+    leaf.known = {"all": frozenset(config.announced), "loopback": frozenset(config.announced[:1]), "unread": None}[
+        known
+    ]
+    end = _read_end(site, leaf, config)
+    prefixes = [finding.what for finding, leafs in end.trunks if leafs == {"leaf-su001-01"}]
+    missing = config.announced[1:] if known == "loopback" else ()
+    assert prefixes == [f"prefix {prefix}" for prefix in missing]

@@ -53,7 +53,7 @@ def _server() -> Path:
 def _serve(folder: Path) -> None:
     """Answer calls until standard input ends: its other end is the tests' process."""
     sys.path.insert(0, str(_PROGRAMS))
-    from hwsim.switch.sonic import cli, db  # noqa: F401, PLC0415 - loaded once, here
+    from hwsim.switch.sonic import cli, db, lldp  # noqa: F401, PLC0415 - loaded once, here
 
     calls = os.open(folder / "calls", os.O_RDWR)
     while calls in select.select([calls, 0], [], [])[0]:
@@ -102,15 +102,20 @@ def _call(caller: Path) -> int:
 
     from hwsim import paths, store  # noqa: PLC0415
     from hwsim.switch import apply  # noqa: PLC0415
-    from hwsim.switch.sonic import cli, db  # noqa: PLC0415
+    from hwsim.switch.sonic import bgp, cli, db, lldp  # noqa: PLC0415
 
     sys.argv = [script, *arguments]
     paths.ROOT = Path(root)
     apply.links = lambda: {name: {"ifname": name, "operstate": "UP"} for name in store.hardware()["ports"]}
     apply.bring_ports = lambda _ports: None
     if function == "boot":
-        db.boot()
+        if db.boot():
+            bgp.start()
         return 0
+    if function == "bgp":
+        return bgp.main(arguments)
+    if function == "docker":
+        return lldp.docker(arguments)
     return getattr(cli, function)(arguments)
 
 

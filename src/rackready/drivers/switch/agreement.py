@@ -21,7 +21,7 @@ from rackready.drivers.switch import findings as kinds
 from rackready.drivers.switch.base import SwitchDriver, SwitchState
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.ends import HostQos, Intent, Setting, settings
-from rackready.drivers.switch.trunks import verify_trunks
+from rackready.drivers.switch.trunks import verify_announced, verify_trunks
 from rackready.drivers.switch.verify import verify_links
 from rackready.drivers.switch.waves import lower_leafs, with_uppers
 from rackready.model.outcome import Finding, Outcome
@@ -36,8 +36,9 @@ _READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackread
 _TIMEOUT_S = 240.0
 """A reading starts several programs for every interface: it takes seconds, and minutes on a busy node."""
 _AT_ONCE = 16
-_SESSIONS_S = 30.0
-"""Our choice: three attempts to connect, which FRR makes 10 s apart in a data center (its profile datacenter)."""
+_SESSIONS_S = 60.0
+"""Our choice: three attempts to connect, which FRR makes 10 s apart in a data center (its profile datacenter), after a
+start of SONiC's container `bgp`, whose bgpcfgd waits 20 s for the daemons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ def _read_end(site: Site, driver: SwitchDriver, config: SwitchConfig) -> _End:
     while True:
         state = driver.read_back()
         trunks = verify_trunks(config, state, driver.sessions() if config.routing is not None else {})
+        if config.routing is not None:
+            trunks += verify_announced(config, driver.announced())
         if not trunks or time.monotonic() > deadline:
             below = tuple((finding, _below(site, config, finding)) for finding in trunks)
             return _End(config, state, "", below, frozenset(lower_leafs(site, config.name)))
@@ -97,9 +100,12 @@ def _read_end(site: Site, driver: SwitchDriver, config: SwitchConfig) -> _End:
 
 
 def _below(site: Site, config: SwitchConfig, finding: Finding) -> frozenset[str]:
-    """Return the leafs below a cable between switches: those of its lower end."""
-    peer = next(port.peer for port in config.ports if port.name == finding.part)
-    ours, theirs = lower_leafs(site, config.name), lower_leafs(site, peer)
+    """Return the leafs below a cable between switches: those of its lower end. Other findings are of all its leafs."""
+    peer = next((port.peer for port in config.ports if port.name == finding.part), "")
+    ours = lower_leafs(site, config.name)
+    if not peer:
+        return frozenset(ours)
+    theirs = lower_leafs(site, peer)
     return frozenset(ours if len(ours) <= len(theirs) else theirs)
 
 

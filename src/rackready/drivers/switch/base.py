@@ -276,6 +276,13 @@ class SwitchDriver(ABC):
         """
         return {}
 
+    def announced(self) -> frozenset[str] | None:
+        """Return the prefixes that the switch itself announces by BGP; None where the driver does not read them.
+
+        A session proves none: it comes up without them. Raises SwitchError.
+        """
+        return None
+
     def neighbours(self) -> dict[str, list[Neighbour]] | None:
         """Return port -> its neighbours by LLDP; None where the driver cannot read them.
 

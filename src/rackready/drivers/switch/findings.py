@@ -99,6 +99,14 @@ SESSION_DOWN = FailKind(
     runbook=_RUNBOOK,
     by=_BY,
 )
+NOT_ANNOUNCED = FailKind(
+    "switch-prefix-not-announced",
+    "prefix {prefix}",
+    meaning="The switch's BGP sessions may be up, but it does not announce this loopback or rail: no traffic finds it.",
+    next_step="On SONiC, run `sudo systemctl restart bgp` (sessions drop), then look at `sudo systemctl status bgp`.",
+    runbook=_RUNBOOK,
+    by=_BY,
+)
 ENDS_PFC = FailKind(
     "cable-pfc-differs",
     "PFC priorities differ",
@@ -259,7 +267,7 @@ NO_CABLE = ErrorKind(
 
 FINDINGS: Kinds = (
     *(PORT_MISSING, PORT_VLAN, PORT_MTU, PORT_OFF, ROCE_OFF, DSCP_TRUST, PFC, DSCP_PRIORITY, LINK_DOWN),
-    *(TRUNK_DOWN, SESSION_DOWN, WATCHDOG, ECN_THRESHOLDS, ADAPTIVE_OFF),
+    *(TRUNK_DOWN, SESSION_DOWN, NOT_ANNOUNCED, WATCHDOG, ECN_THRESHOLDS, ADAPTIVE_OFF),
     *(ENDS_PFC, ENDS_TRUST, ENDS_DSCP, GLOBAL_PAUSE, ENDS_MTU, ENDS_ECN, ENDS_SPEED, ENDS_FEC, ENDS_TOS, ENDS_GID),
     *(INTERFACE_MISSING, NODE_UNREAD, LLDP_UNREAD, LLDP_PORT_UNNAMED, LLDP_SILENT, NO_CABLE),
 )

@@ -20,7 +20,7 @@ from typing import ClassVar, TypeVar
 from rackready.design.day0 import Day0
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.ssh.target import SshTarget
-from rackready.drivers.switch import lldpd, sonic_counters, sonic_owned, sonic_scripts, sonic_state
+from rackready.drivers.switch import lldpd, sonic_bgp, sonic_counters, sonic_owned, sonic_scripts, sonic_state
 from rackready.drivers.switch.base import (
     Neighbour,
     Revision,
@@ -170,7 +170,9 @@ class Sonic(SwitchDriver):
         operations = patch(have, target)
         self._refuse_one_way(patch(target, have))
         self._loaded, self._change = commands, f"{sonic_scripts.PREFIX}{uuid.uuid4().hex[:8]}"
-        self._root(sonic_scripts.load(self._change, json.dumps(operations, indent=1), commands), "store the change")
+        then = sonic_bgp.RESTART if sonic_bgp.needs_restart(commands) else ""
+        text = json.dumps(operations, indent=1)
+        self._root(sonic_scripts.load(self._change, text, commands, then), "store the change")
         code, output = self._run(sonic_scripts.dry_run(self._change), self._limit())
         if code != 0:
             self.discard()
@@ -276,6 +278,13 @@ class Sonic(SwitchDriver):
         text = self._root(hashes_script("STATE_DB", ["NEIGH_STATE_TABLE|*"]), "`sonic-db-cli`", 300)
         found = self._parsed("`sonic-db-cli`", lambda: parse_hashes(text))
         return {key.partition("|")[2]: fields.get("state", "none").lower() for key, fields in found.items()}
+
+    def announced(self) -> frozenset[str]:
+        """Return the prefixes that bgpd originates; none while its container does not answer. Raises SwitchError."""
+        code, text = self.session.as_root(sonic_bgp.ANNOUNCED)
+        if code != 0:
+            return frozenset()
+        return self._parsed("`show bgp ipv4 unicast json`", lambda: sonic_bgp.parse_announced(text))
 
     def set_password(self, user: str, password: str) -> None:
         """Set it with chpasswd(8), which reads it from a pipe: its users are those of Debian, and sudo asks nothing.

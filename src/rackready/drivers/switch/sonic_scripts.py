@@ -16,15 +16,19 @@ _POLL_MS = 100
 """orchagent's own (sonic-swss @e6b0c5b5d orchagent/orchdaemon.cpp, PFC_WD_POLL_MSECS): to write it changes nothing."""
 
 
-def load(change: str, patch: str, commands: list[str]) -> str:
-    """Return the script that stores a change: its patch, its commands, how to apply it and how to revert it."""
+def load(change: str, patch: str, commands: list[str], then: str = "") -> str:
+    """Return the script that stores a change: its patch, its commands, how to apply it and how to revert it.
+
+    ``then``: what follows the patch, and the rollback, for the change to take effect.
+    """
+    after = f" && {{ {then}; }}" if then else ""
     apply = "\n".join(
         (
             f"cd {FOLDER} || exit 1",
             _LOCK,
             f"[ ! -e {change}.reverted ] || exit 3",
             f"touch {change}.begun",
-            f"config apply-patch {change}.patch >{change}.log 2>&1",
+            f"{{ config apply-patch {change}.patch{after}; }} >{change}.log 2>&1",
             f"echo $? >{change}.result",
         )
     )
@@ -34,7 +38,8 @@ def load(change: str, patch: str, commands: list[str]) -> str:
             _LOCK,
             f"[ ! -e {change}.kept ] && [ ! -e {change}.reverted ] || exit 0",
             # reload drops every link, but ends where rollback is refused (sonic-mgmt @b4ba9de3c9 gu_utils.py)
-            f"config rollback {change} >>{change}.log 2>&1 || config reload -y -f >>{change}.log 2>&1 || exit 1",
+            f"exec >>{change}.log 2>&1",
+            f"{{ config rollback {change}{after}; }} || config reload -y -f || exit 1",
             f"touch {change}.reverted",
             f"rm -f {change}.commands",
         )

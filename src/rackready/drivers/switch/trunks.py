@@ -1,4 +1,4 @@
-"""Verification of the cables between switches: the link, and the BGP session on each of them."""
+"""Verification of the way between switches: each cable's link and BGP session, and the prefixes that are announced."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def verify_trunks(config: SwitchConfig, state: SwitchState, sessions: dict[str, 
         if config.routing is not None and actual != ESTABLISHED:
             out.append(kinds.SESSION_DOWN.found(where, ESTABLISHED, actual, end=port.far_end))
     return out
+
+
+def verify_announced(config: SwitchConfig, announced: frozenset[str] | None) -> list[Finding]:
+    """Return findings for prefixes that the switch should announce and does not. ``announced`` None: not reported."""
+    if announced is None:
+        return []
+    return [
+        kinds.NOT_ANNOUNCED.found(config.name, "announced", "not announced", prefix=prefix)
+        for prefix in config.announced
+        if prefix not in announced
+    ]
 
 
 ESTABLISHED = "established"

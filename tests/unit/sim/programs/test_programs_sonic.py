@@ -129,6 +129,24 @@ def test_reload_asks_first(switch: SonicSwitch) -> None:
     assert switch.run("config nonsense")[0] == 2
 
 
+def _announced(switch: SonicSwitch) -> list[str]:
+    code, text = switch.run("docker exec bgp vtysh -c 'show bgp ipv4 unicast json'")
+    assert code == 0, text
+    return list(json.loads(text).get("routes", {}))
+
+
+def test_bgp_announces_what_was_there_when_it_started(switch: SonicSwitch) -> None:
+    switch.put({"LOOPBACK_INTERFACE": {"Loopback0|10.0.0.1/32": {}}, "VLAN_INTERFACE": {"Vlan7|10.7.0.1/24": {}}})
+    device = switch.config()["DEVICE_METADATA"]["localhost"]
+    switch.put({"DEVICE_METADATA": {"localhost": device | {"bgp_asn": "65101"}}})
+    assert _announced(switch) == []
+    assert switch.run("systemctl restart bgp")[0] == 0
+    assert _announced(switch) == ["10.0.0.1/32", "10.7.0.0/24"]
+    switch.boot()
+    assert _announced(switch) == []
+    assert switch.run("docker exec bgp vtysh -c 'show version'")[0] == 1
+
+
 def test_databases(switch: SonicSwitch) -> None:
     assert switch.run("sonic-db-cli CONFIG_DB HGETALL 'LOOPBACK_INTERFACE|Loopback0'") == (0, "{'NULL': 'NULL'}\n")
     assert switch.run("sonic-db-cli -j CONFIG_DB HGETALL 'LOOPBACK_INTERFACE|Loopback0'") == (0, '{"NULL":"NULL"}\n')

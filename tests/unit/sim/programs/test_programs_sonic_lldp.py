@@ -65,7 +65,7 @@ def test_the_container_answers_with_lldpcli(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
-        (["exec", "bgp", "vtysh"], 1, "No such container: bgp"),
+        (["exec", "snmp", "vtysh"], 1, "No such container: snmp"),
         (["exec", "lldp", "bash"], 127, "executable file not found"),
         (["ps"], 1, "requires at least 2 arguments"),
     ],

@@ -17,7 +17,7 @@ from .. import paths, store
 from . import ports, revisions, routing
 from .grammar import HIDDEN
 from .schema import Setting
-from .sonic import db
+from .sonic import bgp, db
 
 _FABRIC_MTU = 9216
 _PERIOD_S = 1.0
@@ -29,7 +29,8 @@ _ROUTED_IP = {"ip_forward": "1", "fib_multipath_hash_policy": "1", "conf/all/rp_
 def main(_argv: list[str]) -> int:
     """Apply the configuration to ports that came or went."""
     if is_sonic():
-        db.boot()
+        if db.boot():
+            bgp.start()
     else:
         revisions.boot()
     follow()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ... import paths, store
 from .. import apply
-from . import databases, db, gcu
+from . import bgp, databases, db, gcu
 from .gcu import GcuError
 
 _DONE = {
@@ -84,6 +84,7 @@ def _reload(flags: set[str]) -> int:
         return 1
     print("Acquired lock on /etc/sonic/reload.lock\nStopping SONiC target ...")
     db.load()
+    bgp.start()
     apply.follow()
     print("Restarting SONiC target ...\nReleased lock on /etc/sonic/reload.lock")
     return 0

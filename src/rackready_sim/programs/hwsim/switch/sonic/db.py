@@ -20,15 +20,19 @@ _RUNNING = "/run/sonic/config_db.json"
 _LANES = 8
 
 
-def boot() -> None:
-    """Load the saved configuration once after power-on; a new switch gets its factory configuration."""
+def boot() -> bool:
+    """Load the saved configuration once after power-on; a new switch gets its factory configuration.
+
+    Return whether it was loaded now.
+    """
     if paths.at(_RUNNING).exists():
-        return
+        return False
     saved = paths.at(SAVED)
     if not saved.exists():
         saved.parent.mkdir(parents=True, exist_ok=True)
         store.write(saved, dumps(factory()))
     load()
+    return True
 
 
 def load() -> None:

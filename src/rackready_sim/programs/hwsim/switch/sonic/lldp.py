@@ -10,12 +10,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ... import paths
-from . import db
+from . import bgp, db
 
-_CONTAINER = "lldp"
 _PROGRAM = "/usr/sbin/lldpcli"
 """In the container. On the host, `lldpcli` is a script that calls `docker exec`."""
 _PERIOD_S = 1.0
@@ -26,7 +26,7 @@ Command = tuple[str, ...]
 
 
 def docker(argv: list[str]) -> int:
-    """Run `docker exec [-i] [-t] lldp lldpcli ...`: texts and exit codes of Docker's client."""
+    """Run `docker exec [-i] [-t] lldp lldpcli ...` or `... bgp vtysh ...`: texts and exit codes of Docker's client."""
     if os.geteuid():
         sys.stderr.write("permission denied while trying to connect to the Docker daemon socket\n")
         return 1
@@ -36,16 +36,24 @@ def docker(argv: list[str]) -> int:
     if argv[:1] != ["exec"] or len(words) < 2:  # noqa: PLR2004 - container, program
         sys.stderr.write('"docker exec" requires at least 2 arguments.\n')
         return 1
-    if words[0] != _CONTAINER:
+    if words[0] not in _CONTAINERS:
         sys.stderr.write(f"Error response from daemon: No such container: {words[0]}\n")
         return 1
+    return _CONTAINERS[words[0]](words[1:])
+
+
+def container(words: list[str]) -> int:
+    """Run a program in the container `lldp`."""
     if subprocess.run(["systemctl", "is-active", "--quiet", "lldpd.service"], check=False).returncode:
-        sys.stderr.write(f"Error response from daemon: container {words[0]} is not running\n")
+        sys.stderr.write("Error response from daemon: container lldp is not running\n")
         return 1
-    if words[1] != "lldpcli":
-        sys.stderr.write(f'OCI runtime exec failed: exec: "{words[1]}": executable file not found in $PATH: unknown\n')
+    if words[0] != "lldpcli":
+        sys.stderr.write(f'OCI runtime exec failed: exec: "{words[0]}": executable file not found in $PATH: unknown\n')
         return 127
-    return subprocess.run([_PROGRAM, *words[2:]], check=False).returncode
+    return subprocess.run([_PROGRAM, *words[1:]], check=False).returncode
+
+
+_CONTAINERS: dict[str, Callable[[list[str]], int]] = {"bgp": bgp.container, "lldp": container}
 
 
 def manager(_argv: list[str]) -> int:
