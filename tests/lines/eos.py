@@ -330,7 +330,7 @@ class EosLine:
         answers: dict[str, Callable[[], object]] = {
             "show running-config": lambda: self._config(self.running, command),
             "show configuration sessions detail | json": self._sessions,
-            "show interfaces | json": lambda: {"interfaces": {port: self._interface(port) for port in self.ports()}},
+            "show interfaces | json": lambda: {"interfaces": self._interfaces()},
             "show interfaces status | json": lambda: {
                 "interfaceStatuses": {port: self._status(port) for port in self.ports()}
             },
@@ -385,6 +385,13 @@ class EosLine:
         """Return the lines of a port that the hardware follows."""
         here = list(self.running.tree[f"interface {port}"])
         return [line for line in here if not (self.ignores and re.match(self.ignores, line))]
+
+    def _interfaces(self) -> dict[str, object]:
+        """Return ports and VLANs; a VLAN's interface has 1500 bytes unless it is configured (EOS manual, `mtu`)."""
+        vlans = [line.split()[1] for line in self.running.tree if line.startswith("interface Vlan")]
+        mtu = {vlan: int(_value(self.lines(vlan), "mtu", "1500")) for vlan in vlans}
+        shown = {vlan: {"name": vlan, "interfaceStatus": "connected", "mtu": mtu[vlan]} for vlan in vlans}
+        return {port: self._interface(port) for port in self.ports()} | shown
 
     def _interface(self, port: str) -> dict[str, object]:
         lines = self.lines(port)

@@ -410,6 +410,20 @@ def test_routed_leaf_and_spine_apply(ledger: Ledger) -> None:
         assert [finding.where for finding in verify_trunks(wanted, state, sessions)] == [f"{name} {uplinks[0]}"]
 
 
+def test_a_gateway_with_another_mtu_than_its_ports_is_a_finding(ledger: Ledger) -> None:
+    site, leaf, _ = pod("arista_eos", "numbered")
+    line, wanted = EosLine(name=leaf), switch_config(site, leaf)
+    assert wanted.gateways
+    apply(line, wanted, ledger)
+    assert verify_config(wanted, driver(line).read_back()) == []
+    vlan = wanted.gateways[0].vlan
+    del line.running.tree[f"interface Vlan{vlan}"]["mtu 9214"]
+    found = verify_config(wanted, driver(line).read_back())
+    assert [(one.code, str(one.where), one.expected, one.actual) for one in found] == [
+        ("switch-port-mtu", f"{leaf} Vlan{vlan}", "9214 bytes", "1500 bytes")
+    ]
+
+
 def test_neighbours_of_another_form_are_no_sessions() -> None:
     assert eos_read.neighbours({}) == eos_read.neighbours({"vrfs": {"default": {"peers": {}}}}) == {}
     peers = [{"peerAddress": "10.0.0.1", "state": "Active"}, {"peerAddress": "fe80::1%Et1/1", "ifName": "Ethernet1/1"}]

@@ -16,6 +16,7 @@ from rackready.drivers.switch.base import RevisionState, SwitchBusyError, Switch
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.sonic import Sonic
 from rackready.drivers.switch.trunks import verify_announced
+from rackready.drivers.switch.verify import verify_config
 from rackready.format_error import FormatError
 from rackready.ledger.store import Ledger
 from tests.unit.fabric.sonic_switch import SonicSwitch
@@ -309,6 +310,20 @@ def test_a_routed_leaf_announces_its_prefixes_after_the_first_run(
     assert [(str(one.where), one.what) for one in found] == [("leaf01", "prefix 192.168.2.0/24")]
     _apply(switch, more, ledger)
     assert driver.announced() == {*ROUTES, "192.168.2.0/24"}
+
+
+def test_a_gateway_routes_packets_as_large_as_its_ports(
+    switch: SonicSwitch, config: SwitchConfig, ledger: Ledger
+) -> None:
+    routed = _routed(config)
+    _apply(switch, routed, ledger)
+    assert Sonic("leaf01", switch).read_back().gateway_mtu == {901: 9216, 902: 9100}
+    vlan = {name: value for name, value in switch.config()["VLAN"]["Vlan901"].items() if name != "mtu"}
+    switch.put({"VLAN": {"Vlan901": vlan}})
+    found = verify_config(routed, Sonic("leaf01", switch).read_back())
+    assert [(one.code, str(one.where), one.actual) for one in found] == [
+        ("switch-port-mtu", "leaf01 Vlan901", "9100 bytes")
+    ]
 
 
 def test_bgp_is_not_restarted_for_other_changes(switch: SonicSwitch, config: SwitchConfig, ledger: Ledger) -> None:

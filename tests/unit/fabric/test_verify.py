@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
-from rackready.design.switches import SwitchConfig, switch_config
+from rackready.design.switches import Gateway, SwitchConfig, switch_config
 from rackready.drivers.remote import Answer
 from rackready.drivers.switch import findings
 from rackready.drivers.switch.agreement import _End, intents, judge, parse_host
@@ -156,6 +156,20 @@ def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) ->
         for port in config.ports
         if port.node == "node01"
     ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "actual"),
+    [({901: 9216}, []), (None, []), ({901: 1500}, ["1500 bytes"]), ({902: 9216}, ["not listed"])],
+    ids=["as the ports", "not reported", "smaller", "not there"],
+)
+def test_a_gateway_passes_what_its_ports_pass(
+    config: SwitchConfig, state: SwitchState, seen: dict[int, int] | None, actual: list[str]
+) -> None:
+    routed = replace(config, gateways=(Gateway(901, "192.168.1.1/24"),))
+    found = verify_config(routed, replace(state, gateway_mtu=seen))
+    assert [(str(one.where), one.actual) for one in found] == [("leaf01 Vlan901", text) for text in actual]
+    assert all(one.nodes == [port.node for port in config.ports if port.vlan == 901] for one in found)
 
 
 CODES: list[tuple[str, dict[str, object], dict[str, object]]] = [

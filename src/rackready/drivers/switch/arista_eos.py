@@ -195,7 +195,8 @@ class AristaEos(CommandLineDriver):
         interfaces = eos_read.objects(self.name, self.ask_json("show interfaces"), "interfaces")
         statuses = eos_read.objects(self.name, self.ask_json("show interfaces status"), "interfaceStatuses")
         ports = eos_read.ports(self.name, interfaces, statuses, lines)
-        return SwitchState(ports, eos_read.roce(self.name, self.ask("show priority-flow-control"), lines))
+        roce = eos_read.roce(self.name, self.ask("show priority-flow-control"), lines)
+        return SwitchState(ports, roce, gateway_mtu=eos_read.gateways(interfaces))
 
     def sessions(self) -> dict[str, str]:
         """Return BGP neighbour -> state in the default VRF."""

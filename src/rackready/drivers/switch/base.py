@@ -121,6 +121,8 @@ class SwitchState:
     """RoCE of ports on which it is not the switch's."""
     adaptive: frozenset[str] | None = None
     """Ports with adaptive routing; None: not reported."""
+    gateway_mtu: dict[int, int] | None = None
+    """VLAN -> MTU in bytes with which the switch routes from and to it; None: not reported."""
 
     def roce_at(self, port: str) -> RoceState:
         """Return the RoCE state of one port."""

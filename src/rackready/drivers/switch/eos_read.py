@@ -153,6 +153,12 @@ def ports(
     return out
 
 
+def gateways(interfaces: Mapping[str, Mapping[str, Any]]) -> dict[int, int]:
+    """Return VLAN -> MTU of its interface; EOS gives one 1500 bytes unless it is configured."""
+    found = {name.removeprefix("Vlan"): one.get("mtu") for name, one in interfaces.items() if name.startswith("Vlan")}
+    return {int(vlan): mtu for vlan, mtu in found.items() if vlan.isdigit() and isinstance(mtu, int)}
+
+
 def _is_mtu(path: Path, port: str) -> bool:
     return len(path) == 2 and path[0] == f"interface {port}" and path[1].startswith("mtu ")  # noqa: PLR2004 - section, line
 

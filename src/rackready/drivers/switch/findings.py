@@ -30,7 +30,7 @@ PORT_VLAN = FailKind(
 PORT_MTU = FailKind(
     "switch-port-mtu",
     "MTU",
-    meaning="The port's MTU is not the declared one. A smaller one drops RDMA's full-size packets.",
+    meaning="The MTU of the port, or of a rail's gateway, is not the declared one. A smaller one drops packets.",
     next_step=_PLAN,
     runbook=_RUNBOOK,
     by=_BY,

@@ -1,7 +1,7 @@
 """State of a SONiC switch from its databases: what its daemons made of the configuration. Pure.
 
 APPL_DB's PORT_TABLE has the operational state (sonic-utilities @691b1bbc4 scripts/intfutil reads it there),
-VLAN_MEMBER_TABLE the members that vlanmgrd accepted, BUFFER_PG_TABLE the headroom that the buffer manager gave
+VLAN_TABLE and VLAN_MEMBER_TABLE what vlanmgrd made of VLANs, BUFFER_PG_TABLE the headroom that the buffer manager gave
 (sonic-swss @e6b0c5b5d cfgmgr/buffermgr.cpp: profiles pg_lossless_<speed>_<length>_profile). RoCE is what the ports with
 our mark agree on.
 """
@@ -17,7 +17,7 @@ from rackready.drivers.switch.sonic_text import Config
 from rackready.drivers.switch.sonic_wanted import covers
 from rackready.format_error import FormatError
 
-PATTERNS = ("PORT_TABLE:Ethernet*", "VLAN_MEMBER_TABLE:*", "BUFFER_PG_TABLE:*")
+PATTERNS = ("PORT_TABLE:Ethernet*", "VLAN_TABLE:*", "VLAN_MEMBER_TABLE:*", "BUFFER_PG_TABLE:*")
 Hashes = Mapping[str, Mapping[str, str]]
 
 
@@ -32,7 +32,7 @@ def state_of(config: Config, found: Hashes) -> SwitchState:
     }
     if not ports:
         raise FormatError("APPL_DB has no port: swss has not started")
-    return SwitchState(ports, _roce(config, found, ports))
+    return SwitchState(ports, _roce(config, found, ports), gateway_mtu=_gateways(found))
 
 
 def aliases(config: Config) -> dict[str, str]:
@@ -63,6 +63,12 @@ def _watched(config: Config, name: str) -> bool:
     maps = config.get("PORT_QOS_MAP", {}).get(name, {})
     lossless = _priorities(maps)
     return name in config.get("PFC_WD", {}) and bool(lossless) and lossless <= _priorities(maps, "pfcwd_sw_enable")
+
+
+def _gateways(found: Hashes) -> dict[int, int]:
+    """Return VLAN -> MTU: orchagent gives it to the VLAN's router interface (sonic-swss orchagent/portsorch.cpp)."""
+    vlans = {key.removeprefix("VLAN_TABLE:Vlan"): fields.get("mtu", "") for key, fields in found.items()}
+    return {int(vlan): int(mtu) for vlan, mtu in vlans.items() if vlan.isdigit() and mtu.isdigit()}
 
 
 def _vlans(found: Hashes) -> dict[str, int]:

@@ -69,6 +69,8 @@ def _vlans(config: SwitchConfig) -> Config:
     out: Config = {"VLAN": {f"Vlan{vlan}": {"vlanid": str(vlan)} for vlan in config.vlans}, "VLAN_MEMBER": members}
     out["VLAN_INTERFACE"] = {}
     for gateway in config.gateways:
+        # without it 9100 (sonic-swss @e6b0c5b5d cfgmgr/vlanmgr.cpp, DEFAULT_MTU_STR), less than the ports have
+        out["VLAN"][f"Vlan{gateway.vlan}"]["mtu"] = str(config.ports[0].mtu)
         out["VLAN_INTERFACE"] |= {f"Vlan{gateway.vlan}": {}, f"Vlan{gateway.vlan}|{gateway.address}": {}}
     return out
 

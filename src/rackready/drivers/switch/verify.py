@@ -14,7 +14,21 @@ from rackready.model.place import Place
 def verify_config(config: SwitchConfig, state: SwitchState) -> list[Finding]:
     """Return findings where a switch is not configured as declared; for links that are down, see verify_links."""
     out = [finding for port in config.ports for finding in _port(config.name, port, state.ports.get(port.name))]
-    return out + _roce(config.name, config.qos, state.roce)
+    return [*out, *_gateways(config, state), *_roce(config.name, config.qos, state.roce)]
+
+
+def _gateways(config: SwitchConfig, state: SwitchState) -> list[Finding]:
+    """Return findings for gateways that drop packets which their ports pass."""
+    if state.gateway_mtu is None or not config.gateways:
+        return []
+    wanted, out = config.ports[0].mtu, []
+    for vlan in (gateway.vlan for gateway in config.gateways):
+        seen = state.gateway_mtu.get(vlan)
+        if seen != wanted:
+            nodes = list(dict.fromkeys(port.node for port in config.ports if port.vlan == vlan))
+            actual = "not listed" if seen is None else f"{seen} bytes"
+            out.append(kinds.PORT_MTU.found(Place(config.name, f"Vlan{vlan}"), f"{wanted} bytes", actual, nodes=nodes))
+    return out
 
 
 def _port(switch: str, port: PortConfig, state: PortState | None) -> list[Finding]:

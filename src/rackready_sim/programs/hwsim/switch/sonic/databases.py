@@ -28,9 +28,15 @@ def config_db() -> Hashes:
 
 
 def appl_db() -> Hashes:
-    """Return the ports, the members of VLANs, and the lossless priority groups."""
+    """Return the ports, VLANs and their members, and the lossless priority groups.
+
+    A VLAN has 9100 bytes unless CONFIG_DB has another MTU (sonic-swss @e6b0c5b5d cfgmgr/vlanmgr.cpp).
+    """
     config, links = db.read(), apply.links()
-    out: Hashes = {}
+    out: Hashes = {
+        f"VLAN_TABLE:{name}": {"admin_status": "up", "mtu": str(fields.get("mtu", 9100)), "host_ifname": ""}
+        for name, fields in config.get("VLAN", {}).items()
+    }
     for name, port in db.ports(config).items():
         oper = "up" if links.get(name, {}).get("operstate") == "UP" else "down"
         admin = "up" if port["up"] else "down"

@@ -39,7 +39,7 @@ _FIELDS = {
     "PORT_QOS_MAP": {**dict.fromkeys(_MAPS, ".+"), "pfc_enable": _PRIORITIES, "pfcwd_sw_enable": _PRIORITIES},
     "QUEUE": {"scheduler": ".+", "wred_profile": ".+"},
     "SCHEDULER": {"type": "DWRR|WRR|STRICT", "weight": r"\d+"},
-    "VLAN": {"vlanid": r"\d+"},
+    "VLAN": {"mtu": r"\d+", "vlanid": r"\d+"},
     "VLAN_MEMBER": {"tagging_mode": "tagged|untagged|priority_tagged"},
     "WRED_PROFILE": {
         "ecn": "ecn_none|ecn_green|ecn_yellow|ecn_red|ecn_green_yellow|ecn_green_red|ecn_yellow_red|ecn_all",
@@ -63,6 +63,7 @@ _RANGES = {
     ("PFC_WD", "detection_time"): (100, 5000),
     ("PFC_WD", "restoration_time"): (100, 60000),
     ("PFC_WD", "POLL_INTERVAL"): (100, 1000),
+    ("VLAN", "mtu"): (1, 9216),
     ("VLAN", "vlanid"): (2, 4094),
 }
 
