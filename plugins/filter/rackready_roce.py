@@ -8,7 +8,7 @@ from typing import Any
 
 
 def rails_unmeasured(result: Mapping[str, Any]) -> list[str]:
-    """Return, as text, the rails that rail_ping.py could not measure; the check refuses an unreadable answer."""
+    """Return, as text, what a script could not measure, such as rails; the check refuses an unreadable answer."""
     return [str(text) for text in _document(result).get("unmeasured", [])]
 
 

@@ -132,6 +132,8 @@ class Roce:
         return out + (self._write(self._class_path(), tos) if self._offers_class() else [])
 
     def _congestion(self) -> list[str]:
+        if self._locked_down():
+            return []
         out: list[str] = []
         for path, value in self._congestion_wanted().items():
             if self._read(path) != value:
@@ -153,6 +155,19 @@ class Roce:
             return {self._inbox() / "np_cnp_dscp": dscp, self._inbox() / "np_cnp_prio": cnp}
         return {}
 
+    def _locked_down(self) -> str:
+        """Return why nobody can read or write what a CNP carries; empty where somebody can.
+
+        A kernel in lockdown, as with Secure Boot, refuses debugfs files that are not read-only for all, also to root
+        (Linux fs/debugfs/file.c, debugfs_locked_down); these are 0600 (drivers/infiniband/hw/mlx5/cong.c).
+        """
+        mode = re.search(r"\[(\w+)\]", self._read(self._root / "sys/kernel/security/lockdown"))
+        inbox = self._inbox().is_dir() and not self._ofed().is_dir()
+        if not inbox or mode is None or mode.group(1) == "none" or self._read(self._inbox() / "np_cnp_dscp"):
+            return ""
+        step = "use software.nic_stack: doca, or turn Secure Boot off (docs/howto/nic-stack.md)"
+        return f"DSCP and priority of CNPs: kernel lockdown ({mode.group(1)}) refuses debugfs; {step}"
+
     def problems(self, state: dict[str, Any] | None = None) -> list[dict[str, str]]:
         """Return everything that is not as wanted: what, expected, actual.
 
@@ -170,7 +185,8 @@ class Roce:
             wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():
             wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
-        wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
+        if not state["unread"]:
+            wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
         if not self._congestion_wanted():
             wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
         items = [{"what": what, "expected": pair[0], "actual": pair[1]} for what, pair in wanted.items()]
@@ -208,19 +224,20 @@ class Roce:
             "cm_tos": _number(tos),
             "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
             "ecn": self._ecn(),
+            "unread": self._locked_down(),
             **self._link(),
             **self._gids(),
         }
 
     def _ecn(self) -> bool | None:
-        """Return whether the NIC answers marks and slows down for them; None when neither driver's files exist.
+        """Return whether the NIC answers marks and slows down for them; None where neither driver's files can be read.
 
         OFED has a switch for each side; with the kernel's own driver both are always on.
         """
         if self._ofed().is_dir():
             sides = (self._ofed() / side / "enable" / str(self.config["priority"]) for side in ("roce_np", "roce_rp"))
             return all(self._read(side) == "1" for side in sides)
-        return True if self._inbox().is_dir() else None
+        return True if self._read(self._inbox() / "np_cnp_dscp") else None
 
     def _link(self) -> dict[str, Any]:
         """Return rate in Gb/s and FEC in use (rs, fc, off); None where ethtool does not tell.
@@ -392,7 +409,9 @@ def main(argv: list[str]) -> int:
         return 1 if refused else 0
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = list(pool.map(verified, chosen))
-    sys.stdout.write(json.dumps({"format": FORMAT, "interfaces": found, "complete": True}) + "\n")
+    unread = [f"{item['netdev']}: {item['state']['unread']}" for item in found if item["state"].get("unread")]
+    document = {"format": FORMAT, "interfaces": found, "unmeasured": unread, "complete": True}
+    sys.stdout.write(json.dumps(document) + "\n")
     return 1 if any(item["problems"] for item in found) else 0
 
 

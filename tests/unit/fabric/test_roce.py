@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +233,52 @@ def test_a_driver_without_congestion_control_is_not_called_good(tmp_path: Path) 
     assert len(refused) == 1
     assert refused[0].startswith("congestion control - Expected: ")
     assert "congestion control" in {problem["what"] for problem in _roce(nic).problems()}
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nic:
+    """Return a NIC with the kernel's own driver, in a kernel that refuses its debugfs files to root, too."""
+    nic, lockdown = Nic(tmp_path), tmp_path / "sys/kernel/security/lockdown"
+    lockdown.parent.mkdir(parents=True)
+    lockdown.write_text("none [integrity] confidentiality\n")
+    opened = Path.open
+
+    def refuse(self: Path, *words: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever open takes and returns
+        if "cc_params" in self.parts:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return opened(self, *words, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    return nic
+
+
+def test_what_a_locked_kernel_hides_is_unread_and_not_wrong(locked: Nic) -> None:
+    assert _roce(locked).apply() == []
+    found = verified(CONFIG, locked.run, locked.root)
+    assert found["problems"] == []
+    assert found["state"]["ecn"] is None
+    assert found["state"]["unread"] == (
+        "DSCP and priority of CNPs: kernel lockdown (integrity) refuses debugfs; use software.nic_stack: doca, or turn "
+        "Secure Boot off (docs/howto/nic-stack.md)"
+    )
+
+
+def test_files_that_nobody_locked_and_that_cannot_be_read_are_wrong(locked: Nic) -> None:
+    (locked.root / "sys/kernel/security/lockdown").write_text("[none] integrity confidentiality\n")
+    assert len([line for line in _roce(locked).apply() if "Operation not permitted" in line]) == 2
+    state = _roce(locked).state()
+    assert (state["ecn"], state["unread"]) == (None, "")
+    assert {"np_cnp_dscp", "np_cnp_prio"} <= {Path(item["what"]).name for item in _roce(locked).problems()}
+
+
+@pytest.mark.parametrize("ofed", [True, False])
+def test_a_locked_kernel_whose_files_can_be_read_is_judged(tmp_path: Path, *, ofed: bool) -> None:
+    nic, lockdown = Nic(tmp_path, ofed=ofed), tmp_path / "sys/kernel/security/lockdown"
+    lockdown.parent.mkdir(parents=True)
+    lockdown.write_text("none [integrity] confidentiality\n")
+    assert len([item for item in _roce(nic).problems() if "cnp" in item["what"]]) == 2
+    _roce(nic).apply()
+    assert (_roce(nic).problems(), _roce(nic).state()["unread"]) == ([], "")
 
 
 def test_a_missing_interface_is_waited_for_and_named(tmp_path: Path) -> None:

@@ -147,6 +147,18 @@ def test_a_node_whose_ends_agree_passes(config: SwitchConfig, state: SwitchState
     assert (result.outcome, result.message) == (Outcome.PASS, "node01: every cable has its link and both ends agree")
 
 
+def test_what_a_node_cannot_read_is_named_with_its_cause_and_judged_by_nobody(
+    config: SwitchConfig, state: SwitchState
+) -> None:
+    host = parse_host("node01", answer(document(ecn=None, unread="CNPs: kernel lockdown (integrity) refuses debugfs")))
+    result = judge("node01", [_End(config, state)], host, INTENTS)
+    assert result.outcome is Outcome.PASS
+    assert result.message == (
+        "node01: every cable has its link and both ends agree; not reported: ECN of node01, "
+        "on node01 CNPs: kernel lockdown (integrity) refuses debugfs"
+    )
+
+
 def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) -> None:
     result = judge("node01", [_End(config, state)], parse_host("node01", answer(document(pfc=[]))), INTENTS)
     assert result.outcome is Outcome.FAIL

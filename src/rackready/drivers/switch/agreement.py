@@ -148,6 +148,7 @@ def _host(state: Mapping[str, Any]) -> HostQos:
         verbs_tos=state["traffic_class"],
         gid_types=tuple(state["gid_types"]),
         gid_index=state["gid_index"],
+        unread=str(state.get("unread", "")),
     )
 
 
@@ -222,7 +223,9 @@ def compare(
         elif one not in told:
             findings += _found(one, Place(node, port.netdev, f"and {config.name} {port.name}"))
     names = {"host": node, "switch": config.name}
-    return findings, list(dict.fromkeys(f"{one.name} of {names[end]}" for _, one in read for end in one.unknown()))
+    unknown = [f"{one.name} of {names[end]}" for _, one in read for end in one.unknown()]
+    unknown += [f"on {node} {host.unread}" for _, host in cables if host is not None and host.unread]
+    return findings, list(dict.fromkeys(unknown))
 
 
 def _found(setting: Setting, where: Place) -> list[Finding]:

@@ -42,6 +42,8 @@ class HostQos:
     """Types of the GIDs of its address."""
     gid_index: int | None = None
     """Index of the RoCE v2 GID of its address."""
+    unread: str = ""
+    """What the node cannot read of the interface, and why; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
