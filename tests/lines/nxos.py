@@ -5,6 +5,7 @@ Replacing a configuration: Cisco, "Performing Configuration Replace" (a whole ru
 9.3(1), Cisco's NX-API reference; `configure replace commit`: netcam's plug-in for NX-OS. Outputs of `show
 config-replace status` are not published: the line prints the form of `show rollback status`, or one that nobody knows.
 Configuration lines: Cisco's RoCE script (classes, ECN 950 to 3000 kbytes, watchdog), Nexus configurations with eBGP.
+One strict queue is the one of the highest group: Cisco's QoS guide 10.5(x), "Configuring Queuing and Scheduling".
 Tables: `show interface priority-flow-control` with its bitmap, JSON of `show interface` (napalm, ansible). Files come
 by SCP, if the feature is on (netmiko). Defaults are not shown. LLDP: tests/lines/lldp.py; without its feature there is
 no such command (netests). Each port has its own address, and sends it as chassis id (napalm,
@@ -33,6 +34,14 @@ def _always(_line: str) -> bool:
     return True
 
 
+_QUEUE = (
+    Rule(rf"bandwidth remaining percent (?:0|{_DROPS})", "bandwidth remaining percent"),
+    Rule(
+        r"random-detect minimum-threshold \d+ kbytes maximum-threshold \d+ kbytes"
+        rf" drop-probability {_DROPS} weight \d+ ecn",
+        "random-detect",
+    ),
+)
 GRAMMAR: Grammar = {
     "": (
         Rule(r"version .+", "version"),
@@ -58,16 +67,12 @@ GRAMMAR: Grammar = {
     "qos-class": (Rule("set qos-group [0-7]", "set qos-group"),),
     "policy-network": (Rule("class type network-qos c-8q-nq(?:[1-7]|-default)", opens="network-class"),),
     "network-class": (Rule(r"mtu \d+", "mtu"), Rule("pause pfc-cos [0-7]", "pause pfc-cos")),
-    "policy-queuing": (Rule("class type queuing c-out-8q-q(?:[1-7]|-default)", opens="queuing-class"),),
-    "queuing-class": (
-        Rule(rf"bandwidth remaining percent (?:0|{_DROPS})", "bandwidth remaining percent"),
-        Rule("priority level 1", "priority level"),
-        Rule(
-            r"random-detect minimum-threshold \d+ kbytes maximum-threshold \d+ kbytes"
-            rf" drop-probability {_DROPS} weight \d+ ecn",
-            "random-detect",
-        ),
+    "policy-queuing": (
+        Rule("class type queuing c-out-8q-q(?:[1-6]|-default)", opens="queuing-class"),
+        Rule("class type queuing c-out-8q-q7", opens="highest-class"),
     ),
+    "queuing-class": _QUEUE,
+    "highest-class": (*_QUEUE, Rule("priority level 1", "priority level")),
     "system-qos": (
         Rule(rf"service-policy type queuing output {_NAME}", "service-policy type queuing output"),
         Rule(rf"service-policy type network-qos {_NAME}", "service-policy type network-qos"),

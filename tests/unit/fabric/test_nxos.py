@@ -302,10 +302,25 @@ def test_counters_are_refused_in_plain_words() -> None:
         CiscoNxos.parse_counters("{}", 0)
 
 
-@pytest.mark.parametrize("values", [{"priority": 0}, {"cnp_priority": 0}, {"priority": 6}])
+@pytest.mark.parametrize("values", [{"priority": 0}, {"priority": 7}, {"cnp_priority": 0}, {"priority": 6}])
 def test_queues_that_nxos_keeps_are_refused(values: dict[str, int]) -> None:
     with pytest.raises(RackreadyError, match=r"fabric\.qos"):
         rack("cisco_nxos", qos=values)
+
+
+@pytest.mark.parametrize("cnp_priority", [5, 6, 7])
+def test_notifications_have_the_highest_queue_and_are_read_with_their_priority(
+    ledger: Ledger, cnp_priority: int
+) -> None:
+    config = switch_config(rack("cisco_nxos", qos={"cnp_priority": cnp_priority}), "leaf01")
+    line = NxosLine()
+    apply(line, config, ledger)
+    queues = line.running.tree["policy-map type queuing RACKREADY_OUT"]
+    strict = [name for name, lines in queues.items() if "priority level 1" in lines]
+    assert strict == ["class type queuing c-out-8q-q7"]
+    state = driver(line).read_back()
+    assert state.roce.dscp_priority == {26: 3, 48: cnp_priority}
+    assert verify_config(config, state) == []
 
 
 def test_links_without_addresses_are_refused() -> None:

@@ -149,7 +149,10 @@ def _bits(row: re.Match[str]) -> frozenset[int]:
 
 
 def _dscp(lines: set[Path]) -> dict[int, int]:
-    """Return DSCP -> priority: a class of DSCPs has a group, and the pause of a group its priority."""
+    """Return DSCP -> priority: a class of DSCPs has a group, whose number is the priority.
+
+    Group 7 is of notifications alone, whatever their priority is: it is at the end of their class's name.
+    """
     groups = {
         path[1].removeprefix("class "): int(path[2].rsplit(" ", 1)[1])
         for path in lines
@@ -159,8 +162,16 @@ def _dscp(lines: set[Path]) -> dict[int, int]:
     for path in lines:
         name = path[0].rsplit(" ", 1)[-1]
         if path[0].startswith("class-map type qos ") and path[-1].startswith("match dscp ") and name in groups:
-            out |= dict.fromkeys(_numbers(path[-1].rsplit(" ", 1)[1]), groups[name])
+            noted = _NOTED.search(name) if groups[name] == STRICT else None
+            priority = int(noted[1]) if noted else groups[name]
+            out |= dict.fromkeys(_numbers(path[-1].rsplit(" ", 1)[1]), priority)
     return out
+
+
+STRICT = 7
+"""QoS group with strict priority: Cisco wants it to be the highest (Nexus 9000 QoS guide 10.5(x), "Configuring Queuing
+and Scheduling")."""
+_NOTED = re.compile(r"^RACKREADY_CNP_([0-7])$")
 
 
 def _numbers(text: str) -> list[int]:
