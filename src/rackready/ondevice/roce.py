@@ -28,14 +28,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def run_command(*argv: str) -> tuple[int, str]:
     """Run a program; return its exit code and its output. A missing program is code 127."""
+    environment = {**os.environ, "PATH": _PATH, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PATH": _PATH, "LC_ALL": "C"},
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, env=environment
         )
     except FileNotFoundError:
         return 127, f"{argv[0]}: not installed"
@@ -118,11 +114,9 @@ class Roce:
         return out
 
     def _dscp(self, now: dict[int, int]) -> list[str]:
-        out: list[str] = []
-        for dscp, priority in self._wanted_dscp().items():
-            if now.get(dscp) != priority:
-                out += self._do("mlnx_qos", "-i", self.netdev, "--dscp2prio", f"set,{dscp},{priority}")
-        return out
+        differ = [(dscp, priority) for dscp, priority in self._wanted_dscp().items() if now.get(dscp) != priority]
+        argv = ("mlnx_qos", "-i", self.netdev, "--dscp2prio")
+        return [line for dscp, priority in differ for line in self._do(*argv, f"set,{dscp},{priority}")]
 
     def _rdma_cm(self) -> list[str]:
         tos = str(self.config["tos"])
@@ -132,14 +126,11 @@ class Roce:
         return out + (self._write(self._class_path(), tos) if self._offers_class() else [])
 
     def _congestion(self) -> list[str]:
-        if self._locked_down():
-            return []
-        out: list[str] = []
-        for path, value in self._congestion_wanted().items():
-            if self._read(path) != value:
-                out += self._write(path, value)
-        neither = f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"
-        return out if self._congestion_wanted() else [neither]
+        wanted = self._congestion_wanted()
+        if not wanted and not self._unread():
+            return [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"]
+        differ = {path: value for path, value in wanted.items() if self._read(path) != value}
+        return [line for path, value in differ.items() for line in self._write(path, value)]
 
     def _congestion_wanted(self) -> dict[Path, str]:
         """Return file to value.
@@ -147,26 +138,25 @@ class Roce:
         MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on.
         """
         priority, dscp, cnp = (str(self.config[name]) for name in ("priority", "cnp_dscp", "cnp_priority"))
-        if self._ofed().is_dir():
-            base = self._ofed()
+        if (base := self._ofed()).is_dir():
             switches = {base / side / "enable" / priority: "1" for side in ("roce_np", "roce_rp")}
             return {**switches, base / "roce_np/cnp_dscp": dscp, base / "roce_np/cnp_802p_prio": cnp}
-        if self._inbox().is_dir():
+        if self._inbox().is_dir() and not self._unread():
             return {self._inbox() / "np_cnp_dscp": dscp, self._inbox() / "np_cnp_prio": cnp}
         return {}
 
-    def _locked_down(self) -> str:
+    def _unread(self) -> str:
         """Return why nobody can read or write what a CNP carries; empty where somebody can.
 
         A kernel in lockdown, as with Secure Boot, refuses debugfs files that are not read-only for all, also to root
         (Linux fs/debugfs/file.c, debugfs_locked_down); these are 0600 (drivers/infiniband/hw/mlx5/cong.c).
         """
-        mode = re.search(r"\[(\w+)\]", self._read(self._root / "sys/kernel/security/lockdown"))
+        mode = re.search(r"\[(integrity|confidentiality)\]", self._read(self._root / "sys/kernel/security/lockdown"))
         inbox = self._inbox().is_dir() and not self._ofed().is_dir()
-        if not inbox or mode is None or mode.group(1) == "none" or self._read(self._inbox() / "np_cnp_dscp"):
+        if mode is None or not inbox or self._read(self._inbox() / "np_cnp_dscp"):
             return ""
-        step = "use software.nic_stack: doca, or turn Secure Boot off (docs/howto/nic-stack.md)"
-        return f"DSCP and priority of CNPs: kernel lockdown ({mode.group(1)}) refuses debugfs; {step}"
+        cause = f"kernel lockdown ({mode.group(1)}) refuses debugfs; use software.nic_stack: doca"
+        return f"DSCP and priority of CNPs: {cause} (docs/howto/nic-stack.md)"
 
     def problems(self, state: dict[str, Any] | None = None) -> list[dict[str, str]]:
         """Return everything that is not as wanted: what, expected, actual.
@@ -185,9 +175,8 @@ class Roce:
             wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():
             wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
-        if not state["unread"]:
-            wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
-        if not self._congestion_wanted():
+        wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
+        if not self._congestion_wanted() and not state["unread"]:
             wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
         items = [{"what": what, "expected": pair[0], "actual": pair[1]} for what, pair in wanted.items()]
         found = [item for item in items if item["expected"] != item["actual"]]
@@ -224,7 +213,7 @@ class Roce:
             "cm_tos": _number(tos),
             "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
             "ecn": self._ecn(),
-            "unread": self._locked_down(),
+            "unread": self._unread(),
             **self._link(),
             **self._gids(),
         }
@@ -287,10 +276,8 @@ class Roce:
         return [int(self.config["priority"])]
 
     def _wanted_dscp(self) -> dict[int, int]:
-        return {
-            int(self.config["dscp"]): int(self.config["priority"]),
-            int(self.config["cnp_dscp"]): int(self.config["cnp_priority"]),
-        }
+        pairs = (("dscp", "priority"), ("cnp_dscp", "cnp_priority"))
+        return {int(self.config[dscp]): int(self.config[priority]) for dscp, priority in pairs}
 
     def _net(self, name: str) -> Path:
         return self._root / "sys/class/net" / self.netdev / name
@@ -314,7 +301,7 @@ class Roce:
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)
         failed = f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"
-        return [] if code == 0 else [failed]
+        return [failed] if code else []
 
     def _read(self, path: Path) -> str:
         try:
@@ -340,7 +327,8 @@ class Roce:
         card = self._root / "sys/bus/pci/devices" / pci if pci else device / "device"
         wanted = [(self._net("mtu"), card / "net" / self.netdev), (device, card / "infiniband" / self.device)]
         while True:
-            absent = [path for paths in wanted for path in _first_absent(*paths)]
+            missing = [[path for path in paths if not path.exists()] for paths in wanted]
+            absent = [paths[0] for paths in missing if paths]
             if not absent or time.monotonic() >= deadline:
                 return [f"{path} - Expected: there within {seconds:.0f} s Actual: absent" for path in absent]
             pause(0.5)
@@ -368,11 +356,6 @@ def _is_route(line: str, words: tuple[str, ...]) -> bool:
     return same and all(f" {pair} " in f"{line} " for pair in pairs)
 
 
-def _first_absent(*paths: Path) -> list[Path]:
-    """Return the first path that does not exist, if there is one."""
-    return [path for path in paths if not path.exists()][:1]
-
-
 def _numbers(values: list[int]) -> str:
     return ",".join(str(value) for value in values) or "none"
 
@@ -385,8 +368,7 @@ def _number(text: str) -> int:
 def verified(config: dict[str, Any], run: Run = run_command, root: Path = Path("/")) -> dict[str, Any]:
     """Return the state of one interface and everything about it that is not as wanted."""
     roce = Roce(config, run, root)
-    absent = roce.wait(0)
-    if absent:
+    if absent := roce.wait(0):
         problem = {"what": "device", "expected": "the interface and its RDMA device", "actual": "; ".join(absent)}
         return {"netdev": roce.netdev, "problems": [problem], "state": {}}
     state = roce.state()  # once: each reading starts several programs
@@ -410,8 +392,7 @@ def main(argv: list[str]) -> int:
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = list(pool.map(verified, chosen))
     unread = [f"{item['netdev']}: {item['state']['unread']}" for item in found if item["state"].get("unread")]
-    document = {"format": FORMAT, "interfaces": found, "unmeasured": unread, "complete": True}
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps({"format": FORMAT, "interfaces": found, "unmeasured": unread, "complete": True}) + "\n")
     return 1 if any(item["problems"] for item in found) else 0
 
 

@@ -258,8 +258,8 @@ def test_what_a_locked_kernel_hides_is_unread_and_not_wrong(locked: Nic) -> None
     assert found["problems"] == []
     assert found["state"]["ecn"] is None
     assert found["state"]["unread"] == (
-        "DSCP and priority of CNPs: kernel lockdown (integrity) refuses debugfs; use software.nic_stack: doca, or turn "
-        "Secure Boot off (docs/howto/nic-stack.md)"
+        "DSCP and priority of CNPs: kernel lockdown (integrity) refuses debugfs; use software.nic_stack: doca "
+        "(docs/howto/nic-stack.md)"
     )
 
 
