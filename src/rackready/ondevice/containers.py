@@ -13,11 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FORMAT = "rackready/containers/v1"
+FORMAT = "rackready/containers/v2"
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Folders of CDI specifications (CDI specification; nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)."""
 GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 """Asks for every GPU's index and UUID, on the host as in a container."""
+_MIG_MODES = ("nvidia-smi", "--query-gpu=index,mig.mode.current", "--format=csv,noheader")
 _RUNTIMES = {
     "docker": ("/etc/docker/daemon.json",),
     "containerd": ("/etc/containerd/conf.d/99-nvidia.toml", "/etc/containerd/config.toml"),
@@ -37,6 +38,8 @@ def main() -> int:
         "toolkit": run(["nvidia-ctk", "--version"]),
         "list": run(["nvidia-ctk", "cdi", "list"]),
         "gpus": run([*GPUS]),
+        "mig": run([*_MIG_MODES]),
+        "devices": run(["nvidia-smi", "-L"]),
         "specs": specs,
         "runtimes": {name: configured(paths) for name, paths in _RUNTIMES.items()},
         "complete": True,

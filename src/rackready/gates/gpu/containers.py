@@ -9,7 +9,8 @@ from typing import Any
 from rackready.format_error import FormatError
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
-from rackready.gates.formats import smi_gpus
+from rackready.gates.formats import smi_gpus, smi_mig
+from rackready.gates.formats.smi_mig import MigDevice
 from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -50,6 +51,13 @@ NOT_OFFERED = FailKind(
     meaning="The CDI specification does not name this GPU, so no container can ask for it.",
     next_step=REFRESH,
 )
+MIG_EMPTY = FailKind(
+    "container-mig-empty",
+    "MIG mode without an instance",
+    meaning="MIG mode is on and the GPU has no instance: CDI offers nothing of this GPU, and no program can use it.",
+    next_step="Make instances (role mig, docs/howto/mig.md), or turn MIG off (`nvidia-smi -mig 0`). Then run the gate "
+    "again.",
+)
 CDI_STALE = FailKind(
     "cdi-stale",
     "CDI specification is stale",
@@ -88,6 +96,7 @@ FINDINGS = (
     TOOL_MISSING,
     TOOL_FAILS,
     NOT_OFFERED,
+    MIG_EMPTY,
     CDI_STALE,
     DRIVER_GPUS_MISSING,
     DRIVER_GPUS_MORE,
@@ -97,7 +106,7 @@ FINDINGS = (
 
 
 class Containers(Gate):
-    """The Container Toolkit offers every GPU to containers, and all files that its CDI specification names exist."""
+    """The Container Toolkit offers every GPU or MIG instance to containers, and all files that CDI names exist."""
 
     id = "node/gpu/sanity/containers"
     findings = FINDINGS
@@ -131,29 +140,27 @@ class Containers(Gate):
             return {}
 
 
+_ASKED = {
+    "toolkit": ("nvidia-ctk", "nvidia-container-toolkit-base"),
+    "list": ("nvidia-ctk", "nvidia-container-toolkit-base"),
+    "gpus": ("nvidia-smi", "nvidia-driver-cuda"),
+    "mig": ("nvidia-smi", "nvidia-driver-cuda"),
+    "devices": ("nvidia-smi", "nvidia-driver-cuda"),
+}
+"""Answers of the document: the program that gave them, and its package."""
+
+
 def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
     judge.judged += 1
-    for name, package in (
-        ("toolkit", "nvidia-container-toolkit-base"),
-        ("list", "nvidia-container-toolkit-base"),
-        ("gpus", "nvidia-driver-cuda"),
-    ):
+    for name, (program, package) in _ASKED.items():
         said = found[name]
         if "missing" in said:
-            judge.error(
-                node,
-                TOOL_MISSING,
-                "an answer",
-                "none",
-                program="nvidia-smi" if name == "gpus" else "nvidia-ctk",
-                missing=said["missing"],
-                package=package,
-            )
+            missing = said["missing"]
+            judge.error(node, TOOL_MISSING, "an answer", "none", program=program, missing=missing, package=package)
             return
         if said["rc"] != 0:
             words = " ".join((said["out"] + said["err"]).split())[:160]
-            what = "nvidia-smi" if name == "gpus" else "nvidia-ctk"
-            judge.fail(node, TOOL_FAILS, "exit code 0", f"exit code {said['rc']}: {words}", what=what)
+            judge.fail(node, TOOL_FAILS, "exit code 0", f"exit code {said['rc']}: {words}", what=program)
             return
     _devices(judge, node, count, found)
     _paths(judge, node, found)
@@ -163,24 +170,46 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
 
 
 def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
-    """Compare the CDI devices, which name a GPU by index, by UUID or by both, with the GPUs of the driver."""
+    """Compare the CDI devices with the GPUs of the driver, and with the instances of GPUs in MIG mode.
+
+    CDI names each by index, by UUID or by both. A GPU in MIG mode is not in CDI, only its instances are, as 0:1 or
+    MIG-... (NVIDIA/nvidia-container-toolkit v1.20.0, getDeviceSpecGeneratorsForAllDevices in pkg/nvcdi/lib-nvml.go and
+    pkg/nvcdi/namer.go).
+    """
     gpus = smi_gpus.parse(found["gpus"]["out"])
+    split = smi_mig.enabled(found["mig"]["out"])
+    instances = smi_mig.devices(found["devices"]["out"])
     names = _names(found["list"]["out"]) - {"all"}
     compare_count(judge, node, count, gpus)
-    known: set[str] = set()
     for index, uuid in gpus.items():
-        known |= {index, uuid}
         judge.judged += 1
-        if not {index, uuid} & names:
-            judge.fail(
-                Place(node, f"gpu{index}"),
-                NOT_OFFERED,
-                f"{_PREFIX}{index} or {_PREFIX}{uuid}",
-                f"{len(names)} CDI devices without it",
-            )
-    stale = sorted(name for name in names if name not in known and ":" not in name)
-    if stale:
+        where = Place(node, f"gpu{index}")
+        if index not in split:
+            _offered(judge, where, names, index, uuid)
+        else:
+            _split(judge, where, names, [one for one in instances if one.gpu == index])
+    known = {*gpus, *gpus.values(), *(name for one in instances for name in _both(one))}
+    if stale := sorted(names - known):
         judge.fail(node, CDI_STALE, "devices that the driver has", f"also {', '.join(stale)}")
+
+
+def _split(judge: Judge, where: Place, names: set[str], instances: Sequence[MigDevice]) -> None:
+    """Require each instance of a GPU in MIG mode in CDI, and at least one."""
+    if not instances:
+        judge.fail(where, MIG_EMPTY, "an instance, or MIG off", "MIG on, no instance")
+    for one in instances:
+        _offered(judge, where, names, *_both(one))
+
+
+def _both(one: MigDevice) -> tuple[str, str]:
+    """Return the two names of a MIG device in CDI."""
+    return f"{one.gpu}:{one.number}", one.uuid
+
+
+def _offered(judge: Judge, where: Place, names: set[str], index: str, uuid: str) -> None:
+    if not {index, uuid} & names:
+        expected = f"{_PREFIX}{index} or {_PREFIX}{uuid}"
+        judge.fail(where, NOT_OFFERED, expected, f"{len(names)} CDI devices without it")
 
 
 def compare_count(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) -> None:

@@ -108,16 +108,13 @@ def _text() -> str:
     lines = ["---", "cdiVersion: 0.5.0", "kind: nvidia.com/gpu", "devices:"]
     gpus = [gpu for gpu in machine.gpus() if gpu.part.get("in_container", True)]
     for gpu in gpus:
-        for name in (str(gpu.index), gpu.part["uuid"]):
+        for name in _names(gpu):
             lines += [
                 f'  - name: "{name}"',
                 "    containerEdits:",
                 "      deviceNodes:",
                 f"        - path: /dev/nvidia{gpu.index}",
             ]
-        for place in range(len(mig.instances(gpu))):
-            lines += [f'  - name: "{gpu.index}:{place}"', "    containerEdits:", "      deviceNodes:"]
-            lines += [f"        - path: /dev/nvidia{gpu.index}"]
     lines += [
         "  - name: all",
         "    containerEdits:",
@@ -132,6 +129,18 @@ def _text() -> str:
             "      options: [ro, nosuid, nodev, bind]",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _names(gpu: machine.Gpu) -> list[str]:
+    """Return the devices of one GPU, by index and by UUID; with MIG on those of its instances alone.
+
+    As NVIDIA/nvidia-container-toolkit v1.20.0, getDeviceSpecGeneratorsForAllDevices in pkg/nvcdi/lib-nvml.go, and
+    pkg/nvcdi/namer.go.
+    """
+    if mig.mode(gpu) != "Enabled":
+        return [str(gpu.index), gpu.part["uuid"]]
+    found = enumerate(mig.devices(gpu))
+    return [name for place, (_, uuid) in found for name in (f"{gpu.index}:{place}", uuid)]
 
 
 def _libraries() -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.mig import Mig
-from rackready_sim.programs.hwsim import firmware, kmod
+from rackready_sim.programs.hwsim import ctk, firmware, kmod
 from rackready_sim.programs.hwsim.smi import main as smi
 
 from .conftest import VERSION, Machine
@@ -86,3 +86,23 @@ def test_instances_go_with_the_driver(mig: Mig) -> None:
 def test_instances_that_have_no_room_are_refused_by_the_gpu(mig: Mig) -> None:
     with pytest.raises(NodeProblem, match="Failed to create GPU instances: Insufficient Resources"):
         mig.ensure(LAYOUTS, "too much", 1, "a")
+
+
+def test_cdi_names_the_instances_of_a_gpu_and_not_the_gpu(mig: Mig, machine: Machine) -> None:
+    mig.ensure(LAYOUTS, "mixed", 1, "a")
+    listed = machine.run(nvidia_smi, "-L")[1].splitlines()
+    first = next(place for place, line in enumerate(listed) if line.startswith("GPU 1")) + 1
+    devices = listed[first : first + 3]
+    assert [line.split()[:4] for line in devices] == [
+        ["MIG", "3g.40gb", "Device", "0:"],
+        ["MIG", "2g.20gb", "Device", "1:"],
+        ["MIG", "1g.10gb", "Device", "2:"],
+    ]
+    uuid = devices[1].split("UUID: ")[1].rstrip(")")
+    machine.run(functools.partial(ctk.main, version="1.20.0-1"), "cdi", "generate", "--output=/var/run/cdi/nvidia.yaml")
+    names = machine.run(functools.partial(ctk.main, version="1.20.0-1"), "cdi", "list")[1].split()
+    assert f"nvidia.com/gpu={uuid}" in names
+    assert [name for name in names if name.startswith("nvidia.com/gpu=1")] == [
+        f"nvidia.com/gpu=1:{place}" for place in range(3)
+    ]
+    assert "nvidia.com/gpu=2" in names

@@ -9,6 +9,7 @@ outputs of driver 580.
 from __future__ import annotations
 
 import sys
+import uuid
 from typing import Any
 
 from .. import store
@@ -168,6 +169,10 @@ def _remove(gpus: list[Gpu]) -> int:
     return 0 if found else _say("No GPU instances found: Not Found", _NOT_FOUND)
 
 
-def instances(gpu: Gpu) -> list[State]:
-    """Return the instances of a GPU, for other programs."""
-    return _instances(gpu)
+def devices(gpu: Gpu) -> list[tuple[str, str]]:
+    """Return profile and UUID of each MIG device of a GPU in their order, for other programs."""
+    return [(item["name"], _uuid(gpu, item)) for item in _instances(gpu)]
+
+
+def _uuid(gpu: Gpu, item: State) -> str:
+    return f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, '/'.join((gpu.part['uuid'], str(item['id']), item['name'])))}"

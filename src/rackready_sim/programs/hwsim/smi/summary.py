@@ -8,6 +8,7 @@ import time
 from .. import machine
 from ..machine import Gpu
 from ..nvml import cuda_version
+from . import mig
 
 _WIDE = "-" * 89
 _ROW = f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+"
@@ -29,9 +30,11 @@ def versions(version: str) -> int:
 
 
 def listing(gpus: list[Gpu]) -> int:
-    """Print -L."""
+    """Print -L, with MIG devices as in the MIG user guide, "Device Enumeration"."""
     for gpu in gpus:
         sys.stdout.write(f"GPU {gpu.index}: {gpu.part['name']} (UUID: {gpu.part['uuid']})\n")
+        for number, (profile, uuid) in enumerate(mig.devices(gpu)):
+            sys.stdout.write(f"  MIG {profile:<11} Device {number:>2}: (UUID: {uuid})\n")
     return 0
 
 
