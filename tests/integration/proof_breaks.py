@@ -153,6 +153,7 @@ ALONE = {
 
 UNBROKEN = {
     "base : preflight | Read the kernel's packages, holds and the room in /boot": "it only reads",
+    "base : repository | Refuse a source that the node has already, under another key": "it only refuses",
     "base : repository | Fetch all package lists if those of the operating system are absent or older than a day": (
         "a simulated node has no other source than the rack's mirror"
     ),

@@ -103,3 +103,12 @@ def test_rhels_index_is_repomd() -> None:
     [source] = said("__base_sources", **EL, **MIRROR | {"base_mirror_url": "http://mirror.example/rhel9"})
     assert source["index"] == "http://mirror.example/rhel9/repodata/repomd.xml"
     assert source["keyring"] == "/etc/pki/rpm-gpg/RPM-GPG-KEY-rackready"
+
+
+def test_a_source_that_apt_would_refuse_is_refused_before_it_is_written() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/base/tasks/repository.yml").read_text(encoding="utf-8"))
+    first, second = tasks[:2]
+    assert (first["rackready_apt_sources"], first["when"]) == ({"sources": "{{ __base_sources }}"}, "__base_apt")
+    assert "rackready_files" in second
+    [source] = said("__base_sources", **MIRROR)
+    assert {"url", "suite", "keyring"} <= set(source)

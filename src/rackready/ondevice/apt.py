@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from . import apt_words
-from .apt_lists import SOURCE, SystemLists
+from .apt_lists import SystemLists
+from .apt_sources import SOURCE
 from .command import NodeProblem
 from .locks import lock_holder, wait_until_free
 from .packages import Manager, Snapshot, Wish

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import apt_words
+from . import apt_sources, apt_words
+from .apt_sources import SOURCE, in_file_name
 from .apt_words import Silent
 from .command import Run, run
 from .fence import FOLDER
 
-SOURCE = "sources.list.d/rackready.sources"
 AGE_S = 24 * 3600
 """Seconds until lists are old: as often as the timer apt-daily fetches them on a system as it is installed.
 
@@ -27,8 +26,6 @@ _ASKED = "system-lists"
 _STAMPS = ("var/lib/apt/periodic/update-stamp", "var/lib/apt/periodic/update-success-stamp")
 """Files that apt.systemd.daily (apt 2.6) and Ubuntu's update-notifier-common touch after `apt-get update`."""
 _RELEASE = re.compile(r"_(?:In)?Release$")
-_LINE = re.compile(r"^\s*deb\s+(?:\[[^\]]*\]\s*)?(?P<uri>\S+)", re.MULTILINE)
-_FIELD = re.compile(r"^(?P<key>[A-Za-z-]+):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$", re.MULTILINE)
 
 
 @dataclass
@@ -41,15 +38,14 @@ class SystemLists:
 
     def sources(self) -> list[str]:
         """Return the addresses of the enabled sources that are not rackready's; installation media do not count."""
-        etc = self.root / "etc/apt"
-        paths = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
-        uris = [uri for path in paths if path != etc / SOURCE and path.is_file() for uri in _uris(path)]
+        own = self.root / "etc/apt" / SOURCE
+        uris = [uri for path in apt_sources.files(self.root) if path != own for uri in _uris(path)]
         return [uri for uri in dict.fromkeys(uris) if not uri.startswith("cdrom:")]
 
     def own(self) -> list[str]:
         """Return the addresses of rackready's sources."""
         path = self.root / "etc/apt" / SOURCE
-        return list(_uris(path)) if path.is_file() else []
+        return _uris(path) if path.is_file() else []
 
     def old(self) -> bool:
         """Return whether there are sources whose lists are absent, or were not fetched for ``AGE_S``.
@@ -67,7 +63,7 @@ class SystemLists:
 
     def _lists(self) -> list[Path]:
         """Return the indexes that were fetched from sources that are not rackready's."""
-        own = tuple(_in_file_name(uri) for uri in self.own())
+        own = tuple(in_file_name(uri) for uri in self.own())
         paths = sorted((self.root / "var/lib/apt/lists").glob("*Release"))
         return [path for path in paths if _RELEASE.search(path.name) and not path.name.startswith(own)]
 
@@ -95,21 +91,6 @@ def _is_old(times: list[float]) -> bool:
     return time.time() - max(times) > AGE_S
 
 
-def _uris(path: Path) -> Iterator[str]:
-    """Yield the addresses of a file's enabled sources of packages (sources.list(5): one line each, or deb822)."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix != ".sources":
-        if path.suffix == ".list":
-            yield from _LINE.findall(text)
-        return
-    for stanza in re.split(r"\n[ \t]*\n", re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)):
-        fields = {match["key"].lower(): match["value"].split() for match in _FIELD.finditer(stanza)}
-        enabled = fields.get("enabled", ["yes"])[:1] not in (["no"], ["false"], ["0"], ["off"], ["without"])
-        if enabled and "deb" in fields.get("types", []):
-            yield from fields.get("uris", [])
-
-
-def _in_file_name(uri: str) -> str:
-    """Return how the name of a source's list begins: apt leaves out scheme and login, and writes _ for /."""
-    place = re.sub(r"^[a-z+]+:(?://)?(?:[^/@]*@)?", "", uri).rstrip("/")
-    return place.replace("_", "%5f").replace("/", "_") + "_"
+def _uris(path: Path) -> list[str]:
+    """Return the addresses of a file's sources of packages, each once."""
+    return list(dict.fromkeys(entry.uri for entry in apt_sources.entries(path) if entry.type == "deb"))

@@ -23,6 +23,8 @@ _FILE = re.compile(r"(?<=[\s'\"])/[^\s'\":]+")
 """The last file that the line names is on the file system that is full; apt's own write errors name none.
 Searched separately, in the text before the words: one pattern for both would try every pair of places in a line."""
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
+_CONFLICT = re.compile(r"Conflicting values set for option Signed-By regarding source (?P<source>[^\n]+)")
+"""Debian/apt 2.6.1, debReleaseIndex::SetSignedBy in apt-pkg/deb/debmetaindex.cc: address, suite, and both values."""
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
 _SILENT = re.compile(
@@ -89,7 +91,7 @@ def explain(out: str, root: Path = Path("/")) -> NodeProblem:
 
     The line with the cause wins over the lines that follow from it.
     """
-    for judge in (_signature, _full, _locked, _absent, _unreachable, _unmet):
+    for judge in (_conflict, _signature, _full, _locked, _absent, _unreachable, _unmet):
         problem = judge(out, root)
         if problem is not None:
             return problem
@@ -101,6 +103,18 @@ def last_error(out: str) -> str:
     lines = [line.strip() for line in out.splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("E: ", "dpkg: error"))]
     return (marked or lines or ["no output"])[-1]
+
+
+def _conflict(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _CONFLICT.search(out)
+    if match is None:
+        return None
+    step = (
+        "Find both entries (`grep -rni signed-by /etc/apt/sources.list*`), remove the one that is not rackready's, or "
+        "make both equal. Then run again."
+    )
+    return NodeProblem("each package source once below /etc/apt, or with one Signed-By", match[0], step)
 
 
 def _signature(out: str, root: Path) -> NodeProblem | None:

@@ -429,6 +429,13 @@ E: The repository 'http://10.0.0.2:8080 ./ InRelease' is not signed.
             "nvidia-open : Depends: x (= 1) but 2",
         ),
         (
+            (
+                "E: Conflicting values set for option Signed-By regarding source https://m/cuda/ /: /a.asc != /b.gpg\n"
+                "E: The list of sources could not be read.\n"
+            ),
+            "Actual: Conflicting values set for option Signed-By regarding source https://m/cuda/ /: /a.asc != /b.gpg",
+        ),
+        (
             "something else\nE: Strange thing\n",
             "Expected: apt ends without an error Actual: E: Strange thing. See /var/log/apt",
         ),

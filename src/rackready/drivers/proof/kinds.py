@@ -49,6 +49,7 @@ KINDS: Mapping[str, Kind] = {
     **{
         name: Kind(name)
         for name in (
+            "rackready_apt_sources",
             "rackready_boot",
             "rackready_doca",
             "rackready_driver",
