@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +12,20 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-ROLE = Path(__file__).resolve().parents[2] / "roles/enroot_pyxis"
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = ROOT / "roles/enroot_pyxis"
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FILTERS = load("plugins/filter/rackready_enroot.py")
 GOOD = {"enroot": "4.1.2-1", "nvslurm-plugin-pyxis": "0.24.0-1"}
 
 
@@ -112,17 +127,79 @@ def test_a_pyxis_of_another_release_is_refused(said: str, holds: bool) -> None: 
     )
 
 
+def test_enroot_must_start_for_a_user_without_rights() -> None:
+    # As enroot 4.1.2 says it where the folder is root's.
+    denied = "mkdir: cannot create directory '/raid/enroot/data/user-65534': Permission denied"
+    found, words = judged(checks("check")[1], __enroot_pyxis_version={"rc": 1, "stdout": "", "stderr": denied})
+    assert not found
+    assert words == (
+        f"Expected: `enroot version` of user nobody ends with 0 Actual: {denied}. Let ENROOT_RUNTIME_PATH, "
+        "ENROOT_DATA_PATH and ENROOT_CACHE_PATH of enroot_pyxis_settings end with a folder per user, such as "
+        "user-$(id -u), in a folder of mode 1777. Role enroot_pyxis sets the mode where the path has enroot in it; set "
+        "it yourself elsewhere."
+    )
+    assert judged(checks("check")[1], __enroot_pyxis_version={"rc": 0, "stdout": "4.1.2", "stderr": ""})[0]
+
+
+def test_enroot_is_asked_as_a_job_asks_it() -> None:
+    [task] = [task for block in tasks("check") for task in block["block"] if "as user nobody" in task["name"]]
+    command = task["ansible.builtin.shell"]["cmd"]
+    assert "setpriv --reuid=nobody" in command
+    assert "env -i PATH=/usr/local/bin:/usr/bin:/bin" in command
+    assert task["become"] is True
+
+
+def tasks(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize(("answer", "holds"), [("4.1.2", True), ("3.4.1", False)])
+def test_another_enroot_is_refused(answer: str, holds: bool) -> None:  # noqa: FBT001
+    known = {"enroot_pyxis_packages": GOOD, "__enroot_pyxis_version": {"rc": 0, "stdout": answer, "stderr": ""}}
+    found, words = judged(checks("check")[2], **known)
+    assert (found, words.startswith(f"Expected: `enroot version`: 4.1.2 Actual: {answer}.")) == (holds, True)
+
+
+RUNTIME = {"ENROOT_RUNTIME_PATH": "/run/enroot/user-$(id -u)"}
+
+
 @pytest.mark.parametrize(
-    ("answer", "holds", "actual"),
+    ("settings", "all_users", "above"),
     [
-        ({"rc": 0, "stdout": "4.1.2", "stderr": ""}, True, "4.1.2"),
-        ({"rc": 0, "stdout": "3.4.1", "stderr": ""}, False, "3.4.1"),
-        ({"rc": 2, "stdout": "", "stderr": "", "msg": "No such file or directory"}, False, ""),
+        (RUNTIME, ["/run/enroot"], []),
+        (
+            RUNTIME
+            | {"ENROOT_DATA_PATH": "/raid/enroot/data/user-$(id -u)", "ENROOT_CACHE_PATH": "/raid/enroot/user-$UID"},
+            ["/raid/enroot", "/raid/enroot/data", "/run/enroot"],
+            [],
+        ),
+        (
+            RUNTIME | {"ENROOT_DATA_PATH": "/raid/enroot/data/$(id -un)"},
+            ["/raid/enroot/data", "/run/enroot"],
+            ["/raid/enroot"],
+        ),
+        # Folders that serve more than enroot, of one user, or that are not below /.
+        ({"ENROOT_RUNTIME_PATH": "/run/user-$(id -u)", "ENROOT_DATA_PATH": "${HOME}/enroot/x"}, [], []),
+        ({"ENROOT_RUNTIME_PATH": "/run/user/$(id -u)/enroot", "ENROOT_DATA_PATH": "/raid/enroot/all"}, [], []),
     ],
 )
-def test_another_enroot_is_refused(answer: dict[str, Any], holds: bool, actual: str) -> None:  # noqa: FBT001
-    found, words = judged(checks("check")[1], enroot_pyxis_packages=GOOD, __enroot_pyxis_version=answer)
-    assert (found, words.startswith(f"Expected: `enroot version`: 4.1.2 Actual: {actual}")) == (holds, True)
+def test_folders_in_which_users_make_their_own(
+    settings: dict[str, str], all_users: list[str], above: list[str]
+) -> None:
+    assert (FILTERS.shared(settings), FILTERS.above(settings)) == (all_users, above)
+
+
+def test_the_runtime_path_is_the_user_s_own_unless_the_site_names_another() -> None:
+    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+
+    def all_of(settings: dict[str, str]) -> dict[str, str]:
+        templar = Templar(loader=DataLoader(), variables={"enroot_pyxis_settings": settings})
+        found: dict[str, str] = templar.template(trust_as_template(variables["__enroot_pyxis_all"]))
+        return found
+
+    assert all_of({"ENROOT_DATA_PATH": "/x"}) == RUNTIME | {"ENROOT_DATA_PATH": "/x"}
+    assert all_of({"ENROOT_RUNTIME_PATH": "/y"}) == {"ENROOT_RUNTIME_PATH": "/y"}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +213,7 @@ def test_another_enroot_is_refused(answer: dict[str, Any], holds: bool, actual: 
 )
 def test_a_srun_without_pyxis_is_refused(answer: dict[str, Any], holds: bool) -> None:  # noqa: FBT001
     text = {"content": "cmVxdWlyZWQgL3guc28K"}
-    found, words = judged(checks("check")[2], __enroot_pyxis_text=text, __enroot_pyxis_srun=answer)
+    found, words = judged(checks("check")[3], __enroot_pyxis_text=text, __enroot_pyxis_srun=answer)
     assert found is holds
     assert words == (
         f"Expected: --container-image among the options of srun Actual: {answer['stderr'] or 'not there'}. Write "
