@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, fence
+from .reboot_reasons import lacking
 
 OPERATION = "install"
 """The lock of package installation: the scripts of kernel packages write the same files."""
@@ -124,13 +125,16 @@ class BootFiles:
         return (self.root / f"boot/vmlinuz-{release}").exists() or (self.root / _STATES / release).exists()
 
     def _missing(self, options: tuple[str, ...]) -> list[str]:
-        """Return the options that an entry of a kernel lacks.
+        """Return the options that an entry of a kernel lacks, or takes back with a later word.
 
         A recovery entry counts as well: 10_linux gives it GRUB_CMDLINE_LINUX. Memory tests are no kernel.
         """
         text = (self.root / MENU).read_text(encoding="utf-8", errors="replace")
-        lines = [set(line.split()) for line in re.findall(r"^\s*linux(?:efi)?\s+(\S*/vmlinuz-.*)$", text, re.MULTILINE)]
-        return [option for option in options if not lines or any(option not in words for words in lines)]
+        lines = re.findall(r"^\s*linux(?:efi)?\s+(\S*/vmlinuz-.*)$", text, re.MULTILINE) or [""]
+        found = {option: same for line in lines for option, same in lacking(line.split(), list(options))}
+        return [
+            f"{option} as the last of {', '.join(same)}" if option in same else option for option, same in found.items()
+        ]
 
     def _older(self, made: Path, names: tuple[str, ...]) -> list[str]:
         when = made.stat().st_mtime_ns

@@ -17,6 +17,26 @@ from typing import Any
 
 FORMAT = "rackready/reboot-reasons/v1"
 DECLARED = "/var/lib/rackready/boot.d"
+REPEATED = (
+    *(
+        "acpi_osi",
+        "console",
+        "crashkernel",
+        "earlycon",
+        "hugepages",
+        "hugepagesz",
+        "ip",
+        "memmap",
+        "modprobe.blacklist",
+    ),
+    *("pci", "reserve_mem", "video"),
+)
+"""Options whose words all count. Of others, the last word of a name does.
+
+Source: Linux 6.12, Documentation/admin-guide/kernel-parameters.txt, hugetlbpage.rst and serial-console.rst; pci_setup
+in drivers/pci/pci.c collects. Words of systemd and dracut do, too (kernel-command-line(7), dracut.cmdline(7)).
+"""
+_COLLECTED = ("rd.", "systemd.")
 _ROW = 3
 """Columns that dpkg-query is asked for."""
 _VALUES = 4
@@ -49,17 +69,37 @@ def reason(code: str, expected: str, actual: str) -> dict[str, str]:
 
 
 def options(root: str) -> list[dict[str, str]]:
-    """Return the declared options that the running kernel was not given."""
+    """Return the declared options that are not in force in the running kernel."""
     words = read(f"{root}/proc/cmdline").split()
+    return [
+        reason("kernel-option", f"{option} on the kernel command line", " ".join(actual) or "not there")
+        for option, actual in lacking(words, declared(root, "options"))
+    ]
+
+
+def lacking(words: list[str], wanted: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the options that a command line does not put in force, each with the words of its name.
+
+    Of a name that does not repeat, the last word counts; of one that is wanted twice, the last two.
+    """
     found = []
-    for option in declared(root, "options"):
-        if option not in words:
-            name = option.partition("=")[0]
-            actual = [word for word in words if word.partition("=")[0] == name]
-            found.append(
-                reason("kernel-option", f"{option} on the kernel command line", " ".join(actual) or "not there")
-            )
+    for option in wanted:
+        same = [word for word in words if name_of(word) == name_of(option)]
+        once = [other for other in wanted if name_of(other) == name_of(option)]
+        counts = same if repeats(option) else same[-len(once) :]
+        if option not in counts:
+            found.append((option, same))
     return found
+
+
+def name_of(word: str) -> str:
+    """Return an option's name; the kernel takes - for _ in it (kernel-parameters.rst)."""
+    return word.partition("=")[0].replace("-", "_")
+
+
+def repeats(option: str) -> bool:
+    """Return whether all words of an option's name count."""
+    return name_of(option) in REPEATED or option.startswith(_COLLECTED)
 
 
 def modules(root: str) -> list[dict[str, str]]:

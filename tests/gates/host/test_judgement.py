@@ -280,6 +280,17 @@ def test_processors(node: Node, state: Document, inputs: Document, finding: Told
     assert verdict.outcome is Outcome.FAIL
 
 
+@pytest.mark.parametrize(("line", "fails"), [("ro iommu=pt iommu=nopt", True), ("ro iommu=nopt iommu=pt", False)])
+def test_the_last_word_of_the_command_line_counts(node: Node, line: str, *, fails: bool) -> None:
+    verdict = judge(
+        node,
+        "node/host/sanity/kernel-settings",
+        lambda found: found["files"].update({"/proc/cmdline": {"/proc/cmdline": line}}),
+        inputs={"cmdline": ["iommu=pt"]},
+    )
+    assert tells(verdict) == ([("kernel-cmdline", "node01", "iommu=pt", "iommu=pt iommu=nopt")] if fails else [])
+
+
 @pytest.mark.parametrize(
     ("inputs", "finding"),
     [

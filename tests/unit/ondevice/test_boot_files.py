@@ -97,6 +97,16 @@ def test_a_menu_without_the_option_is_made_again_whatever_its_age(tmp_path: Path
     assert node.ran == ["update-grub"]
 
 
+def test_a_menu_whose_later_word_takes_the_option_back_is_not_in_force(tmp_path: Path) -> None:
+    later = ENTRY.replace("quiet", "quiet iommu=nopt")
+    node = Node(tmp_path, later)
+    node.put("boot/grub/grub.cfg", later, 1000)
+    why = "without iommu=pt as the last of iommu=pt, iommu=nopt"
+    assert node.boot().stale(SOURCES) == [f"/boot/grub/grub.cfg: {why}"]
+    with pytest.raises(NodeProblem, match=why):
+        node.boot().ensure(SOURCES, 0, "")
+
+
 def test_an_option_that_was_taken_back_leaves_the_menu_too(tmp_path: Path) -> None:
     node = Node(tmp_path, ENTRY.replace(" iommu=pt", ""))
     node.put(GRUB[1:], "# no options", 1500)

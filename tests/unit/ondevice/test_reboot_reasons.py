@@ -11,6 +11,7 @@ import pytest
 
 from rackready.campaign.reboot import Reason, parsed
 from rackready.ondevice import reboot_reasons as script
+from rackready.ondevice.reboot_reasons import lacking
 
 RUNNING = "6.1.0-39-amd64"
 IMAGES = (
@@ -61,6 +62,29 @@ def test_an_option_that_the_kernel_was_not_given(node: Path, capsys: pytest.Capt
         Reason("kernel-option", "iommu=pt on the kernel command line", "iommu=nopt"),
         Reason("kernel-option", "hugepages=8 on the kernel command line", "not there"),
     )
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "wanted", "found"),
+    [
+        ("ro iommu=pt", ["iommu=pt"], []),
+        ("ro iommu=pt iommu=nopt", ["iommu=pt"], [("iommu=pt", ["iommu=pt", "iommu=nopt"])]),
+        ("ro iommu=nopt iommu=pt", ["iommu=pt"], []),
+        (
+            "init_on_alloc=0 init-on-alloc=1",
+            ["init_on_alloc=0"],
+            [("init_on_alloc=0", ["init_on_alloc=0", "init-on-alloc=1"])],
+        ),
+        ("hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=8", ["hugepagesz=1G", "hugepages=4"], []),
+        ("console=ttyS0 console=tty1", ["console=ttyS0"], []),
+        ("systemd.mask=a systemd.mask=b", ["systemd.mask=a"], []),
+        ("x=1 x=2", ["x=1", "x=2"], []),
+        ("x=2 x=1 x=3", ["x=1", "x=2"], [("x=2", ["x=2", "x=1", "x=3"])]),
+        ("quiet", ["quiet", "nosmt"], [("nosmt", [])]),
+    ],
+)
+def test_the_last_word_of_a_name_counts(cmdline: str, wanted: list[str], found: list[tuple[str, list[str]]]) -> None:
+    assert lacking(cmdline.split(), wanted) == found
 
 
 def card(monkeypatch: pytest.MonkeyPatch, current: str, *, tool: str = "mlxconfig") -> list[list[str]]:

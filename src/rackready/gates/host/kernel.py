@@ -13,6 +13,7 @@ from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.ondevice import reboot_reasons
 
 CMDLINE = "/proc/cmdline"
 HUGE = "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages"
@@ -38,8 +39,9 @@ SWAP = FailKind(
 CMDLINE_WORD = FailKind(
     "kernel-cmdline",
     "kernel command line",
-    meaning="A word that the site wants is not on the kernel command line.",
-    next_step="Correct GRUB_CMDLINE_LINUX on the node, run `update-grub`, and reboot it.",
+    meaning="A word that the site wants is not on the kernel command line, or a later word of its name replaces it.",
+    next_step="Add it to `base_kernel_options` and run install, which also takes it out of GRUB_CMDLINE_LINUX_DEFAULT; "
+    "or correct GRUB_CMDLINE_LINUX on the node and run `update-grub`. Then reboot it.",
 )
 HUGE_PAGES_NOT_REPORTED = ErrorKind(
     "huge-pages-not-reported",
@@ -149,13 +151,9 @@ class KernelSettings(HostGate):
                 judge.fail(node, SWAP, "none", ", ".join(swaps.split()))
 
     def _cmdline(self, judge: Judge, node: str, cmdline: str) -> None:
-        words = cmdline.split()
-        for word in self.inputs.cmdline:
-            judge.judged += 1
-            if word not in words:
-                name = word.partition("=")[0]
-                actual = next((other for other in words if other.partition("=")[0] == name), "not there")
-                judge.fail(node, CMDLINE_WORD, word, actual)
+        judge.judged += len(self.inputs.cmdline)
+        for word, same in reboot_reasons.lacking(cmdline.split(), list(self.inputs.cmdline)):
+            judge.fail(node, CMDLINE_WORD, word, " ".join(same) or "not there")
 
     def _huge(self, judge: Judge, node: str, cmdline: str, found: Answers) -> None:
         judge.judged += 1
