@@ -11,7 +11,7 @@ DOCUMENTATION = """
 module: rackready_upgrade_timers
 short_description: turn timers that upgrade packages off, or on again
 description:
-  - Observes first. Records which timers were enabled before it turns them off.
+  - Observes first. Records which timers were enabled before it turns them off, and resets their services that failed.
   - With C(allowed), enables and starts those of the record again, and forgets the record.
 options:
   timers: {description: names of the timers; those that are not installed do not count, type: list, elements: str}

@@ -157,6 +157,7 @@ UNBROKEN = {
     "base : repository | Fetch all package lists if those of the operating system are absent or older than a day": (
         "a simulated node has no other source than the rack's mirror"
     ),
+    "base : kernel | Turn off timers that upgrade packages, or on again": "a simulated node has none of them",
     "base : time | Keep the clock on the site's time servers": "the site names none",
     "base : tuning | Bring settings into force that a boot forgets, now and at every boot": "the site asks for none",
     "nic_stack : preflight | Refuse a node whose cards could not reach GPU memory": "it only refuses",

@@ -24,7 +24,7 @@ def test_a_timer_that_is_on_goes_off(
     (tmp_path / "usr/lib/systemd/system" / TIMER).write_text("")
 
     def run(argv: Sequence[str]) -> Done:
-        return Done(code if argv[1] == "disable" else 0, "Access denied\n")
+        return Done({"disable": code, "is-failed": 1}.get(argv[1], 0), "Access denied\n")
 
     monkeypatch.setattr(module, "UpgradeTimers", lambda: UpgradeTimers(run, tmp_path, tmp_path / "var"))
     params = {"timers": [TIMER], "allowed": False}

@@ -1,4 +1,4 @@
-"""Timers that upgrade packages by themselves: off, and those that rackready turned off on again when the site wants."""
+"""Timers that upgrade packages or ask the Internet: off, and those that rackready turned off on again on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UpgradeTimers:
         found = [name for name in there if name in self._record() and not self._is("enabled", name)]
         if not check:
             for name in found:
-                self._do("enable", name)
+                self._do("enable", "--now", name)
             self._write([])
         return [Difference("unit", name, "enabled", "disabled") for name in found]
 
@@ -45,14 +45,22 @@ class UpgradeTimers:
         if found and not check:
             self._write(sorted({*self._record(), *enabled}))  # before the change: a killed run must know what was on
             for name in found:
-                self._do("disable", name)
-        return [Difference("unit", name, "disabled", "enabled" if name in enabled else "active") for name in found]
+                self._do("disable", "--now", name)
+        was = [Difference("unit", name, "disabled", "enabled" if name in enabled else "active") for name in found]
+        return was + self._forget_failures(there, check=check)
+
+    def _forget_failures(self, there: Sequence[str], *, check: bool) -> list[Difference]:
+        """Reset the services of timers that are off: nothing would run them again, so they would stay failed."""
+        failed = [service for service in map(_service, there) if self._is("failed", service)]
+        for service in () if check else failed:
+            self._do("reset-failed", service)
+        return [Difference("unit", service, "not failed", "failed") for service in failed]
 
     def _is(self, state: str, name: str) -> bool:
         return self.run(["systemctl", f"is-{state}", "--quiet", name]).returncode == 0
 
-    def _do(self, verb: str, name: str) -> None:
-        argv = ["systemctl", verb, "--now", name]
+    def _do(self, *words: str) -> None:
+        argv, name = ["systemctl", *words], words[-1]
         done = self.run(argv)
         if done.returncode != 0:
             said = (done.out.strip().splitlines() or ["no output"])[-1]
@@ -67,3 +75,8 @@ class UpgradeTimers:
         if list(names) != self._record():
             self.folder.mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / _RECORD, "".join(f"{name}\n" for name in names))
+
+
+def _service(timer: str) -> str:
+    """Return what a timer starts (systemd.timer(5), Unit=: the service of its name)."""
+    return timer.removesuffix(".timer") + ".service"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackready.ondevice.command import Done, NodeProblem
 from rackready.ondevice.upgrade_timers import UpgradeTimers
@@ -19,15 +20,21 @@ class Node:
     def __init__(self, root: Path, *on: str) -> None:
         self.root, self.on = root, set(on)
         self.ran: list[str] = []
+        self.failed: set[str] = set()
         self.answer = Done(0, "")
         for name in TIMERS:
             (root / "usr/lib/systemd/system").mkdir(parents=True, exist_ok=True)
             (root / "usr/lib/systemd/system" / name).write_text("")
 
     def __call__(self, argv: Sequence[str]) -> Done:
+        if argv[1] == "is-failed":
+            return Done(0 if argv[-1] in self.failed else 1, "")
         if argv[1].startswith("is-"):
             return Done(0 if argv[-1] in self.on else 1, "")
         self.ran.append(" ".join(argv))
+        if argv[1] == "reset-failed":
+            self.failed.remove(argv[-1])
+            return self.answer
         self.on = self.on | {argv[-1]} if argv[1] == "enable" else self.on - {argv[-1]}
         return self.answer
 
@@ -86,3 +93,20 @@ def test_a_systemctl_that_fails_is_reported(tmp_path: Path) -> None:
         "Actual: exit 1: Failed to disable unit: Access denied. "
         f"Run `systemctl status {TIMERS[0]}` on the node: it shows why."
     )
+
+
+def test_a_service_that_failed_before_its_timer_went_off_is_reset(tmp_path: Path) -> None:
+    node = Node(tmp_path, TIMERS[0])
+    node.failed = {"dnf-automatic.service"}
+    said = [f"{TIMERS[0]} enabled, wanted disabled", "dnf-automatic.service failed, wanted not failed"]
+    assert node.ensure(off=True, check=True) == said
+    assert (node.failed, node.ran) == ({"dnf-automatic.service"}, [])
+    assert node.ensure(off=True) == said
+    assert node.ran == [f"systemctl disable --now {TIMERS[0]}", "systemctl reset-failed dnf-automatic.service"]
+    assert node.ensure(off=True) == []
+
+
+@pytest.mark.parametrize("system", ["main", "RedHat_9"])
+def test_no_timer_of_a_node_asks_the_internet_for_firmware(system: str) -> None:
+    text = (Path(__file__).parents[3] / f"roles/base/vars/{system}.yml").read_text(encoding="utf-8")
+    assert "fwupd-refresh.timer" in yaml.safe_load(text)["__base_upgrade_timers"]
