@@ -18,6 +18,12 @@ FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Folders of CDI specifications (CDI specification; nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)."""
 GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 """Asks for every GPU's index and UUID, on the host as in a container."""
+CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+"""Devices that CUDA needs, beside those of the GPUs.
+
+`nvidia-ctk cdi generate` leaves one out that does not exist when it runs (NVIDIA/nvidia-container-toolkit v1.20.0,
+controlDeviceNodeDiscoverer in pkg/nvcdi/common-nvml.go).
+"""
 _MIG_MODES = ("nvidia-smi", "--query-gpu=index,mig.mode.current", "--format=csv,noheader")
 _RUNTIMES = {
     "docker": ("/etc/docker/daemon.json",),
@@ -67,7 +73,9 @@ def spec_files(folder: Path) -> list[dict[str, Any]]:
         if _KIND.search(text):
             paths = host_paths(text)
             absent = [one for one in paths if not Path(one).exists()]
-            found.append({"path": str(path), "paths": len(paths), "there": len(paths) - len(absent), "absent": absent})
+            lacks = [device for device in CONTROL if device not in paths]
+            counts = {"paths": len(paths), "there": len(paths) - len(absent)}
+            found.append({"path": str(path), **counts, "absent": absent, "lacks": lacks})
     return found
 
 

@@ -81,7 +81,8 @@ class Node:
             device = paths.at(f"/dev/nvidia{index}")
             device.parent.mkdir(parents=True, exist_ok=True)
             device.write_text("")
-        paths.at("/dev/nvidiactl").write_text("")
+        for control in CONTROL:
+            paths.at(control).write_text("")
         ctk._write("/var/run/cdi/nvidia.yaml")
 
     def save(self) -> None:
@@ -123,6 +124,7 @@ class Node:
         self.monkeypatch.setattr(
             containers, "host_paths", lambda text, real=HOST_PATHS: [str(paths.at(path)) for path in real(text)]
         )
+        self.monkeypatch.setattr(containers, "CONTROL", tuple(str(paths.at(path)) for path in CONTROL))
         self.monkeypatch.setattr(containers, "_RUNTIMES", {})
         return containers.main()
 
@@ -133,7 +135,7 @@ class Node:
         return under_load.main(longest, program)
 
 
-HOST_PATHS = containers.host_paths
+HOST_PATHS, CONTROL = containers.host_paths, containers.CONTROL
 
 
 def run(argv: list[str]) -> dict[str, Any]:

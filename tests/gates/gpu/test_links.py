@@ -401,7 +401,7 @@ def offered(**changed: Any) -> dict[str, Any]:
         "gpus": {"rc": 0, "out": rows, "err": ""},
         "mig": {"rc": 0, "out": "".join(f"{gpu}, Disabled\n" for gpu in range(8)), "err": ""},
         "devices": {"rc": 0, "out": "".join(f"GPU {gpu}: H100 (UUID: GPU-{gpu})\n" for gpu in range(8)), "err": ""},
-        "specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 12, "absent": []}],
+        "specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 12, "absent": [], "lacks": []}],
         "runtimes": {"docker": True, "containerd": None, "crio": None},
     }
     return copy.deepcopy(healthy) | changed
@@ -445,6 +445,7 @@ def offered(**changed: Any) -> dict[str, Any]:
                         "paths": 12,
                         "there": 11,
                         "absent": ["/usr/lib/libcuda.so.570.86.10"],
+                        "lacks": [],
                     }
                 ]
             },
@@ -453,6 +454,20 @@ def offered(**changed: Any) -> dict[str, Any]:
                 "node01",
                 "every path of /var/run/cdi/nvidia.yaml exists",
                 "absent: /usr/lib/libcuda.so.570.86.10",
+            ),
+            Outcome.FAIL,
+        ),
+        (
+            {
+                "specs": [
+                    {"path": "/run/x.yaml", "paths": 12, "there": 12, "absent": [], "lacks": ["/dev/nvidia-uvm"]},
+                ]
+            },
+            (
+                "cdi-control-missing",
+                "node01",
+                "/dev/nvidiactl and /dev/nvidia-uvm in /run/x.yaml",
+                "without /dev/nvidia-uvm",
             ),
             Outcome.FAIL,
         ),

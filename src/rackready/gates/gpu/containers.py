@@ -90,6 +90,14 @@ CDI_PATHS = FailKind(
     "containers fail to start.",
     next_step=REFRESH,
 )
+CDI_CONTROL = FailKind(
+    "cdi-control-missing",
+    "CDI specification without control devices",
+    meaning="The CDI specification lacks a device of the driver that CUDA needs, because it did not exist when the "
+    "specification was made: nvidia-smi works in containers, and CUDA programs fail.",
+    next_step="Create it (`nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules`), then "
+    "recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`). Install does both at every boot.",
+)
 
 FINDINGS = (
     CHECK_UNREADABLE,
@@ -102,6 +110,7 @@ FINDINGS = (
     DRIVER_GPUS_MORE,
     NO_CDI,
     CDI_PATHS,
+    CDI_CONTROL,
 )
 
 
@@ -247,6 +256,9 @@ def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
                 f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else ""  # noqa: PLR2004 - as many as are shown
             )
             judge.fail(node, CDI_PATHS, f"every path of {spec['path']} exists", f"absent: {shown}")
+        if spec["lacks"]:
+            expected = f"{' and '.join(script.CONTROL)} in {spec['path']}"
+            judge.fail(node, CDI_CONTROL, expected, f"without {', '.join(spec['lacks'])}")
 
 
 def _runtimes(judge: Judge, found: dict[str, Any]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 
-from . import machine, paths, store
+from . import kmod, machine, paths, store
 from .smi import mig
 
 _SPEC = "/var/run/cdi/nvidia.yaml"
+_CONTROL = ("/dev/nvidia-modeset", "/dev/nvidia-uvm-tools", "/dev/nvidia-uvm", "/dev/nvidiactl")
+"""Of these, the specification has those that exist (v1.20.0, pkg/nvcdi/common-nvml.go)."""
 
 
 def main(argv: list[str], version: str) -> int:
@@ -24,12 +27,15 @@ def main(argv: list[str], version: str) -> int:
     if "--version" in argv or "-v" in argv[:1]:
         sys.stdout.write(f"NVIDIA Container Toolkit CLI version {release}\ncommit: 1\n")
         return 0
-    if words[:2] == ["runtime", "configure"]:
-        return _configure(argv)
-    if words[:2] == ["cdi", "generate"]:
-        return _generate(argv)
-    if words[:2] == ["cdi", "list"]:
-        return _list()
+    acts: dict[tuple[str, ...], Callable[[list[str]], int]] = {
+        ("runtime", "configure"): _configure,
+        ("cdi", "generate"): _generate,
+        ("cdi", "list"): lambda _argv: _list(),
+        ("system", "create-device-nodes"): _create_device_nodes,
+    }
+    act = acts.get(tuple(words[:2]))
+    if act is not None:
+        return act(argv)
     sys.stderr.write("NAME:\n   NVIDIA Container Toolkit CLI\n")
     return 1
 
@@ -80,6 +86,18 @@ _TOML = {
 }
 
 
+def _create_device_nodes(argv: list[str]) -> int:
+    """Load modules and make devices (v1.20.0, cmd/nvidia-ctk/system/create-device-nodes/create-device-nodes.go)."""
+    error = ""
+    if "--load-kernel-modules" in argv:
+        error = next((error for error in map(kmod.load, ("nvidia", "nvidia-uvm", "nvidia-modeset")) if error), "")
+    if "--control-devices" in argv:
+        error = error or kmod.control_nodes()
+    if error:
+        sys.stderr.write(f'time="now" level=error msg="{error}"\n')
+    return 1 if error else 0
+
+
 def _generate(argv: list[str]) -> int:
     try:
         machine.open_driver()
@@ -121,7 +139,8 @@ def _text() -> str:
         "      deviceNodes:",
         *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus],
     ]
-    lines += ["containerEdits:", "  deviceNodes:", "    - path: /dev/nvidiactl", "  mounts:"]
+    there = [device for device in _CONTROL if paths.at(device).exists()]
+    lines += ["containerEdits:", "  deviceNodes:", *[f"    - path: {device}" for device in there], "  mounts:"]
     for library in _libraries():
         lines += [
             f"    - hostPath: {library}",

@@ -70,6 +70,13 @@ ExcludedGpus: ""
 """As the driver prints its parameters (NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c and nv-reg.h)."""
 _MAJOR = 195
 _CONTROL_MINOR = 255
+_UVM_MAJOR = 509
+_CONTROL = (
+    ("nvidiactl", "nvidia", _MAJOR, _CONTROL_MINOR),
+    ("nvidia-modeset", "nvidia", _MAJOR, 254),
+    ("nvidia-uvm", "nvidia_uvm", _UVM_MAJOR, 0),
+    ("nvidia-uvm-tools", "nvidia_uvm", _UVM_MAJOR, 1),
+)
 
 
 def canonical(name: str) -> str:
@@ -111,9 +118,19 @@ def load(name: str) -> str:
     _mark(name, version)
     if name == "nvidia":
         _probe(version)
-    if name == "nvidia_uvm":
-        _node("nvidia-uvm", 509, 0)
-        _node("nvidia-uvm-tools", 509, 1)
+    return ""
+
+
+def control_nodes() -> str:
+    """Make the driver's control devices of loaded modules: no module makes its own; return an error text.
+
+    As `nvidia-ctk system create-device-nodes --control-devices` (NVIDIA/nvidia-container-toolkit v1.20.0,
+    pkg/system/nvdevices/devices.go): in this order, with majors of /proc/devices.
+    """
+    for name, module, major, minor in _CONTROL:
+        if module not in store.runtime()["modules"]:
+            return f"failed to create device node {name}: failed to determine major: invalid device node"
+        _node(name, major, minor)
     return ""
 
 

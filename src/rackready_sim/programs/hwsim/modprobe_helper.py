@@ -8,6 +8,6 @@ from . import kmod
 
 
 def main(_argv: list[str]) -> int:
-    """Load the nvidia module, and nvidia-uvm with -u."""
-    error = kmod.load("nvidia") or (kmod.load("nvidia_uvm") if "-u" in sys.argv else "")
+    """Load the nvidia module, and with -u nvidia-uvm and its devices (nvidia-modprobe(1))."""
+    error = kmod.load("nvidia") or (kmod.load("nvidia_uvm") or kmod.control_nodes() if "-u" in sys.argv else "")
     return 1 if error else 0

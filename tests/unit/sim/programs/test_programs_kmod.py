@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from rackready_sim.programs.hwsim import firmware, kmod, kmsg, paths, store
+import functools
+
+import pytest
+
+from rackready_sim.programs.hwsim import ctk, firmware, kmod, kmsg, paths, store
 
 from .conftest import VERSION, Machine
 
@@ -80,3 +84,27 @@ def test_device_trees(machine: Machine) -> None:
     assert (port / "state").read_text() == "4: ACTIVE\n"
     assert (port / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
     assert (paths.at("/sys/class/infiniband/mlx5_3/device") / "numa_node").read_text() == "0\n"
+
+
+def test_cdi_has_the_control_devices_that_exist(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No module makes its own devices: nvidia-ctk makes them, of loaded modules, and leaves out what is not there."""
+
+    def node(name: str, *_: int) -> None:
+        paths.at(f"/dev/{name}").parent.mkdir(parents=True, exist_ok=True)
+        paths.at(f"/dev/{name}").touch()
+
+    toolkit = functools.partial(ctk.main, version="1.20.0-1")
+    monkeypatch.setattr(kmod, "_node", node)
+    machine.install()
+    machine.run(kmod.modprobe, "nvidia")
+    code, _, err = machine.run(toolkit, "system", "create-device-nodes", "--control-devices")
+    assert (code, "nvidia-uvm: failed to determine major: invalid device node" in err) == (1, True)
+    machine.run(kmod.modprobe, "nvidia_uvm")
+    assert not paths.at("/dev/nvidia-uvm").exists()
+    assert "/dev/nvidia-uvm" not in machine.run(toolkit, "cdi", "generate")[1]
+    assert machine.run(toolkit, "system", "create-device-nodes", "--control-devices")[0] == 0
+    lines = machine.run(toolkit, "cdi", "generate")[1].splitlines()
+    assert {"    - path: /dev/nvidia-uvm", "    - path: /dev/nvidiactl"} <= set(lines)
+    assert "nvidia_modeset" not in store.runtime()["modules"]
+    assert machine.run(toolkit, "system", "create-device-nodes", "--load-kernel-modules")[0] == 0
+    assert "nvidia_modeset" in store.runtime()["modules"]
