@@ -108,7 +108,7 @@ def test_it_runs_torchrun_on_every_node() -> None:
     known = rack(2)
     run = gate(GATE, IMAGE).plan(known, list(known.nodes))[0]
     words = [" ".join(word for word in command.argv if len(word) < 200) for command in run.commands]
-    assert "podman run --rm --device nvidia.com/gpu=all --network=host" in words[0]
+    assert "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable --network=host" in words[0]
     assert (
         "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=198.19.0.1"
         in words[0]

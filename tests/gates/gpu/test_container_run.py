@@ -298,7 +298,7 @@ def test_only_what_was_seen_counts_as_measured() -> None:
         (
             "podman",
             (
-                "podman run --rm --device nvidia.com/gpu=all --env "
+                "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable --env "
                 f"NVIDIA_DRIVER_CAPABILITIES=compute,utility {IMAGE} nvidia-smi --query-gpu=index,uuid "
                 "--format=csv,noheader"
             ),

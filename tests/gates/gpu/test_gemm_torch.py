@@ -297,7 +297,17 @@ SENT = ("python3", "-", "20", "8192", "bf16", "fp8", "tf32")
         ({"python": ["/opt/torch/bin/python3"]}, ("/opt/torch/bin/python3", *SENT[1:]), 360),
         (
             {"image": IMAGE},
-            ("podman", "run", "--rm", "--device", "nvidia.com/gpu=all", "--interactive", IMAGE, *SENT),
+            (
+                "podman",
+                "run",
+                "--rm",
+                "--device",
+                "nvidia.com/gpu=all",
+                "--security-opt=label=disable",
+                "--interactive",
+                IMAGE,
+                *SENT,
+            ),
             1860,
         ),
         (

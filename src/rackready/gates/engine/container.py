@@ -35,12 +35,19 @@ class ImageInputs(base.Inputs):
     runtime: str = Field("podman", pattern=r"^(podman|docker)$", description="what runs containers on the nodes")
 
 
+_CDI = ("--device", "nvidia.com/gpu=all", "--security-opt=label=disable")
+"""How podman gets the GPUs. With SELinux, as on RHEL, a container with a label may not open them.
+
+Source: NVIDIA/cloud-native-docs, container-toolkit/cdi-support.md, "Running a Workload with CDI".
+"""
+
+
 def container_argv(inputs: ImageInputs, *argv: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the command line that runs a program in a temporary container with all GPUs of the node.
 
     podman takes the GPUs from CDI (nvidia-container-toolkit), docker from the toolkit's runtime.
     """
-    gpus = ("--device", "nvidia.com/gpu=all") if inputs.runtime == "podman" else ("--gpus", "all")
+    gpus = _CDI if inputs.runtime == "podman" else ("--gpus", "all")
     return (inputs.runtime, "run", "--rm", *gpus, *options, inputs.image, *argv)
 
 
