@@ -128,7 +128,7 @@ BY_TASK = {
         ("mkdir -p /run/by-hand && touch /var/lib/apt/lists/left_InRelease", "rm /var/lib/apt/lists/left_InRelease"),
     ],
     "nvidia_container_toolkit : service | List the devices of the CDI description": _NO_GPU0,
-    "nvidia_container_toolkit : service | List the devices of the CDI description again": _NO_GPU0,
+    "nvidia_container_toolkit : offered | List the devices of the CDI description again": _NO_GPU0,
     "nvidia_container_toolkit : service | Look for files that the CDI description names and that are gone": [
         (f"echo '# hostPath: /left' >> {CDI}", f"sed -i '/hostPath: .left$/d' {CDI}")
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates.gpu import test_containers as containers
 from tests.gates.gpu import test_links as links
 from tests.gates.gpu.test_burn import burn, busy, third, watched
 from tests.gates.gpu.test_nvlink_domain import domain
@@ -175,7 +176,7 @@ def test_a_matrix_of_more_and_of_fewer_gpus_than_the_platform_has() -> None:
 def test_a_driver_with_more_gpus_than_the_platform_has() -> None:
     names = "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(9))
     rows = "".join(f"{gpu}, GPU-{gpu}\n" for gpu in range(9))
-    offered = links.offered(list={"rc": 0, "out": names, "err": ""}, gpus={"rc": 0, "out": rows, "err": ""})
+    offered = containers.offered(list={"rc": 0, "out": names, "err": ""}, gpus={"rc": 0, "out": rows, "err": ""})
     verdict = links.judge(f"{S}containers", {"containers": json.dumps(offered)})
     wanted = ("container-driver-gpus-too-many", "node01", "8", "9")
     assert (tells(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.FAIL, [])

@@ -241,8 +241,7 @@ def _node(name: str, major: int, minor: int) -> None:
 
 
 def _unlink(name: str) -> None:
-    prefix = {"nvidia": "nvidia[0-9c]*", "nvidia_uvm": "nvidia-uvm*"}.get(name)
-    for path in paths.at("/dev").glob(prefix or "no-such-device"):
+    for path in paths.at("/dev").glob("nvidia[0-9c]*") if name == "nvidia" else ():
         path.unlink()
     folder = paths.at(f"/sys/module/{name}")
     for leaf in ("version", "refcnt", "initstate"):
