@@ -81,7 +81,7 @@ SAID: list[tuple[str, str, OutputIdentity]] = [
     ),
     (
         "containers",
-        json.dumps({"format": "rackready/containers/v1", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
+        json.dumps({"format": "rackready/containers/v2", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
         OutputIdentity({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")}),
     ),
     ("copies", text("nvbandwidth/dgx_h100_healthy.txt"), OutputIdentity(drivers={"580.173.02"})),
