@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -30,6 +31,7 @@ from rackready.paths import Database, EnvPaths
 PASSWORD = "a-password-that-is-shown-nowhere"
 _INSTALLED = Path("/usr/lib/postgresql")
 """Where Debian and Ubuntu put each version's programs."""
+_HOWTO = Path(__file__).resolve().parents[1] / "docs/howto/postgresql.md"
 _NEVER = datetime(2100, 1, 1, tzinfo=UTC)
 _HBA = "local all postgres trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _SETTINGS = {
@@ -171,6 +173,17 @@ class PostgresServer:
         name = f"test{next(self._numbers)}"
         self.sql(f"CREATE DATABASE {name} OWNER rackready")
         return self.settings(root, env, name=name, **settings)
+
+    def granted(self, root: Path, env: str, name: str) -> Database:
+        """Make a role with the rights of docs/howto/postgresql.md on a database, and write the settings of its use."""
+        (rights,) = re.findall(
+            r"```sql\n(CREATE ROLE controller .*?)```", _HOWTO.read_text(encoding="utf-8"), re.DOTALL
+        )
+        role = f"controller_of_{name}"
+        for statement in rights.replace("controller", role).replace("...", PASSWORD).split(";\n"):
+            if statement:
+                self.sql(statement, name)
+        return self.settings(root, env, name=name, user=role)
 
     def settings(self, root: Path, env: str = "lab", **settings: Any) -> Database:
         """Write the settings alone."""

@@ -24,6 +24,7 @@ from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.log_file import logged
 from rackready.campaign.request import CampaignRequest
 from rackready.campaign.stop_request import StopRequest
+from rackready.campaign.tables import TABLES
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
@@ -93,6 +94,7 @@ def run_campaign(
     say = reporter.say
     lock = nullcontext() if locked else ControllerLock(paths.lock, command, paths.database)
     with lock, Ledger.open(paths.database) as ledger:
+        ledger.make_owned(TABLES)
         for line in reap(ledger):
             say(line)
         request, resumed = _choose(paths, ledger, wanted, say)

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,10 @@ class _Proving:
         except EvidenceError as error:
             raw, verdict = "", ProofResult(failure=str(error))
         row = (self.ctx.campaign, node, self.phase, self.mode, time.time(), release)
-        append_proof(self.ledger, ProofRow(*row, same=verdict.same, reason=verdict.reason, raw=raw))
+        try:
+            append_proof(self.ledger, ProofRow(*row, same=verdict.same, reason=verdict.reason, raw=raw))
+        except LedgerError as error:
+            return ProofResult(failure=str(error))
         return verdict
 
     # the play ----------------------------------------------------------------------------------------------------
@@ -217,13 +220,19 @@ class _Proving:
             return {}
 
     def _keep(self, seal: Seal, node: str, release: str, lines: list[dict[str, Any]]) -> None:
+        """Keep what the next run proves by. The play went well: without a record that run plays the node, too.
+
+        A controller that lost its lock stops all the same: recording the play's result is refused as well.
+        """
         try:
             found = recorded(lines)
+            kept = ProofRecord(node, self.phase, self.mode, release, self.ledger.epoch(node), time.time(), b"")
+            keep_record(self.ledger, replace(kept, sealed=seal.sealed(found.plain(), self._bound(kept))))
         except UnprovableError as error:
             self._tell(node, f"the next run plays it, too: {error}", "info")
-            return
-        kept = ProofRecord(node, self.phase, self.mode, release, self.ledger.epoch(node), time.time(), b"")
-        keep_record(self.ledger, replace(kept, sealed=seal.sealed(found.plain(), self._bound(kept))))
+        except LedgerError as error:
+            with suppress(LedgerError):
+                self._tell(node, f"the next run plays it, too: {error}", "warn")
 
     def _tell_all(self, nodes: list[str], text: str) -> None:
         for node in nodes:

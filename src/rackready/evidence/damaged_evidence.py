@@ -18,11 +18,11 @@ from rackready.ledger.append_only import append_only
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _aside = sa.Table(
     "evidence_set_aside",
-    _metadata,
+    metadata,
     sa.Column("id", KEY, primary_key=True),
     sa.Column("kind", sa.String, nullable=False, comment="record or raw output"),
     sa.Column(
@@ -77,7 +77,7 @@ def put_aside(
     """
     if not damaged:
         return []
-    ledger.make(_metadata)
+    ledger.make(metadata)
     with ledger.read() as connection:
         known = {(row.name, row.why) for row in connection.execute(sa.select(_aside.c.name, _aside.c.why))}
     fresh = [

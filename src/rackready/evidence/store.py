@@ -28,11 +28,11 @@ from rackready.model.outcome import Outcome
 
 __all__ = ["EMPTY", "EvidenceError", "EvidenceStore", "new_id"]
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _records = sa.Table(
     "evidence",
-    _metadata,
+    metadata,
     sa.Column("id", KEY, primary_key=True),
     sa.Column("campaign", sa.String, nullable=False, index=True),
     sa.Column("gate", sa.String, nullable=False),
@@ -45,7 +45,7 @@ _records = sa.Table(
 
 _nodes = sa.Table(
     "evidence_nodes",
-    _metadata,
+    metadata,
     sa.Column("record_id", sa.String, primary_key=True),
     sa.Column("node", sa.String, primary_key=True, index=True),
 )
@@ -95,7 +95,7 @@ class EvidenceStore:
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
         """Open the store in the ledger's database, and make it when it is absent. Raises LedgerError."""
-        ledger.make(_metadata)
+        ledger.make(metadata)
         return cls(ledger, raw)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -60,6 +61,9 @@ class Backend(Protocol):
 
     def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
         """Make tables that are absent. Raises SQLAlchemyError."""
+
+    def make_owned(self, engine: sa.Engine, wanted: Sequence[sa.MetaData]) -> None:
+        """Make tables before they are needed, where later runs may lack the right. Raises SQLAlchemyError."""
 
     def guard(self, connection: sa.Connection) -> None:
         """Keep other writers out until the end of the transaction. Every transaction that writes calls it first.

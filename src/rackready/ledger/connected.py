@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -87,6 +87,13 @@ class Connected:
         """Make more tables beside the ledger's, if they are absent. Raises LedgerError."""
         try:
             self.backend.make(self._engine, metadata)
+        except sa.exc.SQLAlchemyError as error:
+            raise LedgerError.of([self.in_words("the database cannot be written", error)]) from error
+
+    def make_owned(self, wanted: Sequence[sa.MetaData]) -> None:
+        """Make tables before they are needed, where a role with fewer rights may need them. Raises LedgerError."""
+        try:
+            self.backend.make_owned(self._engine, wanted)
         except sa.exc.SQLAlchemyError as error:
             raise LedgerError.of([self.in_words("the database cannot be written", error)]) from error
 

@@ -13,11 +13,11 @@ from rackready.ledger.append_only import append_only
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _runs = sa.Table(
     "drift",
-    _metadata,
+    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("run", schema.KEY, nullable=False, index=True),
     sa.Column("target", sa.String, nullable=False, index=True, comment="node or switch"),
@@ -49,7 +49,7 @@ def append_runs(ledger: Ledger, run: str, at: float, site_digest: str, reports: 
     """Append what a drift run found, all or nothing. Raises LedgerError."""
     if not reports:
         return
-    ledger.make(_metadata)
+    ledger.make(metadata)
     rows = [
         {"run": run, "target": str(report["name"]), "at": at, "site_digest": site_digest, "report": dict(report)}
         for report in reports

@@ -19,11 +19,11 @@ SENT, LISTED, ACCUSED, RETURNED, RETIRED = "sent", "listed", "accused", "returne
 """Events of a part: in a node that leaves for its vendor; in a node that came back; accused by a finding; in a node
 again after that; retired."""
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _parts = sa.Table(
     "part_events",
-    _metadata,
+    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("at", sa.Float, nullable=False, comment="seconds since the epoch"),
     sa.Column("case", sa.String, nullable=False),
@@ -37,7 +37,7 @@ _parts = sa.Table(
 )
 _voids = sa.Table(
     "gate_voids",
-    _metadata,
+    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("at", sa.Float, nullable=False, comment="seconds since the epoch"),
     sa.Column("node", schema.KEY, nullable=False, index=True),
@@ -75,7 +75,7 @@ class GateVoid:
 
 def append(ledger: Ledger, events: Sequence[PartEvent], voids: Sequence[GateVoid] = ()) -> None:
     """Append events of parts and voids of gates, all or nothing. Raises LedgerError."""
-    ledger.make(_metadata)
+    ledger.make(metadata)
     try:
         with ledger.write() as connection:
             for table, rows in ((_parts, events), (_voids, voids)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +195,13 @@ class Postgres:
             if not all(there.has_table(name) for name in metadata.tables):
                 lock.alone(connection)
                 metadata.create_all(connection)
+
+    def make_owned(self, engine: sa.Engine, wanted: Sequence[sa.MetaData]) -> None:
+        """Make these tables as well, where this role owns the ledger's: others get rights on those that are there."""
+        with engine.connect() as connection:
+            owned = _owned(connection)
+        for metadata in wanted if owned else ():
+            self.make(engine, metadata)
 
     def guard(self, connection: sa.Connection) -> None:
         """Check that no other controller works on these records, and keep other writers out in this transaction."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +14,11 @@ from rackready.ledger.append_only import append_only
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _records = sa.Table(
     "proof_records",
-    _metadata,
+    metadata,
     sa.Column("node", schema.KEY, primary_key=True),
     sa.Column("phase", schema.KEY, primary_key=True),
     sa.Column("mode", schema.KEY, primary_key=True, comment="play, or dry for a dry run"),
@@ -27,7 +29,7 @@ _records = sa.Table(
 )
 _proofs = sa.Table(
     "proofs",
-    _metadata,
+    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("campaign", schema.KEY, nullable=False, index=True),
     sa.Column("node", sa.String, nullable=False),
@@ -74,7 +76,9 @@ def keep_record(ledger: Ledger, record: ProofRecord) -> None:
     """Write a record in the place of the node's last one. Raises LedgerError."""
     values = {name: getattr(record, name) for name in ProofRecord.__slots__}
     same = [_records.c[name] == values[name] for name in ("node", "phase", "mode")]
-    _write(ledger, sa.delete(_records).where(*same), sa.insert(_records).values(**values))
+    with _writing(ledger) as connection:  # no delete: a role that does not own the tables may not
+        if connection.execute(sa.update(_records).where(*same).values(**values)).rowcount == 0:
+            connection.execute(sa.insert(_records).values(**values))
 
 
 def record_of(ledger: Ledger, node: str, phase: str, mode: str) -> ProofRecord | None:
@@ -87,7 +91,8 @@ def record_of(ledger: Ledger, node: str, phase: str, mode: str) -> ProofRecord |
 
 def append_proof(ledger: Ledger, row: ProofRow) -> None:
     """Append a proof. Raises LedgerError."""
-    _write(ledger, sa.insert(_proofs).values(**{name: getattr(row, name) for name in ProofRow.__slots__}))
+    with _writing(ledger) as connection:
+        connection.execute(sa.insert(_proofs).values(**{name: getattr(row, name) for name in ProofRow.__slots__}))
 
 
 def proofs_of(ledger: Ledger, node: str) -> list[ProofRow]:
@@ -108,11 +113,11 @@ def _read(ledger: Ledger, table: sa.Table, query: sa.Select[Any]) -> list[dict[s
         raise LedgerError.of([ledger.in_words("proofs cannot be read", error, reading=True)]) from error
 
 
-def _write(ledger: Ledger, *statements: sa.Executable) -> None:
-    ledger.make(_metadata)
+@contextmanager
+def _writing(ledger: Ledger) -> Iterator[sa.Connection]:
+    ledger.make(metadata)
     try:
         with ledger.write() as connection:
-            for statement in statements:
-                connection.execute(statement)
+            yield connection
     except sa.exc.SQLAlchemyError as error:
         raise LedgerError.of([ledger.in_words("a proof cannot be recorded", error)]) from error

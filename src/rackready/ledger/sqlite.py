@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +115,9 @@ class SqliteFile:
             if not metadata.tables.keys() <= set(sa.inspect(connection).get_table_names()):
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 metadata.create_all(connection)
+
+    def make_owned(self, engine: sa.Engine, wanted: Sequence[sa.MetaData]) -> None:
+        """Do nothing: a file has one owner, who makes tables when they are needed."""
 
     def guard(self, connection: sa.Connection) -> None:
         """Keep other writers out from here on: what the transaction reads first still holds when it writes.

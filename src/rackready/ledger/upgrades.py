@@ -11,11 +11,11 @@ from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 from rackready.model.upgrade import UpgradeRecord
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
 _upgrades = sa.Table(
     "upgrades",
-    _metadata,
+    metadata,
     sa.Column("id", schema.KEY, primary_key=True),
     sa.Column("begun", sa.Float, nullable=False, comment="seconds since the epoch"),
     sa.Column("written", sa.Float, nullable=False, comment="seconds since the epoch"),
@@ -25,7 +25,7 @@ _upgrades = sa.Table(
 
 def save(ledger: Ledger, record: UpgradeRecord) -> None:
     """Write an upgrade's record. Raises LedgerError."""
-    ledger.make(_metadata)
+    ledger.make(metadata)
     values = {"written": time.time(), "record": record.model_dump(mode="json")}
     table = _upgrades
     try:

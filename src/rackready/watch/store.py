@@ -1,4 +1,4 @@
-"""What watch remembers, in tables beside the ledger's: places in journals, faults and how far each one came.
+"""What watch remembers (``watch_tables``): places in journals, faults and how far each one came.
 
 Only the one watch of an environment writes here (``lease``), so its transactions need no controller lock. A line of a
 journal and the place after it are committed together: a restart neither loses a fault nor repeats one.
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
+from rackready.ledger.watch_tables import faults, marks, metadata, nodes
 
 BEAT, OUTBOX = "beat", "outbox"
 """Marks: the watch's own sign of life; the number of tickets that the webhook has not taken."""
@@ -24,58 +25,15 @@ BEAT, OUTBOX = "beat", "outbox"
 STORM = "storm"
 """The mark of a storm: ``active``, ``since``, ``limit``, ``fleet``; after its end ``cleared_at`` and ``reason``."""
 
+_OPENED = "opened"
+"""The mark by which tables of a watch are told from those that a deploy made for it."""
+
 LEFT_AT = "left_at"
 """In the detail of a fault: when its node was left to the drain of somebody else."""
 GOES_WITH = "goes_with"
 """In the detail of a recorded fault: the earlier one of the same part, whose drain and ticket count for both."""
 _AGAIN_S = 60.0
 """A node that was left to somebody else's drain is looked at again when its fault comes again after so long, s."""
-
-metadata = sa.MetaData()
-
-nodes = sa.Table(
-    "watch_nodes",
-    metadata,
-    sa.Column("node", sa.String, primary_key=True),
-    sa.Column("cursor", sa.String, nullable=False, default="", comment="place in its journal"),
-    sa.Column("boot_id", sa.String, nullable=False, default=""),
-    sa.Column("watched", sa.Boolean, nullable=False, default=False),
-    sa.Column("why", sa.String, nullable=False, default="", comment="why it is not watched"),
-    sa.Column("since", sa.Float, nullable=False, comment="since when it is watched, or not"),
-)
-
-faults = sa.Table(
-    "watch_faults",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("node", sa.String, nullable=False, index=True),
-    sa.Column("epoch", sa.Integer, nullable=False),
-    sa.Column("condition", sa.String, nullable=False),
-    sa.Column("part", sa.String, nullable=False),
-    sa.Column("slot", sa.String, nullable=False),
-    sa.Column("actual", sa.String, nullable=False),
-    sa.Column("act", sa.String, nullable=False),
-    sa.Column("step", sa.String, nullable=False),
-    sa.Column("why", sa.String, nullable=False, comment="why it went no further, or whose drain it is"),
-    sa.Column("first_at", sa.Float, nullable=False),
-    sa.Column("last_at", sa.Float, nullable=False),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("boot_id", sa.String, nullable=False),
-    sa.Column("cursor", sa.String, nullable=False),
-    sa.Column("drained_at", sa.Float, comment="when watch drained the node for it"),
-    sa.Column("quarantined", sa.Boolean, nullable=False, default=False, comment="the ledger has its node as such"),
-    sa.Column("detail", sa.JSON, nullable=False, comment="jobs, evidence, history, end"),
-    sa.Column("ticket", sa.String, nullable=False, default="", comment="open, repaired or closed"),
-    sa.Column("posted", sa.String, nullable=False, default="", comment="hash of the ticket that was posted last"),
-    sqlite_autoincrement=True,
-)
-
-marks = sa.Table(
-    "watch_marks",
-    metadata,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("value", sa.JSON, nullable=False),
-)
 
 
 class Step(StrEnum):
@@ -164,12 +122,17 @@ class WatchStore:
     def open(cls, ledger: Ledger) -> WatchStore:
         """Open it in the ledger's database, and make it when it is absent. Raises LedgerError."""
         ledger.make(metadata)
-        return cls(ledger)
+        store = cls(ledger)
+        store.put_mark(_OPENED, {"at": time.time()})
+        return store
 
     @classmethod
     def exists(cls, ledger: Ledger) -> bool:
-        """Return whether watch ever ran here."""
-        return sa.inspect(ledger.engine).has_table(nodes.name)
+        """Return whether watch ever ran here. A deploy on a server makes its tables, too, and leaves them empty."""
+        with ledger.read() as connection:
+            if not sa.inspect(connection).has_table(nodes.name):
+                return False
+            return connection.execute(sa.select(marks.c.name).limit(1)).first() is not None
 
     @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
@@ -268,8 +231,9 @@ class WatchStore:
     def put_mark(self, name: str, value: Mapping[str, Any]) -> None:
         """Replace a mark."""
         with self._write() as connection:
-            connection.execute(sa.delete(marks).where(marks.c.name == name))
-            connection.execute(sa.insert(marks).values(name=name, value=dict(value)))
+            done = connection.execute(sa.update(marks).where(marks.c.name == name).values(value=dict(value)))
+            if done.rowcount == 0:
+                connection.execute(sa.insert(marks).values(name=name, value=dict(value)))
 
     def drop_marks(self, names: Sequence[str]) -> None:
         """Forget marks."""

@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from rackready.campaign.tables import TABLES
 from rackready.ledger.store import Ledger
 from rackready.paths import Database, EnvPaths
 from tests.postgres import PASSWORD, PostgresServer, name_of
@@ -37,6 +39,8 @@ def test_killed_it_goes_on_and_no_password_is_left_anywhere(tmp_path: Path, shar
     assert did(tmp_path).count("provision node01,node02,node03") == 1
     assert {row.state.value for row in Ledger.read_only(shared).states()} == {"ready"}
     assert not shared.file.exists()
+    with Ledger.read_only(shared).read() as connection:  # a role with fewer rights makes none later
+        assert {name for one in TABLES for name in one.tables} <= set(sa.inspect(connection).get_table_names())
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
     assert kept == [tmp_path / "inventories/x/secrets/database"]
 

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from rackready.campaign.tables import TABLES
 from rackready.design.database import read_server
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger import schema
@@ -21,6 +22,7 @@ from rackready.model.database import Server
 from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.model.state import NodeState
 from rackready.paths import Database, EnvPaths
+from rackready.watch.store import WatchStore
 from tests.postgres import PASSWORD, PostgresServer, make_certificate, name_of
 from tests.unit.evidence.test_store import record
 
@@ -302,15 +304,21 @@ def test_role_that_may_not_make_tables(postgres: PostgresServer, tmp_path: Path)
 def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: PostgresServer, tmp_path: Path) -> None:
     """As the how-to recommends: the tables belong to another role than the one that controllers use."""
     database = postgres.database(tmp_path)
-    EvidenceStore.open(Ledger.open(database), tmp_path / "raw")
+    Ledger.open(database).make_owned(TABLES)
     name = name_of(database)
-    postgres.sql(f"DROP ROLE IF EXISTS controller; CREATE ROLE controller LOGIN PASSWORD '{PASSWORD}'")
-    postgres.sql("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO controller", name)
-    postgres.sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO controller", name)
-    ledger = Ledger.open(postgres.settings(tmp_path, name=name, user="controller"))
+    ledger = Ledger.open(postgres.granted(tmp_path, "lab", name))
+    ledger.make_owned(TABLES)
     EvidenceStore.open(ledger, tmp_path / "raw").append(record())
     ledger.done(ledger.begin("n", "o", "d", {}).token)
     ledger.set_state("n", NodeState.READY)
+    assert not WatchStore.exists(ledger), "its tables alone are no watch that ran"
+    store = WatchStore.open(ledger)
+    for at in (1, 2):
+        store.put_mark("beat", {"at": at})
+    store.put_node("n", cursor="c")
+    store.forget(["n"])
+    assert (store.mark("beat"), WatchStore.exists(ledger)) == ({"at": 2}, True)
+    store.drop_marks(["beat"])
     for statement in (
         "DROP TRIGGER evidence_no_update ON evidence",
         "ALTER TABLE evidence DISABLE TRIGGER ALL",

@@ -24,7 +24,7 @@ def statements() -> str:
     """Return the SQL statements that make the tables and indexes on PostgreSQL."""
     made = [
         table
-        for metadata in (schema.metadata, store._metadata, postgres._metadata, postgres_lock.metadata)
+        for metadata in (schema.metadata, store.metadata, postgres._metadata, postgres_lock.metadata)
         for table in metadata.sorted_tables
     ]
     found: list[CreateTable | CreateIndex] = []
