@@ -22,6 +22,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import UNTOUCHED, PhaseContext
 from tests.unit.campaign.pull_node import NODES, PULL, ROOT, Killed, Rack, played
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -192,6 +193,25 @@ def test_an_agent_that_refuses_says_why(rack: Rack) -> None:
     rack.pushed.clear()
     rack.run()
     assert rack.pushed == ["node01"], "the next run gives it the key again"
+
+
+def test_an_order_that_failed_is_withdrawn_while_other_nodes_are_at_work(rack: Rack) -> None:
+    """It is told again that there is an order: what it reported as not done must not be done then."""
+    failure = {"code": "disk-full", "where": "node01: disk", "expected": "room", "actual": "none", "next_step": "Free."}
+    rack.nodes["node01"].spoil = lambda report: report.update(failure=failure)
+    seen = []
+
+    def plays(node: str, _mode: str) -> list[dict[str, Any]]:
+        if node == "node02":
+            until(lambda: order(rack).mode == "check")
+            seen.append(node)
+        return played(node)
+
+    rack.lines = plays
+    results = rack.run(NODES)
+    assert [results[node].outcome for node in NODES] == [Outcome.ERROR, Outcome.PASS]
+    assert seen == ["node02"]
+    assert [order(rack, node).mode for node in NODES] == ["check", "apply"]
 
 
 def test_a_node_with_another_agent_gets_ours_with_the_next_run(rack: Rack) -> None:

@@ -151,7 +151,7 @@ def test_an_order_that_was_done_here_is_compared_after_it_expired(world: World) 
     assert world.played() == ["apply", "check"]
 
 
-def test_a_damaged_object_is_refused_and_fetched_again_later(world: World) -> None:
+def test_a_refused_order_is_never_applied_for_its_report_counts(world: World) -> None:
     code = world.stub()
     world.order(5, **world.make(code))
     place = world.release / "objects/sha256" / sha(code)
@@ -165,7 +165,39 @@ def test_a_damaged_object_is_refused_and_fetched_again_later(world: World) -> No
     assert f"Actual: more than {len(code)} bytes." in world.said()
     place.write_bytes(code)
     assert world.agent()[0] == 0
-    assert world.played() == ["apply"]
+    assert world.played() == ["check"]
+    assert world.stored() == ["5-apply", "5-check"]
+    world.order(6)
+    assert world.agent()[0] == 0
+    assert world.played() == ["check", "apply"]
+
+
+def test_a_refused_order_is_never_applied_after_a_kill_and_without_its_controller(world: World) -> None:
+    """Killed between report and state; the report is in the outbox, which is sent before the order is looked at."""
+    world.order(5, issued=int(time.time()) + 3600)
+    assert "Expected: an order of the past" in world.said()
+    body = (world.reports / NODE / "5-apply.json").read_text()
+    kept = '{"final": true, "site": "%s", "body": %s}'
+    for site in ("another", "5f2c-ledger"):
+        (world.state / "state.json").unlink(missing_ok=True)
+        (world.state / "outbox/9-apply.json").write_text(kept % ("another", body))
+        (world.state / "outbox/5-apply.json").write_text(kept % (site, body))
+        world.order(5)
+        assert world.agent()[0] == 0
+        assert world.state_of()["sequence"] == 5
+    assert world.played() == ["apply", "check"]
+
+
+@pytest.mark.parametrize("times", [{"issued": 3600, "expires": 7200}, {"issued": -100, "expires": -50}])
+def test_an_order_that_was_refused_for_its_time_is_not_applied_once_the_clock_is_right(
+    world: World, times: dict[str, int]
+) -> None:
+    now = int(time.time())
+    payload = world.order(5, **{name: now + seconds for name, seconds in times.items()})
+    assert "Check the node's clock" in world.said()
+    world.write_order(world.envelope({**payload, "issued": now, "expires": now + 3600}))
+    assert world.agent()[0] == 0
+    assert world.played() == ["check"]
 
 
 def test_a_damaged_object_on_the_node_is_fetched_again(world: World) -> None:
@@ -196,7 +228,7 @@ def test_a_node_without_that_python_is_told_so(world: World) -> None:
     said = world.said()
     assert said.startswith("node01: release - Expected: Python 3.98 Actual: python3 is 3.")
     assert said.endswith("Install python3.98 on the node, or name another version in pull.python of the site file.")
-    assert not (world.state / "state.json").exists(), "the order can still be applied"
+    assert world.state_of()["state"] == "done"
 
 
 def test_old_releases_and_objects_are_removed_all_but_the_one_before(world: World) -> None:

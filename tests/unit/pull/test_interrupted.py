@@ -56,7 +56,7 @@ def test_a_begun_order_that_expired_is_not_applied_again(world: World) -> None:
     world.write_order(world.envelope({**order, "expires": int(time.time()) - 1}))
     assert "Expected: an order that is still valid" in world.said()
     assert world.played() == ["apply"]
-    assert world.state_of()["state"] == "begun"
+    assert world.state_of()["state"] == "done"
 
 
 def test_a_revoked_order_is_not_applied_after_a_kill(world: World) -> None:
@@ -79,7 +79,8 @@ def test_killed_after_its_report_was_written_it_does_not_apply_again(world: Worl
     kept.mkdir()
     done = world.state_of()
     body = (world.reports / NODE / "5-apply.json").read_text()
-    (world.state / "outbox/5-apply.json").write_text('{"final": true, "body": ' + body + "}")
+    kept_report = '{"final": true, "site": "5f2c-ledger", "body": ' + body + "}"
+    (world.state / "outbox/5-apply.json").write_text(kept_report)
     (world.state / "state.json").write_text(str({**done, "state": "begun"}).replace("'", '"'))
     assert world.agent()[0] == 0
     assert world.played() == ["apply", "check"]
@@ -204,7 +205,9 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(world: World) ->
     free = shutil.disk_usage(world.state).free
     assert said.startswith("node01: disk - Expected: 4096")
     assert f" MiB for the release Actual: {free >> 20}"[:-2] in said
-    assert said.endswith(f"Free disk space on the node below {world.state}; its timer runs the agent again.")
+    assert said.endswith(
+        f"Free disk space on the node below {world.state}, then run the phase again on the controller."
+    )
     assert world.report("5-apply").failure.code == "disk-full"  # type: ignore[union-attr]
     assert world.played() == []
 
@@ -213,21 +216,26 @@ def test_without_room_for_its_report_nothing_is_applied(world: World) -> None:
     world.order(5)
     argv = ["bash", "-c", 'ulimit -f 64; trap "" XFSZ; exec "$@"', "sh", *world.argv()]
     words = "Expected: 9 MiB for the report of its play Actual: File too large; nothing was applied."
-    step = f"Look at the node's disk below {world.state}; its timer runs the agent again."
-    for _ in range(2):
-        done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 1
-        assert done.stdout.splitlines()[-2:] == [
-            f"node01: disk - {words} {step}",
-            "node01: apply of order 5 refused",
-        ]
+    step = f"Look at the node's disk below {world.state}, then run the phase again on the controller."
+    done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-2:] == [f"node01: disk - {words} {step}", "node01: apply of order 5 refused"]
     assert world.played() == []
-    assert not (world.state / "state.json").exists(), "the order can still be applied"
     assert not (world.state / "outbox/.room").exists()
     assert world.report("5-apply").failure.code == "disk"  # type: ignore[union-attr]
     assert world.agent()[0] == 0
+    assert world.played() == ["check"], "the controller has that report: it ended the order"
+
+
+def test_without_room_for_the_report_of_a_refusal_the_order_can_still_be_applied(world: World) -> None:
+    world.order(5, **world.make(padding=os.urandom(4000).hex()))
+    argv = ["bash", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh", *world.argv()]
+    done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stdout
+    assert world.stored() == []
+    assert not (world.state / "state.json").exists()
+    assert world.agent()[0] == 0
     assert world.played() == ["apply"]
-    assert world.report("5-apply").failure is None
 
 
 def test_a_full_disk_is_said_so_before_a_play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +249,7 @@ def test_a_full_disk_is_said_so_before_a_play(world: World, monkeypatch: pytest.
         report.reserve(places, NODE)
     assert str(refused.value) == (
         "node01: disk - Expected: 9 MiB for the report of its play Actual: no space left on device; nothing was "
-        f"applied. Free disk space on the node below {world.state}; its timer runs the agent again."
+        f"applied. Free disk space on the node below {world.state}, then run the phase again on the controller."
     )
     assert refused.value.code == "disk-full"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -198,15 +198,18 @@ class _Pulling:
                 self._write(node, tokens[node], mode, one)
             out = self._triggered(waits)
             self._revoke(out)
-            self._wait([wait for node, wait in waits.items() if node not in out])
+            # An order that failed is withdrawn at once: its node may be told of it again for its neighbours' sake.
+            judged: Results = {}
+            self._wait(
+                [wait for node, wait in waits.items() if node not in out],
+                lambda wait: judged.update({wait.node: self._result(wait.node, wait, ready[wait.node])}),
+            )
         except Interrupted:
             self._revoke(node for node, wait in waits.items() if wait.found is None)
             raise
-        for node, wait in waits.items():
-            if node not in out:
-                out[node] = self._result(node, wait, ready[node])
-                self._end(tokens[node], out[node], closing=not wait.late)
-        return out
+        for node, result in judged.items():
+            self._end(tokens[node], result, closing=not waits[node].late)
+        return out | judged
 
     def _begin(self, node: str, one: _Ready) -> int:
         """Commit the intent. A dry run has one of its own kind, for its number alone."""
@@ -263,9 +266,9 @@ class _Pulling:
         with ThreadPoolExecutor(max_workers=min(len(nodes), _WORKERS)) as pool:
             return dict(zip(nodes, pool.map(self.services.trigger, nodes), strict=True))
 
-    def _wait(self, waits: Sequence[Wait]) -> None:
+    def _wait(self, waits: Sequence[Wait], over: Callable[[Wait], object] = lambda _wait: None) -> None:
         if waits:
-            wait_for(self.paths, waits, partial(self._tell, level="info"), self._trigger_all)
+            wait_for(self.paths, waits, partial(self._tell, level="info"), self._trigger_all, over)
 
     def _revoke(self, nodes: Any) -> None:  # noqa: ANN401 - any iterable of names
         """Replace orders to apply by such that only check, under a higher number."""

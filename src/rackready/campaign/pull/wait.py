@@ -48,9 +48,11 @@ def wait_for(
     waits: Sequence[Wait],
     tell: Callable[[str, str], None],
     again: Callable[[Sequence[str]], object],
+    over: Callable[[Wait], object] = lambda _wait: None,
 ) -> None:
     """Wait until each report is there, or late. ``again`` tells nodes again. Raises Interrupted.
 
+    ``over`` is called for each as soon as nothing more is waited for.
     ``tell`` gets a line of progress after a minute, and each time that twice as long has passed.
     """
     since = time.monotonic()
@@ -60,6 +62,8 @@ def wait_for(
         for wait in waits:
             if not wait.over:
                 wait.look(paths, since)
+                if wait.over:
+                    over(wait)
         left = [wait.node for wait in waits if not wait.over]
         if not left:
             return

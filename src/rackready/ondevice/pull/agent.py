@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from .fetch import get
-from .order import Claimed, PullOrder, checked, guess, opened
+from .order import OF_ITS_TIME, Claimed, PullOrder, checked, guess, opened
 from .places import Config, Places, read_config, read_state, write_state
 from .play import clean, play, python_of
 from .problem import PullProblem
 from .release import prepared
-from .report import agent_digest, host_key, is_final, reserve, send_all, store
+from .report import agent_digest, discard, ended_by, host_key, reserve, send_all, store
 from .standing import keep, read, standing
 
 BUSY = 75
@@ -102,8 +102,9 @@ class _Run:
     def _settle(self) -> None:
         """Mark an order as done whose report is written: a run was killed between the two."""
         state = read_state(self.places, self.config.site)
-        if state.get("state") == "begun" and is_final(self.places, state["sequence"]):
-            write_state(self.places, **{**state, "state": "done"})
+        last, ended = int(state.get("sequence", 0)), ended_by(self.places, self.config.site)
+        if ended > last or (ended == last and state.get("state") == "begun"):
+            self._done(ended)
 
     def _send(self) -> None:
         for problem in send_all(self.places, self.config):
@@ -122,9 +123,10 @@ class _Run:
         if _is_done(state, claimed.sequence):
             return self._compared(envelope, state, claimed)
         began = time.time()
-        report, final = self._report(claimed, claimed.mode, began), False
+        report, final, played = self._report(claimed, claimed.mode, began), False, False
         try:
             order = checked(opened(envelope, self.places, self.config), self.config, state, began)
+            final = True  # whatever is reported of it from here on, the controller ends it
             if claimed.mode == "check" and state.get("sequence") != order.sequence:
                 self._note(order, "done")  # before anything else: what an older order says is never applied now
                 keep(self.places, order, envelope)
@@ -135,11 +137,12 @@ class _Run:
                 reserve(self.places, self.config.node)
                 keep(self.places, order, envelope)
                 self._note(order, "begun")
-            final = True
+            played = claimed.mode == "apply"
             self._played(report, order, document, python)
         except PullProblem as problem:
             report["failure"] = problem.document()
-        return self._end(report, final=final)
+            final = final or problem.code in OF_ITS_TIME
+        return self._end(report, final=final, played=played)
 
     def _compared(self, envelope: bytes, state: dict[str, Any], claimed: Claimed) -> int:
         """Compare the node with the order of each phase that stands. One that cannot be used holds no other back."""
@@ -167,17 +170,22 @@ class _Run:
         say(f"{self.config.node}: {order.phase}: {mode} of order {order.sequence}, release {order.release[:12]}")
         report.update(play(self.places, self.config, order, document, mode, python))
 
-    def _end(self, report: dict[str, Any], *, final: bool) -> int:
-        """Keep the report, then the state: killed between the two, the next run finds the report."""
+    def _end(self, report: dict[str, Any], *, final: bool, played: bool = False) -> int:
+        """Keep the report, then the state: killed between the two, the next run finds the report.
+
+        An order to apply whose report is final is not tried again, also one that was refused before its play: the
+        controller may have that report already, and takes it that nothing of the order happens any more.
+        """
         report["ended"] = time.time()
         try:
             store(self.places, self.key, report, final=final)
-        except OSError as error:
             if final and report["mode"] == "apply":
+                self._done(report["sequence"])
+        except OSError as error:
+            if played:
                 raise  # its space was kept: the disk itself is broken
+            discard(self.places, report)
             say(f"{self.config.node}: its report cannot be written, so the controller gets none: {error.strerror}")
-        if final and report["mode"] == "apply":
-            write_state(self.places, **{**read_state(self.places, self.config.site), "state": "done"})
         if report["failure"]:
             say(str(PullProblem(**report["failure"])))
         words = "refused" if report["failure"] else f"ended with {report['exit_code']}"
@@ -200,6 +208,12 @@ class _Run:
             "sealed": "",
             "failure": None,
         }
+
+    def _done(self, sequence: int) -> None:
+        """Note that an order to apply is over."""
+        state = read_state(self.places, self.config.site)
+        before = state if state.get("sequence") == sequence else {"mode": "apply", "release": ""}
+        write_state(self.places, **{**before, "site": self.config.site, "sequence": sequence, "state": "done"})
 
     def _tell_again(self, state: dict[str, Any], order: PullOrder) -> None:
         if state.get("sequence") == order.sequence:

@@ -20,6 +20,8 @@ PAYLOAD_TYPE = "application/vnd.rackready.order+json"
 VERSION = 1
 SKEW_S = 300
 """Seconds that a node's clock may be behind the controller's."""
+OF_ITS_TIME = frozenset({"expired", "clock"})
+"""Refusals of an order that the site's key signed for this node, and that is not older than the last one."""
 HEX = re.compile(r"[0-9a-f]{64}\Z")
 _PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----\n?", re.DOTALL)
 _PLAYBOOK = re.compile(r"[a-z][a-z0-9-]*\.yml\Z")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FULL_STEP = "Free disk space on the node below {folder}; its timer runs the agent again."
+_FULL_STEP = "Free disk space on the node below {folder}, then run the phase again on the controller."
 
 
 class PullProblem(Exception):  # noqa: N818 - it is a finding about the node, not a programming error

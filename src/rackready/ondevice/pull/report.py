@@ -73,22 +73,21 @@ def reserve(places: Places, node: str) -> None:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise disk_full(node, places.state, expected, "no space left on device; nothing was applied") from error
         said = f"{error.strerror or error}; nothing was applied"
-        step = f"Look at the node's disk below {places.state}; its timer runs the agent again."
+        step = f"Look at the node's disk below {places.state}, then run the phase again on the controller."
         raise PullProblem("disk", f"{node}: disk", expected, said, step) from error
 
 
 def store(places: Places, key: Path, document: dict[str, Any], *, final: bool) -> None:
-    """Sign a report and put it into the outbox. ``final``: the order's play has ended. Raises PullProblem, OSError."""
+    """Sign a report and put it into the outbox. ``final``: the order has ended. Raises PullProblem, OSError."""
     packed = gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0)
     if len(packed) * 4 // 3 + 4096 > LARGEST:
         packed = gzip.compress(json.dumps(_shortened(document), sort_keys=True).encode(), mtime=0)
     signed = {"report": base64.b64encode(packed).decode(), "signature": signature(document["node"], key, packed)}
-    name = f"{document['sequence']}-{document['mode']}.json"
-    data = json.dumps({"final": final, "body": signed}).encode()
+    data = json.dumps({"final": final, "site": document["site"], "body": signed}).encode()
     if places.room.exists():
-        fill_file(places.room, places.outbox / name, data)
+        fill_file(places.room, _place(places, document), data)
     else:
-        replace_file(places.outbox / name, data)
+        replace_file(_place(places, document), data)
     for old in sorted(places.outbox.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-_MOST]:
         old.unlink()
 
@@ -117,12 +116,25 @@ def signature(node: str, key: Path, data: bytes) -> str:
     return done.stdout.decode()
 
 
-def is_final(places: Places, sequence: int) -> bool:
-    """Whether the outbox has the report of this sequence's play: it ended, although its state may say "begun"."""
-    try:
-        return bool(json.loads((places.outbox / f"{sequence}-apply.json").read_bytes())["final"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _place(places: Places, document: dict[str, Any]) -> Path:
+    return places.outbox / f"{document['sequence']}-{document['mode']}.json"
+
+
+def discard(places: Places, document: dict[str, Any]) -> None:
+    """Take a report back that was not sent yet. Raises OSError."""
+    with suppress(FileNotFoundError):
+        _place(places, document).unlink()
+
+
+def ended_by(places: Places, site: str) -> int:
+    """Return the newest order to apply that ended by a report in the outbox, although its state may say "begun"."""
+    found = [0]
+    for file in places.outbox.glob("*-apply.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            kept = json.loads(file.read_bytes())
+            if kept["final"] and kept["site"] == site:
+                found.append(int(file.stem.partition("-")[0]))
+    return max(found)
 
 
 def send_all(places: Places, config: Config) -> list[str]:
