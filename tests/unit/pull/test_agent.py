@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.unit.pull.world import NODE, World, sha
+from tests.unit.pull.world import NODE, ROOT, World, sha
 
 ANEW = "Run the phase again on the controller: it writes a new order."
 AGAIN = "Run the phase again on the controller: it installs the agent again."
@@ -274,6 +275,19 @@ def test_a_damaged_state_is_refused_for_an_old_order_could_be_applied(world: Wor
     (world.state / "state.json").write_text("{")
     assert world.agent()[0] == 1
     assert world.played() == ["apply"]
+
+
+def test_only_a_broken_agent_is_a_failed_service(world: World) -> None:
+    """A controller that is away, or a refusal, must not quarantine nodes by node/host/sanity/services."""
+    unit = (ROOT / "roles/pull_agent/templates/rackready-pull.service.j2").read_text(encoding="utf-8")
+    (good,) = re.findall(r"^SuccessExitStatus=(.*)$", unit, re.MULTILINE)
+    world.write_order([])
+    assert str(world.agent()[0]) in good.split()
+    (world.tmp / "agent/rackready_pull/release.py").write_text("def prepared(*_): raise KeyError('x')\n")
+    world.order(5)
+    code, lines = world.agent()
+    assert (code, lines[-1]) == (70, "KeyError: 'x'")
+    assert str(code) not in good.split()
 
 
 def test_show_names_what_is_installed(world: World) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from .places import Places
 from .problem import PullProblem
 from .ready import check
 from .report import agent_digest
+
+DEFECT = 70
+"""Exit code of an agent that is broken itself (EX_SOFTWARE): alone of these its unit counts it as failed."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +38,11 @@ def main(argv: list[str] | None = None) -> int:
     if given.command == "check":
         return _checked(places, given.python)
     signal.signal(signal.SIGTERM, _stopped)
-    return run(places, given.wait)
+    try:
+        return run(places, given.wait)
+    except Exception:  # noqa: BLE001 - Python's own exit code for it is that of a refusal
+        traceback.print_exc()
+        return DEFECT
 
 
 def _checked(places: Places, python: str) -> int:
