@@ -151,7 +151,7 @@ class _Run:
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.site) | self._pinned() | self._recorded() | environment,
+            env=_environment(self.site, self.paths) | self._pinned() | self._recorded() | environment,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
@@ -206,7 +206,7 @@ class _Run:
         )
 
 
-def _environment(site: Site) -> dict[str, str]:
+def _environment(site: Site, paths: EnvPaths) -> dict[str, str]:
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     if is_checkout():  # an installed package is found anyway, and packages beside it must not come before Python's own
@@ -214,6 +214,8 @@ def _environment(site: Site) -> dict[str, str]:
         env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(shipped() / "src"), *given]))
     return env | {
         "ANSIBLE_CONFIG": str(shipped() / "ansible.cfg"),
+        # Not in HOME, which a service cannot write (docs/howto/workers.md); ANSIBLE_HOME would move collections, too
+        "ANSIBLE_LOCAL_TEMP": str(paths.state / "ansible-tmp"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONUNBUFFERED": "1",

@@ -391,6 +391,22 @@ def test_only_the_nodes_asked_for_and_only_a_small_environment(
     assert seen["ledger"] is not None
 
 
+def test_a_home_that_cannot_be_written_is_no_hindrance(
+    ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As for a service with ProtectHome=read-only: ansible-core's own temporary folder is ~/.ansible/tmp."""
+    code = tmp_path / "code"
+    (code / "playbooks").mkdir(parents=True)
+    for name in ("ansible.cfg", "plugins", "roles", "src"):
+        (code / name).symlink_to(ROOT / name)
+    play = "- hosts: all\n  connection: local\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: x}}]\n"
+    (code / "playbooks/try.yml").write_text(play)
+    monkeypatch.setattr(ansible, "shipped", lambda: code)
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    result = run_playbook(ctx, "try.yml", ["node01"])["node01"]
+    assert (result.outcome, result.message) == (Outcome.PASS, "")
+
+
 def test_dry_run_records_nothing(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = worker(monkeypatch, stats(processed=BOTH))
     run_playbook(PhaseContext(ctx.env, ctx.root, ctx.campaign, check=True), "install.yml", NODES)
