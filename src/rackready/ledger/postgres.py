@@ -53,6 +53,12 @@ Linux sends no keepalives while data wait for an acknowledgement. Without tcp_us
 while the server answers it would keep its locks for 15 minutes, longer than lock_timeout lets the others wait.
 """
 
+_SYSTEM_CAS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+"""Files of Debian's and Fedora's ca-certificates, in the order of Go's crypto/x509/root_linux.go.
+
+libpq's "system" is OpenSSL's own folder, and that of the OpenSSL in psycopg's wheels exists on no machine.
+"""
+
 _READING = f"{_OPTIONS} -c default_transaction_read_only=on"
 
 _ABSENT = "Make it as in docs/howto/postgresql.md, or correct name and user in {settings}."
@@ -350,4 +356,18 @@ def _tls(server: Server) -> dict[str, str]:
         if server.certificate is not None
         else {}
     )
-    return {"sslmode": server.tls, "sslrootcert": str(server.ca or "system"), **own}
+    return {"sslmode": server.tls, "sslrootcert": str(server.ca or _system_cas(server)), **own}
+
+
+def _system_cas(server: Server) -> str:
+    """Return the file of the system's CAs. Raises LedgerError."""
+    for path in filter(None, (os.environ.get("SSL_CERT_FILE"), *_SYSTEM_CAS)):
+        if Path(path).is_file():
+            return path
+    raise LedgerError(
+        server,
+        "the server's certificate cannot be verified",
+        expected=f"the system's CAs in {' or '.join(_SYSTEM_CAS)}",
+        actual="neither is there",
+        next_step="Install ca-certificates on this machine, or name the CA of the server as ca in database.yml.",
+    )

@@ -204,6 +204,25 @@ def test_settings_without_a_mapping(tmp_path: Path, text: str, actual: str) -> N
     ]
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["the system's file", "SSL_CERT_FILE"])
+def test_without_a_ca_the_server_is_verified_by_those_of_the_system(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    absent = str(tmp_path / "absent")
+    monkeypatch.setattr("rackready.ledger.postgres._SYSTEM_CAS", (absent, absent if named else str(postgres.ca)))
+    database = postgres.database(tmp_path, host=postgres.address)
+    if named:
+        assert refusal(database).endswith(
+            f"the server's certificate cannot be verified - Expected: the system's CAs in {absent} or {absent} "
+            "Actual: neither is there. Install ca-certificates on this machine, or name the CA of the server as ca in "
+            "database.yml."
+        )
+        monkeypatch.setenv("SSL_CERT_FILE", str(postgres.ca))
+    Ledger.open(database).close()
+
+
 def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path) -> None:
     path = tmp_path / "inventories/lab/database.yml"
     path.parent.mkdir(parents=True)
