@@ -167,6 +167,7 @@ def test_an_order_that_comes_during_a_run_is_done_by_the_same_run(world: World) 
 
 
 def test_without_its_controller_a_node_keeps_its_report(world: World) -> None:
+    world.gives_up_soon()
     go_on = plays_until(world)
     child = world.start()
     until(world.played)
@@ -256,6 +257,7 @@ def test_a_full_disk_is_said_so_before_a_play(world: World, monkeypatch: pytest.
 
 def test_a_disk_that_a_play_filled_has_room_for_its_report(world: World) -> None:
     """The space is taken before the play, and the report is written into it: no other file may use it meanwhile."""
+    world.gives_up_soon()
     go_on = plays_until(world)
     child = world.start()
     until(world.played)

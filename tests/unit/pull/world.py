@@ -105,6 +105,13 @@ class World:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
+    def gives_up_soon(self) -> None:
+        """Let the agent try again for a moment only where no server answers."""
+        fetch = self.tmp / "agent/rackready_pull/fetch.py"
+        text = fetch.read_text(encoding="utf-8")
+        assert "_TRIES_S, _LONGEST_PAUSE_S = 120.0" in text
+        fetch.write_text(text.replace("_LONGEST_PAUSE_S = 120.0", "_LONGEST_PAUSE_S = 2.0"), encoding="utf-8")
+
     def away(self) -> int:
         """Stop the server, and return its port."""
         assert self.server is not None

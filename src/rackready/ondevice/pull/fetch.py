@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import random
+import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import IO, TypeVar
@@ -17,7 +20,9 @@ from .problem import PullProblem
 
 _STEP = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
 _CHUNK = 1 << 20
-_PAUSES_S = (1.0, 3.0)
+_TRIES_S, _LONGEST_PAUSE_S = 120.0, 15.0
+"""How long a transfer is tried again, and the longest pause. Our choice: a restart of the server or its machine's
+network is over by then, and what failed ends an order."""
 _READ_S, _PATIENCE_S = 30.0, 60.0
 _REFUSED = frozenset({400, 403, 404, 405, 411, 413})
 """Answers to a report that is wrong in itself: sending it again would not help."""
@@ -33,31 +38,74 @@ def get(url: str, node: str, largest: int) -> bytes | None:
     return _tried(lambda: _got(url, node, largest))
 
 
+class _PassingProblem(PullProblem):
+    """No whole answer: another try may get one."""
+
+
 def _tried(do: Callable[[], Result]) -> Result:
-    """Return what a transfer returns; try again where the server did not answer, as one that is busy."""
-    for pause_s in _PAUSES_S:
+    """Return what a transfer returns; try again where there was no answer, or a broken one.
+
+    The pauses differ from node to node: a server that comes back is not asked by all of them at once.
+    """
+    until, pause_s = time.monotonic() + _TRIES_S, 1.0
+    while True:
         try:
             return do()
-        except PullProblem as problem:
-            if problem.code != "unreachable":
+        except _PassingProblem:
+            wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+            if time.monotonic() + wait_s > until:
                 raise
-        time.sleep(pause_s)
-    return do()
+        time.sleep(wait_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """End what is at work after that time by a TimeoutError: a time-out of a socket begins anew with each byte."""
+
+    def over(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"no whole answer within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _time_for(size: int) -> float:
+    return _PATIENCE_S + size / _SLOWEST
 
 
 def _got(url: str, node: str, largest: int) -> bytes | None:
     try:
-        with _open(url) as answer:
+        with _within(_time_for(largest)), _open(url) as answer:
             data: bytes = answer.read(largest + 1)
+            promised = _promised(answer)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.NOT_FOUND:
             return None
-        raise _unreachable(url, node, f"HTTP {error.code}") from error
+        raise _answered(url, node, error.code) from error
     except _FAULTS as error:
         raise _unreachable(url, node, _words(error)) from error
     if len(data) > largest:
         raise PullProblem("too-large", f"{node}: {url}", f"at most {largest} bytes", "more", _STEP)
+    _check_whole(url, node, len(data), promised)
     return data
+
+
+def _promised(answer: http.client.HTTPResponse) -> int:
+    """Return how many bytes the server said that its answer has, 0 where it does not say."""
+    said = answer.headers.get("Content-Length", "")
+    return int(said) if said.isdecimal() else 0
+
+
+def _check_whole(url: str, node: str, count: int, promised: int) -> None:
+    """Check that the connection did not end before the answer: http.client takes such an answer for a short one."""
+    if count < promised:
+        raise _unreachable(url, node, f"the connection ended after {count} of {promised} bytes")
 
 
 def clock_offset_s(url: str, node: str) -> int:
@@ -70,7 +118,7 @@ def clock_offset_s(url: str, node: str) -> int:
 
 def _offset(url: str, node: str) -> int:
     try:
-        with _open(f"{url}/health") as answer:
+        with _within(_PATIENCE_S), _open(f"{url}/health") as answer:
             said = answer.headers.get("Date", "")
     except urllib.error.HTTPError as error:  # a plain web server has no such page, and tells its time all the same
         said = error.headers.get("Date", "")
@@ -107,9 +155,10 @@ def _copied(url: str, node: str, size: int, out: IO[bytes]) -> tuple[str, int]:
     out.seek(0)
     out.truncate()
     try:
-        with _open(url) as answer:
+        with _within(_time_for(size)), _open(url) as answer:
+            promised = _promised(answer)
             while count <= size:
-                data = answer.read(min(_CHUNK, size + 1 - count))
+                data = answer.read1(min(_CHUNK, size + 1 - count))  # read() would wait for the whole chunk
                 if not data:
                     break
                 _check_pace(url, node, count, time.monotonic() - began)
@@ -117,11 +166,12 @@ def _copied(url: str, node: str, size: int, out: IO[bytes]) -> tuple[str, int]:
                 count += len(data)
                 _write(out, data)
     except urllib.error.HTTPError as error:
-        raise _unreachable(url, node, f"HTTP {error.code}") from error
+        raise _answered(url, node, error.code) from error
     except _DiskError as error:
         raise error.error from None
     except _FAULTS as error:
         raise _unreachable(url, node, _words(error)) from error
+    _check_whole(url, node, count, min(promised, size))
     return digest.hexdigest(), count
 
 
@@ -150,7 +200,7 @@ def put(url: str, node: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data=body, method="PUT", headers=headers)  # noqa: S310 - _open speaks http alone
     try:
-        with _open(request) as answer:
+        with _within(_time_for(len(body))), _open(request) as answer:
             answer.read(4096)
     except urllib.error.HTTPError as error:
         said = error.read(2000).decode(errors="replace").strip() or f"HTTP {error.code}"
@@ -180,4 +230,10 @@ def _words(error: BaseException) -> str:
 
 
 def _unreachable(url: str, node: str, said: str) -> PullProblem:
-    return PullProblem("unreachable", f"{node}: {url}", "an answer of the controller", said, _STEP)
+    return _PassingProblem("unreachable", f"{node}: {url}", "an answer of the controller", said, _STEP)
+
+
+def _answered(url: str, node: str, status: int) -> PullProblem:
+    """Return the problem of an answer that is none of what was asked for. One below 500 is the same the next time."""
+    kind = PullProblem if status < http.HTTPStatus.INTERNAL_SERVER_ERROR else _PassingProblem
+    return kind("unreachable", f"{node}: {url}", "an answer of the controller", f"HTTP {status}", _STEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tarfile
@@ -57,11 +58,26 @@ def unpack(node: str, code: Path, wheels: list[Path], target: Path) -> None:
         (fresh / "bin").mkdir()
         (fresh / "bin/ansible-playbook").write_text(LAUNCHER, encoding="utf-8")
         (fresh / "bin/ansible-playbook").chmod(0o755)
-        os.sync()  # a renamed folder must not have empty files after a power cut
+        _sync(fresh)
         fresh.replace(target)
         sync_folder(target.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Write a folder's file system to the disk: a renamed folder must not have empty files after a power cut.
+
+    os.sync() would wait for every other file system, too, and for ever for one whose NFS server is away. Raises
+    OSError.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(descriptor)
 
 
 def _tar(path: Path, target: Path, room: _Room) -> None:
