@@ -43,6 +43,12 @@ LONGEST_S = 7 * 86400.0
 _LIMIT_S = 300.0
 """The longest that the modules of a proof may run on a node; a play of them takes a tenth of it on a simulated rack."""
 _GRACE_S = 30.0
+_KEYED = ":"
+"""Between the name of a key and a release that is keyed with it."""
+_OTHER_KEY = (
+    "its last play was recorded with another proof.key, of another machine or an earlier one: machines that share the "
+    "file prove each other's plays (docs/howto/unchanged-nodes.md)"
+)
 _WORKERS = 16
 _END = ".steps"
 
@@ -134,9 +140,13 @@ class _Proving:
         return out | (self._played(seal, rest, release) if rest else {})
 
     def _releases(self, seal: Seal, nodes: list[str]) -> dict[str, str]:
-        """Return node -> its release. Variables of a phase may name nodes: each has those that it gets alone."""
+        """Return node -> its release, after the name of its key: those of other keys cannot be compared.
+
+        Variables of a phase may name nodes: each has those that it gets alone.
+        """
         own = {node: self.play.variables([node]) for node in nodes}
-        return releases(seal.key("release"), self.paths, self.site, self.play.playbook, own)
+        found = releases(seal.key("release"), self.paths, self.site, self.play.playbook, own)
+        return {node: f"{seal.name}{_KEYED}{release}" for node, release in found.items()}
 
     def _as_released(self, node: str, record: Recorded) -> NodeResult:
         """Return the result of a node that proved it, and say again what its play had to say."""
@@ -178,6 +188,9 @@ class _Proving:
         """Return why a record says nothing about a play of today, "" when it does."""
         if kept is None:
             return "no play that changed nothing is on record"
+        name, keyed, _ = kept.release.partition(_KEYED)
+        if keyed and name != release.partition(_KEYED)[0]:
+            return _OTHER_KEY
         if kept.release != release or kept.epoch != self.ledger.epoch(node):
             return "its release is another: roles, versions or variables changed since"
         fresh = 0 <= time.time() - kept.at <= LONGEST_S

@@ -272,12 +272,12 @@ BEFORE: list[tuple[str, Callable[[Rack], object], str]] = [
     (
         "another key",
         lambda rack: (rack.paths.state / "proof.key").write_bytes(os.urandom(32)),
-        "its release is another: roles, versions or variables changed since",
+        "its last play was recorded with another proof.key, of another machine or an earlier one: machines that share ",
     ),
     (
         "a torn key",
         lambda rack: (rack.paths.state / "proof.key").write_bytes(b"short"),
-        "its release is another: roles, versions or variables changed since",
+        "its last play was recorded with another proof.key, of another machine or an earlier one: machines that share ",
     ),
     ("no record", lambda rack: rack.sql("delete from proof_records"), "no play that changed nothing is on record"),
 ]
@@ -369,6 +369,25 @@ def test_a_proof_that_cannot_be_recorded_proves_nothing(rack: Rack, monkeypatch:
     assert rack.run() == dict.fromkeys(NODES, NodeResult(Outcome.PASS))
     assert rack.played == NODES
     assert rack.reason() == "db: a proof cannot be recorded - Expected: rights Actual: none. Grant them."
+
+
+def test_machines_that_share_the_key_prove_each_other_s_plays(
+    rack: Rack, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """With a key each, a node that the other one played is played, and the reason is no change of roles."""
+    database = postgres.database(tmp_path, "sim")
+    rack.run()
+    key = rack.paths.state / "proof.key"
+    own = key.read_bytes()
+    key.unlink()
+    rack.run()
+    assert rack.played == NODES
+    assert rack.reason().startswith("its last play was recorded with another proof.key")
+    key.write_bytes(own)
+    rack.run()
+    rack.run()
+    assert rack.played == []
+    assert Ledger.exists(database)
 
 
 NO_RECORD: list[tuple[str, Callable[[Rack], object]]] = [
@@ -485,5 +504,5 @@ def test_a_release_is_keyed_so_that_nobody_can_guess_what_is_in_it(rack: Rack) -
         second = record_of(ledger, "node01", "install", "play")
     assert first is not None
     assert second is not None
-    assert re.fullmatch(r"[0-9a-f]{64}", first.release)
+    assert re.fullmatch(r"[0-9a-f]{16}:[0-9a-f]{64}", first.release)
     assert first.release != second.release

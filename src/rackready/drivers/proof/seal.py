@@ -27,7 +27,7 @@ class SealBrokenError(Exception):
 
 
 class Seal:
-    """The key of one environment on this machine: in a file that only its owner reads, made once, never shared."""
+    """The key of one environment, in a file that only its owner reads: made once, unless it was copied here before."""
 
     def __init__(self, path: Path) -> None:
         private_dir(path.parent)
@@ -36,6 +36,11 @@ class Seal:
         if len(self._key) != _BYTES:  # a torn file: what was sealed with it is lost, and nodes are played
             files.replace(path, os.urandom(_BYTES))
             self._key = path.read_bytes()
+
+    @property
+    def name(self) -> str:
+        """Return a name of the key, which tells it from others and nothing about it."""
+        return self.key("name").hex()[:16]
 
     def key(self, purpose: str) -> bytes:
         """Return a key for one purpose."""
