@@ -104,7 +104,7 @@ def _no_watch(env: str) -> RackreadyError:
 
 
 def _tickets(desk: TicketDesk) -> list[Fault]:
-    from rackready.watch.store import faults  # noqa: PLC0415
+    from rackready.ledger.watch_tables import faults  # noqa: PLC0415
 
     return desk.store.faults(faults.c.ticket != "")
 

@@ -22,12 +22,13 @@ from rackready.drivers.scheduler.registry import adapter_for
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock, held_since, is_held
 from rackready.ledger.store import Ledger, NodeRow
+from rackready.ledger.watch_tables import faults
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.watch import storm
-from rackready.watch.store import GOES_WITH, LEFT_AT, Fault, Step, WatchStore, faults
+from rackready.watch.store import GOES_WITH, LEFT_AT, Fault, Step, WatchStore
 
 Tell = Callable[[str, str, str], None]
 """Takes the kind of an event, a node ("" for the site) and a text."""

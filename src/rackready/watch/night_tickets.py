@@ -8,10 +8,11 @@ from rackready.drivers.scheduler.base import reason_text
 from rackready.drivers.scheduler.places import DRAIN
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.rows import NIGHTLY, NodeRow
+from rackready.ledger.watch_tables import faults
 from rackready.model.outcome import Outcome
 from rackready.model.state import NodeState
 from rackready.model.ticket import TicketDrain
-from rackready.watch.store import Fault, Seen, WatchStore, faults
+from rackready.watch.store import Fault, Seen, WatchStore
 
 CONDITION = "NodeQuarantined"
 """Its alert fires for the same node; the ticket has the finding of the gate as what was seen."""

@@ -14,6 +14,7 @@ from rackready.design.facts import node_facts
 from rackready.design.monitoring.conditions import by_id
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import NodeRow
+from rackready.ledger.watch_tables import faults
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -31,7 +32,7 @@ from rackready.model.ticket import (
 )
 from rackready.paths import EnvPaths, private_dir
 from rackready.watch import night_tickets
-from rackready.watch.store import Fault, WatchStore, faults
+from rackready.watch.store import Fault, WatchStore
 
 
 def folder(paths: EnvPaths) -> Path:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.ledger.store import Ledger, NodeRow
+from rackready.ledger.watch_tables import faults
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from rackready.watch import lease
-from rackready.watch.store import BEAT, OUTBOX, STORM, Fault, NodeWatch, Step, WatchStore, faults
+from rackready.watch.store import BEAT, OUTBOX, STORM, Fault, NodeWatch, Step, WatchStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from http import HTTPStatus
 from http.client import HTTPException
 
 from rackready.design.secrets import reveal
+from rackready.ledger.watch_tables import faults
 from rackready.model.problems import RackreadyError, quoted
 from rackready.model.watch import TicketWebhook
-from rackready.watch.store import Fault, WatchStore, faults
+from rackready.watch.store import Fault, WatchStore
 from rackready.watch.tickets import TicketDesk, digest, ticket_id
 
 SIGNATURE = "X-Rackready-Signature"

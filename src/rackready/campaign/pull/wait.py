@@ -59,11 +59,10 @@ def wait_for(
     next_s = _AGAIN_S
     while True:
         check_stop()
-        for wait in waits:
-            if not wait.over:
-                wait.look(paths, since)
-                if wait.over:
-                    over(wait)
+        for wait in [wait for wait in waits if not wait.over]:
+            wait.look(paths, since)
+            if wait.over:
+                over(wait)
         left = [wait.node for wait in waits if not wait.over]
         if not left:
             return
