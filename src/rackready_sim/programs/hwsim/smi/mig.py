@@ -51,7 +51,7 @@ def set_mode(gpu: Gpu, value: str) -> tuple[int, str]:
         return 2, f'"{value}" is not a valid MIG mode.\n'
     if not gpu.part.get("mig_profiles"):
         return 3, f"Unable to enable MIG Mode for GPU {gpu.bus_id}: Not Supported\n"
-    if value == "0" and _instances(gpu):
+    if value == "0" and instances(gpu):
         return 255, f"Unable to disable MIG Mode for GPU {gpu.bus_id}: In use by another client\n"
     _store(gpu, on=value == "1")
     return 0, f"{'Enabled' if value == '1' else 'Disabled'} MIG Mode for GPU {gpu.bus_id}\n"
@@ -80,7 +80,8 @@ def _runtime(gpu: Gpu) -> State:
     return found
 
 
-def _instances(gpu: Gpu) -> list[State]:
+def instances(gpu: Gpu) -> list[State]:
+    """Return the GPU instances of a GPU."""
     return list(_runtime(gpu).get("instances", []))
 
 
@@ -102,7 +103,7 @@ def _list_profiles(gpus: list[Gpu]) -> int:
     rows += ["|                                Free/Total   GiB              CE    JPEG  OFA  |", f"|{'=' * 79}|"]
     for gpu in gpus:
         for name, (number, most, _) in profiles(gpu).items():
-            free = most - sum(item["name"] == name for item in _instances(gpu))
+            free = most - sum(item["name"] == name for item in instances(gpu))
             memory = float(name.partition(".")[2].removesuffix("gb"))
             head = f"|{gpu.index:>4}  MIG {name:<15}{number:>3}     {free}/{most}        {memory:<6.2f}"
             rows += [f"{head:<50}No     16     1     0   |", f"|{'1     1     0   ':>79}|", _WIDE]
@@ -110,7 +111,7 @@ def _list_profiles(gpus: list[Gpu]) -> int:
 
 
 def _list(gpus: list[Gpu]) -> int:
-    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    found = [(gpu, item) for gpu in gpus for item in instances(gpu)]
     if not found:
         return _say("No GPU instances found: Not Found", _NOT_FOUND)
     rows = [_LINE, f"| {'GPU instances:':<54}|", f"| {'GPU   Name             Profile  Instance   Placement':<54}|"]
@@ -128,7 +129,7 @@ def _create(gpu: Gpu, names: list[str], *, compute: bool) -> int:
         if not known:
             return _say(f"Unable to create a GPU instance on GPU {gpu.index:>2}: Invalid profile {name}", 2)
         number, _, size = offered[known]
-        there = _instances(gpu)
+        there = instances(gpu)
         start = _place(there, size, gpu.part["mig_profiles"][known], sum(item["name"] == known for item in there))
         if start is None:
             _say(
@@ -154,14 +155,14 @@ def _place(there: list[State], size: int, most: int, count: int) -> int | None:
 
 
 def _remove_compute(gpus: list[Gpu]) -> int:
-    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    found = [(gpu, item) for gpu in gpus for item in instances(gpu)]
     for gpu, item in found:
         _say(f"Successfully destroyed compute instance ID  0 from GPU {gpu.index:>2} GPU instance ID {item['id']:>2}")
     return 0 if found else _say("No compute instances found: Not Found", _NOT_FOUND)
 
 
 def _remove(gpus: list[Gpu]) -> int:
-    found = [(gpu, item) for gpu in gpus for item in _instances(gpu)]
+    found = [(gpu, item) for gpu in gpus for item in instances(gpu)]
     for gpu, item in found:
         _say(f"Successfully destroyed GPU instance ID {item['id']:>2} from GPU {gpu.index:>2}")
     for gpu in gpus:
@@ -171,7 +172,7 @@ def _remove(gpus: list[Gpu]) -> int:
 
 def devices(gpu: Gpu) -> list[tuple[str, str]]:
     """Return profile and UUID of each MIG device of a GPU in their order, for other programs."""
-    return [(item["name"], _uuid(gpu, item)) for item in _instances(gpu)]
+    return [(item["name"], _uuid(gpu, item)) for item in instances(gpu)]
 
 
 def _uuid(gpu: Gpu, item: State) -> str:
