@@ -6,13 +6,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rackready.cli.doctor_scene import Answer, Scene, output
 from rackready.design.database import read_server
 from rackready.design.repositories import key_problems
+from rackready.design.secret_places import fields
 from rackready.design.secret_sops import program
 from rackready.design.secrets import reveal
 from rackready.model.base import Model, SecretRef
@@ -59,17 +58,6 @@ def secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
         elif name == "private_key" and isinstance(value, Path):
             keys[value] = None
     return list(refs.values()), list(keys)
-
-
-def fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a model
-    """Yield each value in a model, with the name of its field; a secret's place as a whole."""
-    yield name, value
-    if isinstance(value, Model) and not isinstance(value, SecretRef):
-        for key in type(value).model_fields:
-            yield from fields(getattr(value, key), key)
-    elif isinstance(value, list):
-        for item in value:
-            yield from fields(item, name)
 
 
 def _secret_problem(ref: SecretRef) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackready.cli.os_errors import system_call_error
@@ -26,34 +25,20 @@ Work = Callable[[str, Callable[[str], None]], None]
 
 def require_own_places(site: Site, chosen: Mapping[str, SecretRef]) -> None:
     """Raise RackreadyError for each place that something else uses, too: it would be left without its password."""
-    from rackready.cli.doctor_keys import fields  # noqa: PLC0415
-    from rackready.model.base import SecretRef  # noqa: PLC0415
+    from rackready.design.secret_places import place_of, uses  # noqa: PLC0415
 
-    used: dict[object, int] = {}
-    for _, value in fields(site):
-        if isinstance(value, SecretRef):
-            used[_place(value)] = used.get(_place(value), 0) + 1
+    used = uses(site)
     first: dict[object, Message] = {}
     for name, ref in chosen.items():
-        if ref.env is None and used.get(_place(ref), 0) > 1 and _place(ref) not in first:
-            first[_place(ref)] = Message(
+        if ref.env is None and used.get(place_of(ref), 0) > 1 and place_of(ref) not in first:
+            first[place_of(ref)] = Message(
                 f"{name} password in {ref}",
                 expected="a place of its own, which nothing else uses",
-                actual=f"the site file names it {used[_place(ref)]} times",
+                actual=f"the site file names it {used[place_of(ref)]} times",
                 next_step="Copy the secret to a place for each device and name those: the others would lose theirs.",
             )
     if first:
         raise RackreadyError.of(list(first.values()))
-
-
-def _place(ref: SecretRef) -> object:
-    """Return the place of a secret, however its path is written."""
-    if ref.file is not None:
-        return ref.file.resolve()
-    if ref.encrypted is None:
-        return str(ref)
-    file, keys = ref.encrypted
-    return (Path(file).resolve(), *keys)
 
 
 def in_waves(

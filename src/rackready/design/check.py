@@ -23,6 +23,7 @@ from rackready.design.check_power import check_power
 from rackready.design.check_provisioning import check_provisioning
 from rackready.design.check_pull import check_pull
 from rackready.design.check_racks import check_places, check_units
+from rackready.design.check_secrets import check_secrets
 from rackready.design.check_slurm import check_slurm
 from rackready.design.check_software import check_software
 from rackready.design.check_virtual import check_virtual
@@ -256,4 +257,5 @@ _RULES: tuple[Callable[[Subject], list[Flaw]], ...] = (
     check_virtual,
     check_watch,
     check_pull,
+    check_secrets,
 )

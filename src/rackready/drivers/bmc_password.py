@@ -67,7 +67,9 @@ def rotate(ledger: Ledger, node: str, site: BmcSite, say: Callable[[str], None])
     A change that was cut is finished instead. Raises BmcPasswordPlaceError, BmcLoginError when neither password works,
     other kinds of BmcError.
     """
-    _Rotation(ledger, node, site, say).run()
+    rotation = _Rotation(ledger, node, site, say)
+    with rotation.place.held():
+        rotation.run()
 
 
 def look_row(node: str, site: BmcSite) -> dict[str, str]:
@@ -98,11 +100,11 @@ def _writable(node: str, site: BmcSite) -> Store:
 class _Rotation:
     def __init__(self, ledger: Ledger, node: str, site: BmcSite, say: Callable[[str], None]) -> None:
         self._ledger, self._node, self._site, self._say = ledger, node, site, say
-        self._place = _writable(node, site)
+        self.place = _writable(node, site)
         self._old_works = False
 
     def run(self) -> None:
-        cut = self._place.has_pending()
+        cut = self.place.has_pending()
         if cut and self._seen() is Observation.HAPPENED:
             self._close_intent()
             return
@@ -117,7 +119,7 @@ class _Rotation:
             before=lambda: {
                 "account": self._site.username,
                 "place": str(self._site.password),
-                "written": self._place.written(),
+                "written": self.place.written(),
             },
             observe=lambda stored: Observation.NOT_HAPPENED if self._old_works else self._without_pending(stored),
             act=lambda _token: self._set(),
@@ -141,14 +143,15 @@ class _Rotation:
 
     def _without_pending(self, stored: dict[str, Any]) -> Observation:
         """Judge a change that was cut without a pending password: before it was written, or after it was in place."""
-        if self._place.written() == stored.get("written"):
+        if self.place.written() == stored.get("written"):
             return Observation.NOT_HAPPENED
         return Observation.HAPPENED if self._works(self._site.password) else Observation.UNKNOWN
 
     def _seen(self) -> Observation:
         """Try the pending password, then the old one, each once, and say which works."""
-        if self._works(self._place.pending):
-            self._place.promote()
+        if self._works(self.place.pending):
+            last = self._ledger.latest(self._node, BMC_PASSWORD)
+            self.place.promote(last.observed.get("written") if last is not None and last.status == "intent" else None)
             self._say(
                 f"{self._node}: a change of the BMC's password was interrupted; the pending password works and is now "
                 f"in {self._site.password}"
@@ -169,7 +172,7 @@ class _Rotation:
 
     def _old(self) -> SecretRef:
         """Return the place of the password that the BMC has before the change."""
-        if self._place.exists():
+        if self.place.exists():
             return self._site.password
         if self._site.factory_password is None:
             raise BmcPasswordPlaceError(
@@ -194,24 +197,24 @@ class _Rotation:
 
     def _set(self) -> dict[str, Any]:
         """Write a pending password, set it with a login by the old one, prove it with a new login, put it in place."""
-        old = self._old()
+        old, since = self._old(), self.place.written()
         with self._with(old) as bmc:
             bmc.login()
-            self._place.prepare(new_password)
+            self.place.prepare(new_password)
             quirks = bmc.quirks()
             match = "*" if quirks.has("if-match-any") else ""
             account = self._account(bmc)
-            bmc.patch(account, {"Password": reveal(self._place.pending)}, match=match)
-        if not self._works(self._place.pending):
+            bmc.patch(account, {"Password": reveal(self.place.pending)}, match=match)
+        if not self._works(self.place.pending):
             raise BmcLoginError(
                 bmc.where,
                 f"the password of user {self._site.username}",
                 expected="the new one works after it was set",
                 actual="the BMC accepted the change and refuses the new password",
-                next_step=f"Run `rackready bmc rotate {self._node}` again: it tries {self._place.pending_name}, then "
+                next_step=f"Run `rackready bmc rotate {self._node}` again: it tries {self.place.pending_name}, then "
                 "the old one.",
             )
-        self._place.promote()
+        self.place.promote(since)
         self._say(f"{self._node}: the BMC has a password of its own, in {self._site.password}")
         return {"account": account}
 
@@ -237,9 +240,9 @@ class _Rotation:
         )
 
     def _neither(self) -> BmcPasswordLostError:
-        pending = self._place.pending_name
+        pending = self.place.pending_name
         tried = (
-            f"neither the password in {pending} nor the one in" if self._place.has_pending() else "not with the one in"
+            f"neither the password in {pending} nor the one in" if self.place.has_pending() else "not with the one in"
         )
         return BmcPasswordLostError(
             f"{self._node} BMC {self._site.address}:{self._site.port}",

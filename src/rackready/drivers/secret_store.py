@@ -17,12 +17,13 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rackready import files
 from rackready.design import secret_sops, secret_vault, vault_edit
 from rackready.design.secret_error import SecretUnreadableError, content, value_at
+from rackready.design.secret_places import place_of
 from rackready.design.secrets import reveal
 from rackready.model.base import SecretRef
 from rackready.model.problems import RackreadyError
@@ -79,11 +80,38 @@ class Store:
             if not self.has_pending():
                 self._put(make())
 
-    def promote(self) -> None:
-        """Put the pending secret in the place of the old one."""
+    def promote(self, since: int | str | None = None) -> None:
+        """Put the pending secret in the place of the old one.
+
+        ``since``: the mark (``written``) of the old one when the change began. Raises SecretUnwritableError where it
+        has another by now: what somebody else wrote there, such as another device's password, is not replaced.
+        """
         with _locked(self.file.parent):
             self._sweep()
+            if since is not None and self.written() != since:
+                raise self._unwritable(
+                    f"it was changed by somebody else meanwhile; the device has the password in {self.pending_name}",
+                    "Find out whose secret is there and copy it to a place of its own, then put the pending one there.",
+                )
             self._take()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this place alone for a whole change: another one of the same place waits, in any process.
+
+        The lock is a file beside the secret, since the secret's own is replaced; its holder removes
+        it. Each place has its own, so that changes of other places in the folder go on.
+        """
+        if not self.file.parent.exists():
+            private_dir(self.file.parent)
+        digest = hashlib.sha256(repr(place_of(self.ref)).encode()).hexdigest()[:8]
+        lock = self.file.resolve().with_name(f".{self.file.resolve().name}.{digest}.lock")
+        descriptor = _only_of(lock)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
 
     def require_writable(self) -> None:
         """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
@@ -314,6 +342,17 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        os.close(descriptor)
+
+
+def _only_of(lock: Path) -> int:
+    """Return the descriptor of a lock file that is held and still lies there: its last holder removed it."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                return descriptor
         os.close(descriptor)
 
 

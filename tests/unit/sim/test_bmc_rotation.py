@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rackready.drivers.bmc_password import (
 )
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcPasswordChangeError
-from rackready.drivers.secret_store import FileStore, VaultStore
+from rackready.drivers.secret_store import FileStore, SecretUnwritableError, VaultStore
 from rackready.ledger.store import Ledger
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.stacks.args import NodeArgs
@@ -172,6 +173,69 @@ def test_a_cut_change_is_finished_with_one_try_each(
     assert statuses(ledger)[-1] == "done"
     assert not pending(tmp_path).exists()
     assert service.logins() - before <= 4, "the two tries, the change and its proof"
+    assert reads(site) == "SERIAL-3"
+
+
+def test_two_changes_of_one_place_wait_for_each_other(
+    service: Service, site: BmcSite, ledger: Ledger, tmp_path: Path
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        def say(_text: str) -> None:
+            inside.set()
+            go.wait(10)
+
+        rotate(ledger, NODE, site, say)
+
+    one = threading.Thread(target=first)
+    two = threading.Thread(target=rotate, args=(ledger, "node09", site, [].append))
+    one.start()
+    assert inside.wait(10)
+    asked = len(service.asked)
+    two.start()
+    two.join(0.3)
+    assert (two.is_alive(), len(service.asked)) == (True, asked), "it asks nothing before the first has ended"
+    go.set()
+    one.join()
+    two.join()
+    assert reads(site) == "SERIAL-3"
+    assert [path.name for path in own(tmp_path).parent.iterdir()] == [own(tmp_path).name]
+
+
+@pytest.mark.parametrize("cut_first", [False, True])
+@pytest.mark.usefixtures("service")
+def test_what_somebody_else_wrote_to_the_place_meanwhile_is_not_replaced(
+    site: BmcSite,
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    cut_first: bool,
+) -> None:
+    real = FileStore.prepare
+
+    def meanwhile(self: FileStore, make: Callable[[], str]) -> None:
+        real(self, make)
+        if not cut_first:
+            own(tmp_path).write_text("of another device", encoding="utf-8")
+
+    monkeypatch.setattr(FileStore, "prepare", meanwhile)
+    if cut_first:
+        with monkeypatch.context() as patched:
+            cut(patched, FileStore, "promote")
+            with pytest.raises(_CutError):
+                rotate(ledger, NODE, site, [].append)
+        own(tmp_path).write_text("of another device", encoding="utf-8")
+    with pytest.raises(SecretUnwritableError) as caught:
+        rotate(ledger, NODE, site, [].append)
+    assert str(caught.value) == (
+        f"secret in file {own(tmp_path)} - Expected: a place for a new password Actual: it was changed by somebody "
+        f"else meanwhile; the device has the password in {pending(tmp_path)}. Find out whose secret is there and copy "
+        "it to a place of its own, then put the pending one there."
+    )
+    assert own(tmp_path).read_text(encoding="utf-8") == "of another device"
+    pending(tmp_path).replace(own(tmp_path))
     assert reads(site) == "SERIAL-3"
 
 

@@ -84,9 +84,9 @@ class Rotation:
     def run(self) -> None:
         """Change the password, or finish an interrupted change. Raises SwitchPasswordLostError and SwitchError."""
         store = able(self.switch)
-        if store.has_pending() and self._finish(store):
-            return
-        self._change(store)
+        with store.held():
+            if not (store.has_pending() and self._finish(store)):
+                self._change(store)
 
     def _finish(self, store: Store) -> bool:
         """Observe a change that was cut; return whether the switch has the new password already."""
