@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackready import files
 from rackready.model.problems import RackreadyError
 
 PRIVATE = ".rackready"
@@ -14,6 +15,8 @@ PRIVATE = ".rackready"
 
 STATE = "RACKREADY_STATE"
 """Environment variable: another folder for it, where a pipeline empties the working tree before each job."""
+
+_IGNORE = ".gitignore"
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSIDE = _PACKAGE / "shipped"
@@ -93,7 +96,8 @@ def shown(path: Path, base: Path) -> str:
 def private_dir(path: Path) -> Path:
     """Create a folder private to its owner, with its missing parents, and return it.
 
-    An existing folder, and ``.rackready`` or ``$RACKREADY_STATE`` above it, lose the rights of group and others.
+    ``.rackready``, made or found, is left out of git. An existing folder, and ``.rackready`` or ``$RACKREADY_STATE``
+    above it, lose the rights of group and others.
     Raises RackreadyError where ``$RACKREADY_STATE`` is a folder that others use, such as /tmp or /var/lib.
     """
     outside = _override()
@@ -105,7 +109,19 @@ def private_dir(path: Path) -> Path:
             folder.mkdir(mode=0o700, exist_ok=True)
         if ours:
             _close(folder)
+        if folder.name == PRIVATE:
+            leave_out_of_git(folder)
     return path
+
+
+def leave_out_of_git(folder: Path) -> None:
+    """Write a ``.gitignore`` into a folder, unless it has one: a user's own repository names none of ours.
+
+    One ``*`` leaves out everything, the file itself too (gitignore(5); ruff does so in its cache: astral-sh/ruff
+    crates/ruff/src/cache.rs).
+    """
+    if not (folder / _IGNORE).exists() and os.access(folder, os.W_OK):
+        files.create(folder / _IGNORE, b"# Written by rackready: keys, secrets and state stay out of git.\n*\n")
 
 
 def _close(folder: Path) -> None:

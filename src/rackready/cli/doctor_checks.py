@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from rackready.cli.doctor_authorities import authorities
 from rackready.cli.doctor_deploy import deployable
+from rackready.cli.doctor_git import out_of_git
 from rackready.cli.doctor_keys import mirror_key, secrets
 from rackready.cli.doctor_kubeconfig import kubeconfigs
 from rackready.cli.doctor_logins import logins
@@ -194,6 +195,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "private state": private_state,
     "logins": logins,
     "secrets": secrets,
+    "out of git": out_of_git,
     "CA certificates": authorities,
     "kubeconfig": kubeconfigs,
     "mirror key": mirror_key,

@@ -27,7 +27,7 @@ from rackready.design.secret_places import place_of
 from rackready.design.secrets import reveal
 from rackready.model.base import SecretRef
 from rackready.model.problems import RackreadyError
-from rackready.paths import private_dir
+from rackready.paths import leave_out_of_git, private_dir
 
 _MARK = r"[0-9a-f]{8}"
 _NEW = rf"\d+\.{_MARK}\.new"
@@ -102,8 +102,7 @@ class Store:
         The lock is a file beside the secret, since the secret's own is replaced; its holder removes
         it. Each place has its own, so that changes of other places in the folder go on.
         """
-        if not self.file.parent.exists():
-            private_dir(self.file.parent)
+        self._make_folder()
         digest = hashlib.sha256(repr(place_of(self.ref)).encode()).hexdigest()[:8]
         lock = self.file.resolve().with_name(f".{self.file.resolve().name}.{digest}.lock")
         descriptor = _only_of(lock)
@@ -115,6 +114,9 @@ class Store:
 
     def require_writable(self) -> None:
         """Raise SecretUnwritableError or SecretUnreadableError where a new secret could not be kept."""
+
+    def _make_folder(self) -> None:
+        """Make the folder if it is missing."""
 
     def _sweep(self) -> None:
         """Remove what a killed run left beside the file. Under the folder's lock nobody else works on one of these."""
@@ -167,9 +169,17 @@ class FileStore(Store):
 
     def prepare(self, make: Callable[[], str]) -> None:
         """Write a new secret as pending, unless one is there."""
-        if not self.file.parent.exists():
-            private_dir(self.file.parent)
+        self._make_folder()
         super().prepare(make)
+
+    def _make_folder(self) -> None:
+        """Make the folder if it is missing, left out of git; so is ``inventories/ENV/secrets`` in any case."""
+        folder = self.file.parent
+        made = not folder.exists()
+        if made:
+            private_dir(folder)
+        if made or (folder.name == "secrets" and folder.parent.parent.name == "inventories"):
+            leave_out_of_git(folder)
 
     def _half(self, name: str) -> list[str]:
         return [rf"\.{name}{re.escape(self.suffix)}\.{_NEW}"]

@@ -21,7 +21,7 @@ from rackready.design.yaml import dump_yaml
 from rackready.model.own_profile import OWN_FAMILIES
 from rackready.model.problems import StoppedError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths, private_dir, shipped
+from rackready.paths import EnvPaths, leave_out_of_git, private_dir, shipped
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import require_root
@@ -134,7 +134,7 @@ class Rehearsal:
     def write(self, scaled: Scaled) -> None:
         """Write the site file of the rehearsal and its profiles; the site's own profiles are copied."""
         folder = self.paths.inventory
-        private_dir(folder)
+        leave_out_of_git(private_dir(folder))
         text = HEAD.format(source=self._source) + dump_yaml(scaled.document)
         self._refuse_shared(self.paths.site_file, text)
         for path in profile_files(self._source.parent / FOLDER):
