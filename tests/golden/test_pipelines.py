@@ -140,6 +140,31 @@ def test_the_deploy_itself_gets_the_runners_signals() -> None:
     assert steps["Nightly"]["run"] == "exec rackready nightly --env prod"
 
 
+PLANS_APART = replace(WANTED, plan_runner="plans")
+
+
+def test_a_pull_request_is_planned_where_neither_keys_nor_state_are() -> None:
+    jobs = yaml.safe_load(pipeline_file("github", PLANS_APART)[1])["jobs"]
+    ours = "github.ref == 'refs/heads/main' && "
+    assert jobs["plan"]["runs-on"] == (
+        f'${{{{ fromJSON({ours}\'["self-hosted", "rackready"]\' || \'["self-hosted", "plans"]\') }}}}'
+    )
+    assert jobs["plan"]["env"] == {"RACKREADY_STATE": f"${{{{ {ours}'/var/lib/rackready' || '' }}}}"}
+    assert {str(jobs[name]["runs-on"]) for name in jobs if name != "plan"} == {"['self-hosted', 'rackready']"}
+
+
+def test_a_merge_request_is_planned_where_neither_keys_nor_state_are() -> None:
+    document = yaml.safe_load(pipeline_file("gitlab", PLANS_APART)[1])
+    assert problems(document) == []
+    change = document.pop("rackready plan of the change prod")
+    assert (change["tags"], change["variables"]) == (["plans"], {"RACKREADY_STATE": ""})
+    assert change["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "merge_request_event"'}]
+    assert change["extends"] == "rackready plan prod"
+    rules = [rule["if"] for job in document.values() for rule in job.get("rules", [])]
+    assert len(rules) == 4
+    assert not any("merge_request" in rule for rule in rules)
+
+
 def test_a_forks_pull_request_runs_nothing_here() -> None:
     jobs = github()["jobs"]
     assert "github.event.pull_request.head.repo.full_name == github.repository" in jobs["plan"]["if"]

@@ -86,6 +86,14 @@ def test_actionlint_has_nothing_to_say(site: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_actionlint_takes_a_runner_for_plans(site: Path) -> None:
+    more = ["--for", "github", "--env", ENV, "--plan-runner", "plans"]
+    run(site, sys.executable, "-m", "rackready", "export", "pipeline", *more)
+    assert '"plans"' in (site / f".github/workflows/rackready-{ENV}.yml").read_text(encoding="utf-8")
+    done = lint(site)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_actionlint_finds_a_slip(site: Path) -> None:
     file = site / f".github/workflows/rackready-{ENV}.yml"
     file.write_text(file.read_text(encoding="utf-8").replace("needs: plan", "needs: plans"), encoding="utf-8")

@@ -47,6 +47,10 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     runner: Annotated[
         str, typer.Option("--runner", help="Label or tag of the runner of this environment.")
     ] = "rackready",
+    plan_runner: Annotated[
+        str,
+        typer.Option("--plan-runner", help="Label or tag of a runner without keys and state that plans pull requests."),
+    ] = "",
     state: Annotated[
         str, typer.Option("--state", help="Folder on the runner that keeps state between jobs.")
     ] = "/var/lib/rackready",
@@ -66,14 +70,14 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     from rackready.render.owned_folder import write_owned  # noqa: PLC0415
     from rackready.render.pipeline import Pipeline, pipeline_file  # noqa: PLC0415
 
-    _plain(branch, runner, state, (drift_cron, nightly_cron))
+    _plain(branch, (runner, plan_runner), state, (drift_cron, nightly_cron))
     paths = working_paths(env)
     site = load_site(env, root=paths.root)
     _require_kept_passwords(site, paths)
     names, notes = _secrets(site, paths)
     # A file knows of no jobs, so nothing tells which node is idle.
     measure = "validate" if site.handover.kind == "file" else "nightly"
-    wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names, measure)
+    wanted = Pipeline(env, branch, runner, state, drift_cron, nightly_cron, names, measure, plan_runner)
     name, text = pipeline_file(forge, wanted)
     folder = out or paths.root
     done = write_owned(folder, {name: text.encode()}, f"rackready export pipeline --for {forge} --env {env}")
@@ -86,11 +90,12 @@ def export_pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the comman
         progress.print(note, style="yellow")
 
 
-def _plain(branch: str, runner: str, state: str, crons: tuple[str, str]) -> None:
+def _plain(branch: str, runners: tuple[str, str], state: str, crons: tuple[str, str]) -> None:
     """Raise RackreadyError for all values that would mean something else in a pipeline's file."""
     rows = [
         ("--branch", branch, _WORD, "a plain name such as main (letters, digits, . _ / -)"),
-        ("--runner", runner, _WORD, "a plain name such as rackready (letters, digits, . _ / -)"),
+        ("--runner", runners[0], _WORD, "a plain name such as rackready (letters, digits, . _ / -)"),
+        ("--plan-runner", runners[1] or "none", _WORD, "a plain name such as plans (letters, digits, . _ / -)"),
         ("--state", state, _FOLDER, "an absolute path of letters, digits, . _ / -"),
         ("--drift", crons[0], _CRON, "five fields of cron, such as 17 */4 * * *"),
         ("--nightly", crons[1], _CRON, "five fields of cron, such as 43 0 * * *"),
@@ -104,6 +109,9 @@ def _plain(branch: str, runner: str, state: str, crons: tuple[str, str]) -> None
         wrong.append(
             Message("--nightly", expected="another time than --drift", actual="the same", next_step="Correct it.")
         )
+    if runners[0] == runners[1]:
+        step = "Name a runner that holds neither keys nor state, or leave the option out."
+        wrong.append(Message("--plan-runner", expected="another than --runner", actual="the same", next_step=step))
     if wrong:
         raise RackreadyError.of(wrong)
 
@@ -165,11 +173,18 @@ def _require_kept_passwords(site: Site, paths: EnvPaths) -> None:
 
 
 def _next_steps(forge: Forge, wanted: Pipeline, name: str) -> list[str]:
+    both = (
+        f"Pull and merge requests run their own code on the runner {wanted.runner}, which holds keys and state. Name a "
+        "runner without them: --plan-runner (docs/howto/gitops.md, Who may run code)."
+    )
+    shared = [] if wanted.plan_runner else [both]
     if forge is Forge.GITHUB:
         return [
-            f"Give the environment {wanted.env} required reviewers (Settings, Environments): they approve each deploy."
+            *shared,
+            f"Give the environment {wanted.env} required reviewers (Settings, Environments): they approve each deploy.",
         ]
     return [
+        *shared,
         f"Include it in .gitlab-ci.yml: `include: [{{local: {name}}}]`. Protect the environment {wanted.env}.",
         f"Make two schedules, with RACKREADY_JOB drift ({wanted.drift_cron}) and nightly ({wanted.nightly_cron}).",
         "Set RACKREADY_GITLAB_TOKEN, a masked variable with a project access token (scope api), for the comment.",

@@ -14,6 +14,7 @@ UPLOAD = "actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.
 
 PLACES = {"github": ".github/workflows/rackready-{}.yml", "gitlab": ".gitlab/rackready-{}.yml"}
 """Kind of a pipeline to the place of its file in the site repository."""
+_FACTS = ("branch", "runner", "plan_runner", "state", "drift_cron", "nightly_cron")
 _SCRIPTS = ("plan", "drift", "nightly", "report")
 _INDENT = {"github": 10, "gitlab": 6}
 
@@ -22,7 +23,8 @@ _INDENT = {"github": 10, "gitlab": 6}
 class Pipeline:
     """What a pipeline is made for. ``secrets``: environment variables that the site file names.
 
-    ``measure``: the command of the nightly job.
+    ``measure``: the command of the nightly job. ``plan_runner``: label or tag of another runner, without keys and
+    state, which plans pull and merge requests; "": the same one.
     """
 
     env: str
@@ -33,6 +35,7 @@ class Pipeline:
     nightly_cron: str
     secrets: Sequence[str] = ()
     measure: str = "nightly"
+    plan_runner: str = ""
 
 
 def pipeline_file(kind: str, wanted: Pipeline) -> tuple[str, str]:
@@ -40,7 +43,7 @@ def pipeline_file(kind: str, wanted: Pipeline) -> tuple[str, str]:
     indent = " " * _INDENT[kind]
     about = {"env": wanted.env, "measure": wanted.measure}
     scripts = {name: textwrap.indent(render(f"pipelines/{name}.sh.j2", **about).rstrip(), indent) for name in _SCRIPTS}
-    facts = {name: getattr(wanted, name) for name in ("branch", "runner", "state", "drift_cron", "nightly_cron")}
+    facts = {name: getattr(wanted, name) for name in _FACTS}
     text = render(
         f"pipelines/{kind}.yml.j2",
         **about,

@@ -70,7 +70,7 @@ def test_secrets_are_passed_on_and_files_that_jobs_lose_are_named(call: Call, tm
     document = json.loads(out)
     assert document["secrets"] == ["LEAF_PASSWORD"]
     lost = "inventories/sim/secrets/leaf02 is a secret in the working tree, which jobs empty"
-    assert document["notes"][1:] == [f"{lost}: name an absolute path, or `env`"]
+    assert document["notes"][2:] == [f"{lost}: name an absolute path, or `env`"]
     assert "      LEAF_PASSWORD: ${{ secrets.LEAF_PASSWORD }}\n" in Path(document["file"]).read_text(encoding="utf-8")
 
 
@@ -80,6 +80,7 @@ def test_secrets_are_passed_on_and_files_that_jobs_lose_are_named(call: Call, tm
         ("--branch", "a]\nb", "a plain name such as main (letters, digits, . _ / -) Actual: 'a]\\nb'"),
         ("--branch", "main\n", "a plain name such as main (letters, digits, . _ / -) Actual: 'main\\n'"),
         ("--runner", "$(id)", "a plain name such as rackready (letters, digits, . _ / -) Actual: '$(id)'"),
+        ("--plan-runner", "a b", "a plain name such as plans (letters, digits, . _ / -) Actual: 'a b'"),
         ("--state", "state", "an absolute path of letters, digits, . _ / - Actual: 'state'"),
         ("--drift", "daily", "five fields of cron, such as 17 */4 * * * Actual: 'daily'"),
         ("--nightly", "1 2 3 4", "five fields of cron, such as 43 0 * * * Actual: '1 2 3 4'"),
@@ -91,6 +92,21 @@ def test_words_that_would_mean_something_else_are_refused(
     code, out, err = call("export", "pipeline", "--for", "gitlab", option, value)
     assert (code, out, err) == (2, "", f"{option} - Expected: {text}. Correct it.\n")
     assert not (tmp_path / ".gitlab").exists()
+
+
+def test_one_runner_for_all_is_named(call: Call) -> None:
+    code, _, err = call("export", "pipeline", "--for", "gitlab", "--plan-runner", "rackready")
+    assert (code, err) == (
+        2,
+        (
+            "--plan-runner - Expected: another than --runner Actual: the same. Name a runner that holds neither keys "
+            "nor state, or leave the option out.\n"
+        ),
+    )
+    for kind in FILES:
+        words = "run their own code on the runner rackready, which holds keys and state"
+        assert words in " ".join(call("export", "pipeline", "--for", kind)[2].split())
+        assert words not in " ".join(call("export", "pipeline", "--for", kind, "--plan-runner", "plans")[2].split())
 
 
 def test_two_schedules_at_one_time_are_refused(call: Call) -> None:
@@ -122,7 +138,7 @@ def test_keys_of_encrypted_files_are_named(call: Call, tmp_path: Path) -> None:
     text = text.replace("{file: .rackready/sim/secrets/leaf02}", "{vault: inventories/sim/vault.yml#leaf02}")
     site.write_text(text, encoding="utf-8")
     code, out, _ = call("export", "pipeline", "--for", "github", "--output", "json")
-    assert (code, json.loads(out)["notes"][1:]) == (
+    assert (code, json.loads(out)["notes"][2:]) == (
         0,
         [
             "Secrets are in files of sops: give the runner's user a key, such as SOPS_AGE_KEY_FILE.",
