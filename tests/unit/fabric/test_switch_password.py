@@ -238,6 +238,24 @@ def test_a_cut_change_is_finished_with_one_try_each(
     assert statuses(ledger)[-1] == "done"
 
 
+def test_a_change_that_was_cut_after_it_was_confirmed_is_saved(
+    box: Box, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `nv config save` the start-up configuration has the old password, which nobody keeps any longer."""
+
+    def killed(_self: CumulusNvue) -> None:
+        raise _CutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CumulusNvue, "save", killed)
+        with pytest.raises(_CutError):
+            rotate(ledger, switch(tmp_path))
+    assert "nv config save" not in box.nvue.sent
+    rotate(ledger, switch(tmp_path))
+    assert box.nvue.sent.count("nv config save") == 1
+    assert box.works == kept(tmp_path) != OLD
+
+
 def test_a_change_that_nvue_took_back_meanwhile_is_made_again(
     box: Box, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,8 +156,13 @@ class Rotation:
             stays = driver.keep_password()
         finally:
             driver.close()
-        if not stays:
-            self._open(store.pending).close()
+        if stays:
+            return
+        again = self._open(store.pending)
+        try:
+            again.save()  # it was confirmed, and perhaps not saved: the next start would bring the old one back
+        finally:
+            again.close()
 
     def _open(self, password: SecretRef) -> SwitchDriver:
         """Log in once with one password. Raises SwitchLoginError when it is refused."""
