@@ -116,6 +116,17 @@ def test_the_trend_is_looked_at_whatever_the_night_found() -> None:
     assert "rackready nightly --env prod || code=$?" in gitlab()["rackready nightly prod"]["script"][0]
 
 
+def test_a_cancelled_night_puts_its_nodes_back() -> None:
+    steps = github()["jobs"]["nightly"]["steps"]
+    names = [step.get("name") for step in steps]
+    back = steps[names.index("Nightly") + 1]
+    assert (back["name"], back["if"]) == ("Put back", "cancelled()")
+    assert back["run"].startswith("rackready nightly --put-back --env prod || { sleep 30; ")
+    assert "nightly --put-back" in gitlab()["rackready nightly prod"]["after_script"][0]
+    for kind in ("github", "gitlab"):
+        assert "--put-back" not in pipeline_file(kind, replace(WANTED, measure="validate"))[1]
+
+
 def test_a_site_whose_jobs_nobody_knows_is_validated() -> None:
     _, text = pipeline_file("github", replace(WANTED, measure="validate"))
     assert "exec rackready validate --env prod" in text

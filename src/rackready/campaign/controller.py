@@ -350,18 +350,25 @@ def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:
 
 @contextmanager
 def stop_signals(say: Say) -> Iterator[Callable[[], None]]:
-    """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, the second kills at once.
+    """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, a second of its kind kills.
 
+    One of another kind is the same stop, sent by someone less patient: a runner of GitHub sends SIGTERM 7.5 s after
+    SIGINT and kills 2.5 s later (actions/runner src/Runner.Sdk/ProcessInvoker.cs). What ends in that time ends well.
     A SIGHUP that is ignored (nohup) stays ignored. A thread says that it stops: a handler that prints fails if it
     interrupted a print. Yields a function that waits until it is said, for a second at most: nobody may read.
     """
     said: SimpleQueue[str] = SimpleQueue()  # its put may interrupt another one
     speaker = threading.Thread(target=_speak, args=(said, say), daemon=True)
 
-    def handler(_number: int, _frame: FrameType | None) -> None:
-        if STOP.is_set():
+    seen: set[int] = set()
+
+    def handler(number: int, _frame: FrameType | None) -> None:
+        if number in seen or (STOP.is_set() and not seen):  # nothing seen: an error stops it already
             kill_all_children()
             os._exit(_INTERRUPTED)
+        seen.add(number)
+        if STOP.is_set():
+            return
         STOP.set()
         said.put("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 

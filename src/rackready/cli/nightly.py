@@ -52,6 +52,9 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     again: Annotated[  # noqa: FBT002 - a command line flag
         bool, typer.Option("--again", help="Also measure nodes that were measured within 12 hours.")
     ] = False,
+    put_back: Annotated[  # noqa: FBT002 - a command line flag
+        bool, typer.Option("--put-back", help="Only put back what a killed run left; measure nothing.")
+    ] = False,
     check: Check = False,  # noqa: FBT002 - a command line flag
     verbose: Verbose = False,  # noqa: FBT002 - as above
     output: Output = Format.TEXT,
@@ -60,7 +63,8 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     No job is disturbed: rackready drains a node, and checks it again before it measures. A node that passes goes back
     into production; one that fails stays drained, in quarantine; one that could not be measured goes back, and the
-    output names it. A run first cleans up after a killed one. --check changes nothing.
+    output names it. A run first cleans up after a killed one; with --put-back it does only that. --check changes
+    nothing.
 
     Exit codes: 0 every measured node passed, or none was idle; 1 a node failed, could not be measured or put back, or
     its scheduler did not answer; 2 refused.
@@ -80,7 +84,11 @@ def nightly(  # noqa: PLR0913, PLR0917 - each is an option of the command
     nodes = choose(site, limit)
     require(site, nodes, "nightly")
     _require_jobs(site.handover.kind, str(paths.site_file))
-    order = NightOrder(nodes, gate_set, max_share, limit_s, again)
+    if put_back and check:
+        step = "Nothing was done. Leave one of them out."
+        raise RackreadyError("nightly", expected="--put-back or --check", actual="both", next_step=step)
+    # Marks are of any node; without nodes to measure, they are all that is left to do.
+    order = NightOrder([] if put_back else nodes, gate_set, max_share, limit_s, again)
     ctx = PhaseContext(env, paths.root, new_run("nightly"), check=check)
     if check:
         night = preview(ctx, order, time.time())

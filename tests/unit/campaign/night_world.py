@@ -210,3 +210,21 @@ def made(root: Path, patch: pytest.MonkeyPatch) -> World:
             ledger.set_state(node, NodeState.READY, phase="handover", campaign="deploy-1")
             ledger.done(ledger.begin(node, RELEASE, "ab" * 32, {}).token)
     return world
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing after it runs, so the test takes away what would."""
+
+
+def kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die while nodes are measured: nothing is put back."""
+
+    def die(_nodes: Sequence[str]) -> None:
+        raise Killed
+
+    world.during = die
+    with monkeypatch.context() as patch:
+        patch.setattr("rackready.campaign.nightly.night.Shift._settle", lambda *_: None)
+        with pytest.raises(Killed):
+            world.night()
+    world.during = lambda _nodes: None

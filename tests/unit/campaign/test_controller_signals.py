@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,35 @@ from rackready.campaign.request import CampaignRequest
 from rackready.ledger.error import LedgerError
 from rackready.ledger.store import Ledger
 from rackready.paths import EnvPaths
+
+_STOPS = """
+import signal, sys, time
+from rackready.campaign.controller import stop_signals
+from rackready.drivers.process import STOP
+with stop_signals(lambda text: print(text, flush=True)) as finish:
+    signal.raise_signal(int(sys.argv[1]))
+    assert STOP.is_set()
+    signal.raise_signal(int(sys.argv[2]))
+    finish()
+print("ended in order", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (signal.SIGINT, signal.SIGTERM, 0),
+        (signal.SIGTERM, signal.SIGINT, 0),
+        (signal.SIGINT, signal.SIGINT, 130),
+        (signal.SIGTERM, signal.SIGTERM, 130),
+    ],
+)
+def test_only_a_second_signal_of_one_kind_kills(first: int, second: int, code: int) -> None:
+    """A cancelled job of GitHub gets SIGINT, then SIGTERM: what it had begun to put back goes on."""
+    words = [sys.executable, "-c", _STOPS, str(int(first)), str(int(second))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "ended in order" in done.stdout) == (code, code == 0), done.stderr
+    assert done.stdout.count("stopping:") == (1 if code == 0 else done.stdout.count("stopping:"))
 
 
 def test_a_signal_while_an_error_ends_what_runs_does_not_end_the_controller_before_that(

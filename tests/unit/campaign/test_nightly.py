@@ -15,7 +15,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
-from tests.unit.campaign.night_world import GEMM, HELD, MINE, NODES, World, made
+from tests.unit.campaign.night_world import GEMM, HELD, MINE, NODES, World, kill, made
 
 BACK = "put back into production: a night that was killed had taken it"
 
@@ -213,24 +213,6 @@ def test_nodes_out_of_production_are_named(world: World) -> None:
     with world.ledger() as ledger:
         ledger.set_state("node01", NodeState.QUARANTINED, "bad")
     assert world.night(nodes=["node01"]).outcomes == {"node01": ("out", "not in production: quarantined")}
-
-
-class Killed(BaseException):
-    """SIGKILL: nothing after it runs, so the test takes away what would."""
-
-
-def kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Die while nodes are measured: nothing is put back."""
-
-    def die(_nodes: Sequence[str]) -> None:
-        raise Killed
-
-    world.during = die
-    with monkeypatch.context() as patch:
-        patch.setattr("rackready.campaign.nightly.night.Shift._settle", lambda *_: None)
-        with pytest.raises(Killed):
-            world.night()
-    world.during = lambda _nodes: None
 
 
 def test_what_a_killed_night_took_is_put_back_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

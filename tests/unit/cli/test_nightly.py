@@ -12,7 +12,7 @@ from rackready.cli.duration import seconds
 from rackready.ledger.lock import ControllerLock
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
-from tests.unit.campaign.night_world import NODES, World, made
+from tests.unit.campaign.night_world import NODES, World, kill, made
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -50,6 +50,21 @@ def test_a_preview_says_what_would_be_measured(world: World, command: Command) -
 def test_nodes_are_limited(world: World, command: Command) -> None:
     code, _, _ = command("nightly", "--env", "t", "--limit", "node04")
     assert (code, world.measured) == (0, [["node04"]])
+
+
+def test_what_a_killed_night_took_is_put_back_alone(
+    world: World, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(world, monkeypatch)
+    world.measured.clear()
+    code, out, _ = command("nightly", "--env", "t", "--put-back")
+    assert (code, world.measured, world.cluster.reason) == (0, [], {})
+    assert out.splitlines()[0] == "node01: put back into production: a night that was killed had taken it"
+    code, _, err = command("nightly", "--env", "t", "--put-back", "--check")
+    assert (code, err) == (
+        2,
+        "nightly - Expected: --put-back or --check Actual: both. Nothing was done. Leave one of them out.\n",
+    )
 
 
 def test_a_file_knows_of_no_jobs(world: World, command: Command) -> None:
