@@ -168,6 +168,8 @@ def document(found: Shown) -> dict[str, Any]:
 
 def lines(found: Shown) -> Iterator[str]:
     """Yield a certificate for people."""
+    from rackready.handover.record_digests import unproven  # noqa: PLC0415
+
     about = found.statement["predicate"]
     yield f"certificate of {found.node}: {'VOID' if found.void else 'counts'}"
     yield from (f"  void: {reason}" for reason in found.void)
@@ -181,6 +183,8 @@ def lines(found: Shown) -> Iterator[str]:
         yield f"  {name:<14} {', '.join(value) if isinstance(value, list) else value}"
     reasons = {item["gate"]: item["reason"] for item in about["declaredSkips"]}
     yield f"  gates      {len(about['gates'])}"
+    if left := unproven(found.statement):
+        yield f"  records    {left}"
     for gate in about["gates"]:
         why = f": {reasons[gate['id']]}" if gate["id"] in reasons else ""
         yield f"    {gate['outcome']:<5} {gate['id']}, record {gate['record']}, {gate['finished']}{why}"

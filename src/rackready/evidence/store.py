@@ -308,6 +308,15 @@ class EvidenceStore:
             for gate, record in counting.items()
         }
 
+    def digests(self, ids: Collection[str]) -> dict[str, str]:
+        """Return id -> SHA-256 (hex) of a record's text as it is stored now; ids that are not there are left out."""
+        if not self._written():
+            return {}
+        query = sa.select(_records.c.id, _records.c.record).where(_records.c.id.in_(ids))
+        with self._ledger.read() as connection:
+            found = connection.execute(query).all()
+        return {one: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for one, text in found}
+
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, for the targets measured last, without damaged ones."""
         last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)

@@ -14,6 +14,7 @@ from rackready.handover.certify import entries
 from rackready.handover.judged import metrics_of
 from rackready.handover.keys import Keys
 from rackready.handover.policy import Decision
+from rackready.handover.record_digests import unproven
 from rackready.handover.validity import decided, last_seen, shown, void_by
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -96,10 +97,11 @@ def _certificate(site: Site, keys: Keys, ledger: Ledger, store: EvidenceStore, n
     try:
         found = shown(on_file(keys, node), keys.trusted(), node, node)
     except RackreadyError as error:
-        return {"counts": False, "sha256": None, "issued": None, "signer": None, "void": [str(error)]}
+        return {"counts": False, "sha256": None, "issued": None, "signer": None, "void": [str(error)], "unproven": ""}
     void = list(found.void) or void_by(site, ledger, store, found)
     issued = found.statement["predicate"]["issued"]
-    return {"counts": not void, "sha256": found.digest, "issued": issued, "signer": found.signer, "void": void}
+    about = {"counts": not void, "sha256": found.digest, "issued": issued, "signer": found.signer, "void": void}
+    return {**about, "unproven": unproven(found.statement)}
 
 
 def _gate(record: EvidenceRecord) -> Document:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -29,6 +30,7 @@ _PARTS: dict[str, type] = {
     "declaredSkips": list,
 }
 """What the predicate of every certificate has, and its type."""
+_NONE: Mapping[str, str] = MappingProxyType({})
 _AGAIN = "Validate and certify the node again."
 
 
@@ -73,10 +75,11 @@ def statement(
     *,
     about: Mapping[str, str],
     issued: datetime,
+    digests: Mapping[str, str] = _NONE,
 ) -> dict[str, Any]:
     """Return the in-toto statement. Raises CertificateError when policy refuses the node.
 
-    ``about`` names site, gateSet and campaign.
+    ``about`` names site, gateSet and campaign; ``digests``: id of a record -> SHA-256 of its stored text.
     """
     if not decision.allowed:
         raise CertificateError("; ".join(decision.refusals))
@@ -84,6 +87,7 @@ def statement(
         {
             "id": gate,
             "record": records[gate].id,
+            **({"recordSha256": digests[records[gate].id]} if records[gate].id in digests else {}),
             "outcome": records[gate].verdict.outcome.value,
             "finished": records[gate].finished.isoformat(),
             "measured": judged_metrics(records[gate].verdict),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
@@ -15,11 +16,12 @@ from rackready.gates.engine.stage_state import Kept
 from rackready.gates.engine.validate import connect
 from rackready.gates.records.damaged import set_aside
 from rackready.gates.records.fingerprint import gather
-from rackready.handover.certificate import issue, require, statement
-from rackready.handover.keys import keys_of
+from rackready.handover.certificate import issue, read, require, statement
+from rackready.handover.keys import Keys, keys_of
 from rackready.handover.policy import Decision, Moment, decide
 from rackready.handover.read_only_gates import counting_verdicts, look, to_load, unseen
 from rackready.handover.read_only_gates import fingerprints as seen_now
+from rackready.handover.record_digests import changed_between
 from rackready.handover.returned import kept_out
 from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger
@@ -124,13 +126,25 @@ class Desk:
         if self.ctx.check:
             return NodeResult(Outcome.PASS, _words(decision, "would be certified"))
         about = {"site": self.site.name, "gateSet": self.site.gates.set, "campaign": self.ctx.campaign}
-        made = issue(
-            keys_of(self.site, self.paths), statement(decision, found, records, about=about, issued=datetime.now(UTC))
-        )
+        digests = self.store.digests([record.id for record in records.values()])
+        content = statement(decision, found, records, about=about, issued=datetime.now(UTC), digests=digests)
+        keys = keys_of(self.site, self.paths)
+        if changed := self._changed(keys, content):
+            return NodeResult(Outcome.ERROR, "; ".join(changed))
+        made = issue(keys, content)
         words = _words(decision, "certified" if made.new else "certificate still counts")
         if made.voided:
             words = f"{words}; made again, since the one on file did not count: {made.voided}"
         return NodeResult(Outcome.PASS, words, made.new, {"certificate": str(made.path)})
+
+    @staticmethod
+    def _changed(keys: Keys, content: Mapping[str, Any]) -> list[str]:
+        """Return the records that differ from those of the certificate on file, if that can be read."""
+        try:
+            before = read(keys, content["subject"][0]["name"]).statement
+        except RackreadyError:  # none, or damaged: `issue` tells
+            return []
+        return changed_between(before, content)
 
 
 def entries(site: Site) -> list[GateSetEntry]:

@@ -18,6 +18,7 @@ from rackready.handover.certificate import CertificateError, canonical, parsed, 
 from rackready.handover.certify import entries
 from rackready.handover.dsse import SignatureError, key_id, opened, verify
 from rackready.handover.policy import Decision, Moment, decide
+from rackready.handover.record_digests import altered
 from rackready.handover.returned import kept_out
 from rackready.ledger.part_history import void_since
 from rackready.ledger.store import Ledger
@@ -138,6 +139,7 @@ def void_by(site: Site, ledger: Ledger, store: EvidenceStore, certificate: Shown
     if found is None:
         reasons.append(f"{node}: certificate - Expected: evidence for it on record Actual: none.")
     else:
+        reasons += altered(store, certificate.statement)
         reasons += [_drifted(certificate, found), *decided(site, ledger, store, found)[0].refusals]
     return [reason for reason in reasons if reason]
 

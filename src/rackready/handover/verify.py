@@ -11,6 +11,7 @@ from rackready.handover.certify import Desk, entries
 from rackready.handover.keys import keys_of
 from rackready.handover.policy import light
 from rackready.handover.read_only_gates import counting_verdicts, fingerprints, look, to_load
+from rackready.handover.record_digests import altered, unproven
 from rackready.handover.returned import kept_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
@@ -73,15 +74,19 @@ def _verified(
             Outcome.ERROR,
             f"{node}: certificate - Expected: made for the parts that it has now Actual: {what}. {_AGAIN}",
         )
+    changed = altered(desk.store, certificate.statement)
     decision, _records = desk.decided(node, found)
     why = to_load(entries(desk.site), decision)
-    if why:
-        text = f"{node}: certificate - Expected: its evidence counts Actual: {quoted(why)} {_AGAIN}"
+    if changed or why:
+        text = (
+            "; ".join(changed) or f"{node}: certificate - Expected: its evidence counts Actual: {quoted(why)} {_AGAIN}"
+        )
         return NodeResult(Outcome.ERROR, text)
     if looked.outcome is not Outcome.PASS:
         return looked
+    left = unproven(certificate.statement)
     return NodeResult(
         Outcome.PASS,
-        f"certificate of {certificate.predicate['issued']} counts: {looked.message}",
+        f"certificate of {certificate.predicate['issued']} counts: {looked.message}{f'; {left}' if left else ''}",
         data={"certificate": certificate.digest},
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -59,15 +62,33 @@ def measure(
         )  # fmt: skip
 
 
-def certify(root: Path, node: str = "node01") -> Keys:
-    """Measure a node and give it a certificate. Returns the keys of the environment."""
+def certify(root: Path, node: str = "node01", *, with_digests: bool = True) -> Keys:
+    """Measure a node and give it a certificate. Returns the keys of the environment.
+
+    ``with_digests=False``: as releases did that did not know the SHA-256 of records.
+    """
     measure(root, node)
     site, paths = load_site("sim", root=root), EnvPaths(root, "sim")
     found, now = seen(root, node), datetime.now(UTC)
     with Ledger.open(paths.database) as ledger:
-        records = EvidenceStore.open(ledger, paths.raw).valid(node, found.desired_digest, found)
+        store = EvidenceStore.open(ledger, paths.raw)
+        records = store.valid(node, found.desired_digest, found)
+        digests = store.digests([record.id for record in records.values()]) if with_digests else {}
     decision = decide(node, entries(site), records, {}, Moment(now.timestamp(), found.boot_id))
     about = {"site": site.name, "gateSet": site.gates.set, "campaign": "c1"}
     keys = keys_of(site, paths)
-    issue(keys, statement(decision, found, records, about=about, issued=now))
+    issue(keys, statement(decision, found, records, about=about, issued=now, digests=digests))
     return keys
+
+
+def alter(root: Path, gate: str, words: tuple[str, str] = ("54.5", "99.5")) -> str:
+    """Change a record of a gate and the SHA-256 beside it, as one may who owns the database; return the record's id."""
+    with closing(sqlite3.connect(EnvPaths(root, "sim").database.file)) as database, database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {name}")
+        found, text = database.execute("SELECT id, record FROM evidence WHERE gate = ?", (gate,)).fetchone()
+        changed = text.replace(*words)
+        assert changed != text
+        digest = hashlib.sha256(changed.encode()).hexdigest()
+        database.execute("UPDATE evidence SET record = ?, sha256 = ? WHERE id = ?", (changed, digest, found))
+    return str(found)
