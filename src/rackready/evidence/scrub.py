@@ -7,7 +7,7 @@ the time grows with the length of the text and not with its square.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 HIDDEN = "[scrubbed]"
 
@@ -62,14 +62,49 @@ _PROGRAM = re.compile(r"\b(?P<program>ipmitool|ipmi-\w+|sshpass|racadm|redfishto
 _OF_PROGRAM = {
     "ipmi": re.compile(r"(?P<before>\s-[PpYy]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
     "curl": re.compile(
-        r"(?P<before>\s(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ "
-        r"=]?\s*(?P<q>[\"'])?[^\s:\"']*:)(?P<value>(?(q)[^\"'\n]*|[^\s\"']+))"
+        r"(?P<before>\s(?:(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ =]?\s*(?P<q>[\"'])?[^\s:\"']*:"
+        r"|(?:-[sSkLfviI]{0,8}b|--cookie)[ =]?\s*(?P<c>[\"'])?))(?P<value>(?(q)[^\"'\n]*|(?(c)[^\"'\n]*|[^\s\"']+)))"
     ),
     "mysql": re.compile(r"(?P<before>\s-p)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),  # with a blank it asks
     "redis": re.compile(r"(?P<before>\s-a\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
     "": re.compile(r"(?P<before>\s-p\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
 }
 """Programs whose options carry a password: elsewhere -p is a port or a number of processes (perftest's -p 18515)."""
+_MANAGER = re.compile(
+    r"\b(?P<program>snmp[a-z]{2,16}|ldap(?:search|add|modify|delete|whoami|passwd|compare|modrdn|exop))\b"
+)
+"""Programs that are names of hosts as often: they are looked for apart, and end no options of the programs above."""
+_OF_MANAGER = {
+    "snmp": re.compile(r"(?P<before>\s-[AXc]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),  # snmpcmd(1)
+    "ldap": re.compile(r"(?P<before>\s-w\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),  # ldapsearch(1): -W asks
+}
+_FORM = re.compile(
+    r"""(?i)
+    (?P<before>
+      \b(?:machine\s{1,8}\S{1,256}|default)\s{1,8}login\s{1,8}\S{1,256}\s{1,8}(?:account\s{1,8}\S{1,256}\s{1,8})?
+        password\s{1,8}                                                                      # .netrc
+    | \bmachine\s{1,8}\S{1,256}\s{1,8}password\s{1,8}
+    | \bneighbor[ \t]{1,8}\S{1,128}[ \t]{1,8}password[ \t]{1,8}(?:\d[ \t]{1,8})?           # BGP of FRR, EOS, NX-OS
+    | (?<![\w-])-pass(?:in|out)?[ \t]{1,8}["']?pass:                           # openssl-passphrase-options(1)
+    | \b(?:docker|podman|nerdctl|helm)(?:[ \t]{1,8}[^\s"';|&]{1,64}){0,3}?[ \t]{1,8}login\b
+        [^\n;|&]{0,256}?[ \t]-p[ =]?[ \t]{0,8}
+    )
+    (?P<value>[^\s"']+|"[^"\n]*"?|'[^'\n]*'?)
+    """,
+    re.VERBOSE,
+)
+_IN_LIST = re.compile(
+    r"""(?i)
+    (?P<before>
+      \buser(?:name)?=[^\s,]{1,128},(?:[^\s,]{1,64},){0,8}pass=   # mount.cifs(8)
+    | [?&;](?:sig|(?:x-(?:amz|goog)-)?signature)=                  # signed URLs of Azure, AWS, Google
+    )
+    (?P<value>[^\s"'&,;\#<>]+)
+    """,
+    re.VERBOSE,
+)
+_FORMS = {_FORM: ("login", "machine", "neighbor", "-pass"), _IN_LIST: (",pass=", "sig=", "signature=")}
+"""Forms without a name and a sign before the secret -> what each of them has: most outputs have none of it."""
 _OPTION = re.compile(
     r"""
     (?P<before>
@@ -126,7 +161,7 @@ _MAY_HOLD = (
         "racadm",
         "redfishtool",
     ),
-    *("mysql", "redis-cli"),
+    *("mysql", "redis-cli", "docker", "podman", "nerdctl", "helm", "snmp", "ldap", "sig=", "signature="),
 )
 """Words that a secret needs. Most outputs hold none of them, and one search shows that."""
 
@@ -142,7 +177,12 @@ def scrub(text: str) -> str:
         text = _COOKIE.sub(rf"\g<kind>{HIDDEN}", text)
         text = _ELEMENT.sub(rf"\g<tag>{HIDDEN}", text)
         text = "".join(_named(text))
-        text = "".join(_options(text))
+        text = "".join(_options(text, _PROGRAM, _OF_PROGRAM))
+        if "snmp" in lower or "ldap" in lower:
+            text = "".join(_options(text, _MANAGER, _OF_MANAGER))
+        for form, marks in _FORMS.items():
+            if any(mark in lower for mark in marks):
+                text = form.sub(rf"\g<before>{HIDDEN}", text)
         text = _OPTION.sub(rf"\g<before>{HIDDEN}", text)
     if "://" in text:
         text = _URL.sub(_address, text)
@@ -233,20 +273,20 @@ def _hidden(value: re.Match[str], name: str, sign: str) -> str:
     return f"{quote}{HIDDEN}{end}"
 
 
-def _options(text: str) -> Iterator[str]:
+def _options(text: str, programs: re.Pattern[str], of: Mapping[str, re.Pattern[str]]) -> Iterator[str]:
     """Yield the text with passwords in the options of programs hidden.
 
     A program's options extend to the end of its line, or to the next program.
     """
     at = 0
-    while found := _PROGRAM.search(text, at):
+    while found := programs.search(text, at):
         yield text[at : found.end()]
-        following = _PROGRAM.search(text, found.end())
+        following = programs.search(text, found.end())
         stop = following.start() if following else len(text)
         line = text.find("\n", found.end(), stop)
         at = line if line >= 0 else stop
         program = found["program"]
-        pattern = next(pattern for name, pattern in _OF_PROGRAM.items() if program.startswith(name))
+        pattern = next(pattern for name, pattern in of.items() if program.startswith(name))
         # A program that sshpass starts has options of its own.
         yield pattern.sub(rf"\g<before>{HIDDEN}", text[found.end() : at], count=int(program == "sshpass"))
     yield text[at:]
