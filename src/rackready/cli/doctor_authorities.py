@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cryptography import x509
 
-from rackready.cli.doctor_keys import fields
 from rackready.cli.doctor_scene import Answer, Scene
+from rackready.design.secret_places import fields
 from rackready.model.outcome import Outcome
 
 _WANTED = "a file of CA certificates (PEM), one of them valid now"

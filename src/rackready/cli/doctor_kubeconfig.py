@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.cli.doctor_keys import fields
 from rackready.cli.doctor_scene import Answer, Scene
+from rackready.design.secret_places import fields
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.kube_api import require_usable
 from rackready.model.kubernetes import KubernetesHandover
