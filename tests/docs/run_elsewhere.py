@@ -57,6 +57,7 @@ ELSEWHERE = {
     "export metrics --out": _CLI
     + "test_export_monitoring.py::test_a_file_is_replaced_as_a_whole_and_servers_may_read_it",
     "export pipeline --for": _CLI + "test_export_pipeline.py::test_written_once_and_unchanged_after",
+    "export pipeline --for --plan-runner": _CLI + "test_export_pipeline.py::test_one_runner_for_all_is_named",
     "export prometheus --out": _CLI
     + "test_export_monitoring.py::test_prometheus_files_are_written_and_what_is_open_is_told",
     "export netbox --token-file --url": _NETBOX + "test_export_shows_first_and_writes_with_yes",
@@ -120,6 +121,7 @@ ELSEWHERE = {
     "calendar --until": _CALENDAR + "test_items_of_a_day_stand_together",
     "nightly": _NIGHTLY + "test_nodes_are_limited",
     "nightly --check": _NIGHTLY + "test_a_preview_says_what_would_be_measured",
+    "nightly --put-back": _NIGHTLY + "test_what_a_killed_night_took_is_put_back_alone",
     "nightly --for --max-share": _NIGHTLY + "test_a_night_tells_each_node_and_ends_with_one_where_one_failed",
     "trend": _TREND + "test_a_regression_is_shown_and_ends_with_one",
     "trend --gate": _TREND + "test_the_document_has_the_readings_of_one_gate",
