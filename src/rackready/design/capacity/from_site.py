@@ -159,12 +159,16 @@ def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[PoweredDev
 
 
 def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[tuple[str | None, PoweredDevice]]:
-    """Yield every switch and device with its rack; None for one without a rack."""
-    for switch in site.switches:
-        yield switch.rack, PoweredDevice(switch.name, models.switch(switch.model), switch.unit, "switch")
-    written = {switch.name for switch in site.switches}
+    """Yield every switch and device with its rack; None for one without a rack.
+
+    A planned switch that the site file lists, for its login, is in the slot of the plan unless the site places it.
+    """
     others = other_layout(site).switches
-    places = place_switches(site, fabric or FabricPlan()).places if fabric is not None or others else {}
+    places = place_switches(site, fabric or FabricPlan()).places
+    for switch in site.switches:
+        rack, unit = places.get(switch.name, (switch.rack, switch.unit))
+        yield rack, PoweredDevice(switch.name, models.switch(switch.model), unit, "switch")
+    written = {switch.name for switch in site.switches}
     made = {switch.name: switch.model for switch in fabric.switches} if fabric is not None else {}
     made |= {switch.name: switch.model for switch in others}
     for name, model in made.items():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rackready.design.capacity.from_site import capacity_of, device_model, platform_model, racks_of, switch_model
-from rackready.design.plan import fabric_of
+from rackready.design.plan import fabric_of, plan_site
 from rackready.design.site import load_site
 from rackready.model.site import Device, Site
 from rackready.model.supply import Psus
@@ -75,6 +75,23 @@ def test_examples_survive_every_single_loss_that_they_do_not_accept(name: str) -
 def test_switch_trays_of_an_nvl72_rack_fill_it_up_to_its_published_draw() -> None:
     rack = next(rack for rack in capacity_of(example("gb200-nvl72-8-racks")).racks if rack.name == "r01")
     assert (round(rack.max_w / 1000), rack.unpublished) == (120, ())
+
+
+def test_a_login_takes_no_switch_out_of_its_rack() -> None:
+    """A planned switch is listed in the site file for its login alone: its place, load and cords stay those planned."""
+    document = written("b200-4su-roce")
+    before = plan_site(parse(document))
+    login = {"os": "cumulus_nvue", "model": "sn5600_2x400", "password": {"env": "SWITCHES"}}
+    names = [switch.name for switch in before.fabric.switches]
+    document["switches"] = [
+        {"name": name, "address": f"10.20.250.{number}", **login} for number, name in enumerate(names, 10)
+    ]
+    after = plan_site(parse(document))
+    assert after.problems == before.problems == ()
+    assert [rack.max_w for rack in after.capacity.racks] == [rack.max_w for rack in before.capacity.racks]
+    places = ({(rack.name, d.unit, d.name) for rack in plan.racks for d in rack.devices} for plan in (before, after))
+    assert next(places) == next(places)
+    assert after.bom == before.bom, "cords and switches"
 
 
 def test_figures_of_the_site_replace_the_profile_and_are_noted() -> None:
