@@ -11,6 +11,7 @@ from rackready.design.facts import driver_branch, driver_set
 from rackready.design.infiniband import manager_nodes, subnets
 from rackready.design.names import listed
 from rackready.design.overlay import apart, overlay_problems
+from rackready.design.planned_switches import switch_problems
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
 from rackready.design.switch_systems import system_of
@@ -97,6 +98,7 @@ def _topology(site: Site, topology: Topology) -> list[Message]:
     )
     if topology.link == "roce":
         out += [Message(key, "none", expected="a pool", next_step=step) for key, value, step in needed if value is None]
+    out += switch_problems(site, fabric)
     out += adaptive_problems(site)
     out += overlay_problems(site)
     known = {switch.name for switch in site.switches}

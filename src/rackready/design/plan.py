@@ -25,9 +25,10 @@ from rackready.design.collector import without_gc
 from rackready.design.other_fabrics import other_layout
 from rackready.design.part_notes import part_notes
 from rackready.design.plan_links import written_fabric
+from rackready.design.planned_switches import switch_problems
 from rackready.design.topology.types import FabricPlan
 from rackready.design.wiring import topology_fabric
-from rackready.model.problems import Problem
+from rackready.model.problems import Message, Problem
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -75,7 +76,14 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
         bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else None
-        found = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks is not None else [])]
+        listed = [_problem(message) for message in switch_problems(site, made)]
+        found = [
+            *fabric.problems,
+            *listed,
+            *cabling.problems,
+            *given.problems,
+            *([trunks] if trunks is not None else []),
+        ]
         problems = tuple(dict.fromkeys([*found, *report.problems]))
         notes = (
             *warnings(site, today()),
@@ -88,6 +96,12 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
             *report.notes,
         )
         return Plan(site, fabric, cabling, given, racks, report, bom, problems, notes)
+
+
+def _problem(found: Message) -> Problem:
+    return Problem.of(
+        str(found.where), found.what, expected=found.expected, actual=found.actual, next_step=found.next_step
+    )
 
 
 def lay(site: Site, *, slack_m: float = SLACK_M) -> Laid:

@@ -36,6 +36,7 @@ def summary(
         "schedulers": _schedulers(plan),
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
+        "switch_names": _switch_names(plan),
         "fabric": _fabric(plan),
         "other_fabrics": other_fabrics(plan),
         "node_ports": node_ports(plan),
@@ -83,6 +84,14 @@ def _switches(plan: Plan) -> dict[str, dict[str, int]]:
     for _, tier, model in switch_models(plan):
         row = out.setdefault(tier, {})
         row[model] = row.get(model, 0) + 1
+    return out
+
+
+def _switch_names(plan: Plan) -> dict[str, list[str]]:
+    """Return tier or role -> names: a switch has its login under its name there."""
+    out: dict[str, list[str]] = {}
+    for name, tier, _ in switch_models(plan):
+        out.setdefault(tier, []).append(name)
     return out
 
 

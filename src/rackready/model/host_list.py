@@ -10,6 +10,19 @@ _NUMBERED = re.compile(r"^(?P<stem>.*?)(?P<number>\d+)(?P<rest>\D*)$")
 
 def host_list(names: Iterable[str]) -> str:
     """Return names as a host list: ``node[01-04,07]``, or ``a,b`` for names without a common stem."""
+    return ",".join(_texts(names))
+
+
+def short_list(names: Iterable[str]) -> str:
+    """Return names for a person, with two ranges where all fit: ``leaf-su[001-002]-r[1-8]``."""
+    ends: dict[str, list[str]] = {}
+    for text in _texts(names):
+        stem, bracket, rest = text.partition("[")
+        ends.setdefault(bracket + rest, []).append(stem)
+    return ", ".join(text + end for end, stems in ends.items() for text in (_texts(stems) if end else stems))
+
+
+def _texts(names: Iterable[str]) -> list[str]:
     groups: dict[tuple[str, str, int], set[int]] = {}
     plain: dict[str, None] = {}
     for name in names:
@@ -19,7 +32,7 @@ def host_list(names: Iterable[str]) -> str:
         else:
             key = (found["stem"], found["rest"], len(found["number"]) if found["number"].startswith("0") else 0)
             groups.setdefault(key, set()).add(int(found["number"]))
-    return ",".join([*_listed(groups), *plain])
+    return [*_listed(groups), *plain]
 
 
 def spans(numbers: Iterable[int], width: int = 0) -> str:

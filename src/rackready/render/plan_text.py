@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready.design.capacity.parts import least
 from rackready.design.names import block, listed
+from rackready.model.host_list import short_list
 
 SHOWN = 20
 """Most lines of one list; the text states how many more there are."""
@@ -33,7 +34,7 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if document["devices"]:
         yield "devices", _counted(document["devices"])
     for tier, models in document["switches"].items():
-        yield tier, _counted(models)
+        yield tier, f"{_counted(models)}: {short_list(document['switch_names'][tier])}"
     yield "fabric", _fabric(document["fabric"])
     yield from ((fabric["name"], _other_fabric(fabric)) for fabric in document["other_fabrics"])
     if document["node_ports"]:

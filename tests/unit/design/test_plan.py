@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackready.design.deployable import refusals
 from rackready.design.device_facts import device_facts
 from rackready.design.diff import FieldChange, difference
 from rackready.design.plan import Plan, lay, plan_site
@@ -255,3 +256,27 @@ def test_difference_is_complete_and_turns_round(
         rebuilt[key] = {name: text for name, text in rebuilt[key].items() if text}
     rebuilt |= {key: after[key] for key in there.added}
     assert rebuilt == after
+
+
+def test_switches_that_contradict_the_plan_are_refused() -> None:
+    """A wrong name would become a switch beside the fabric, and another model would have other ports and power."""
+    document = example(B200)
+    login = {"os": "sonic", "model": "sn5600_2x400", "password": {"env": "SWITCHES"}}
+    document["switches"] = [
+        {"name": "leaf-su001-01", "address": "10.20.250.10", **login},
+        {"name": "spine-001", "address": "10.20.250.11", **login, "model": "sn5600"},
+        {"name": "border-1", "address": "10.20.250.13", **login, "role": "in_band"},
+    ]
+    site = parse(document)
+    expected = [
+        (
+            "switch spine-001: model - Expected: sn5600_2x400 as planned Actual: sn5600. Correct model of spine-001 in "
+            "switches, or the model in topology."
+        ),
+        (
+            "switches: leaf-su001-01 - Expected: names of the plan, or in links Actual: not planned. "
+            "Near leaf-su001-01: leaf-su001-r1. Correct the names, or set role for switches of other networks."
+        ),
+    ]
+    assert [str(problem) for problem in plan_site(site).problems if "switch" in problem.path] == expected
+    assert [text for text in map(str, refusals(site, [], "fabric")) if text in expected] == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackready.model.base import expand_names
-from rackready.model.host_list import host_list
+from rackready.model.host_list import host_list, short_list
 from rackready.model.problems import Problem, SiteInvalidError
 
 GONE = ("is required and missing.", "Add it.")
@@ -55,3 +55,17 @@ def test_a_range_names_no_place_without_the_problem() -> None:
     problems = [missing(f"racks[{rack}].nodes[{node}].unit", f"n{rack}{node}") for rack, node in places]
     (line,) = str(SiteInvalidError("site.yml", problems)).splitlines()[1:]
     assert line == "  racks[*].nodes[*].unit (n[00-01,10]): is required and missing. Add it."
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([f"leaf-su{unit:03d}-r{rail}" for unit in (1, 2, 4) for rail in range(1, 9)], "leaf-su[001-002,004]-r[1-8]"),
+        (["leaf-su001-r1", "leaf-su001-r2", "leaf-su002-r1"], "leaf-su001-r[1-2], leaf-su002-r1"),
+        (["spine-001", "spine-002", "border"], "spine-[001-002], border"),
+        ([f"p{plane}-core-{number:03d}" for plane in (1, 2) for number in (1, 2)], "p[1-2]-core-[001-002]"),
+        ([], ""),
+    ],
+)
+def test_names_for_a_person_have_two_ranges(names: list[str], text: str) -> None:
+    assert short_list(names) == text
