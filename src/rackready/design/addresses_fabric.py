@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from rackready.design.assign import device_host, dotted, rack_block
+from rackready.design.assign import LARGER_BLOCKS, device_host, dotted, has_room, no_room, rack_block
 from rackready.design.endpoints import rack_number
+from rackready.design.names import listed
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
@@ -20,6 +21,8 @@ from rackready.model.problems import Problem
 from rackready.model.site import Site, Switch
 
 MOST_PLANES = 8
+_SHOWN = 3
+"""Most switches that a message names."""
 _SPINES_FROM = MOST_PLANES
 _LEAFS_FROM = 100_000
 """AS numbers above the first: 8 for the cores of each plane, up to 100,000 for pods of spines, then leafs."""
@@ -47,7 +50,7 @@ def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[Switc
     out = []
     switches = fabric.switches if fabric is not None else ()
     others = other_layout(site).switches
-    management = _management(site, fabric or FabricPlan()) if fabric is not None or others else {}
+    management = _management(site, fabric or FabricPlan(), problems) if fabric is not None or others else {}
     routes = site.topology is not None and site.topology.link == "roce"
     planes = max((switch.plane for switch in switches), default=1)
     for switch in switches:
@@ -73,17 +76,28 @@ def _own(switch: Switch) -> str:
     return str(switch.address) if switch.address is not None else ""
 
 
-def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:
-    network = site.networks.oob if site.networks is not None else None
-    if network is None:
+def _management(site: Site, fabric: FabricPlan, problems: list[Problem]) -> dict[str, str]:
+    """Return switch -> management address; note a problem for those that a block of their rack has no room for."""
+    networks = site.networks
+    network = networks.oob if networks is not None else None
+    if networks is None or network is None:
         return {}
     numbers = {rack.name: rack_number(rack) for rack in site.racks}
-    out = {}
+    written = {switch.name for switch in site.switches}
+    out, outside = {}, list[str]()
     for name, (rack, unit) in place_switches(site, fabric).places.items():
         number = numbers.get(rack)
         first = rack_block(network, number) if number is not None else None
-        if first is not None:
-            out[name] = dotted(first + device_host(network, unit))
+        host = device_host(network, unit)
+        if first is None or name in written:
+            continue
+        if has_room(networks, host):
+            out[name] = dotted(first + host)
+        else:
+            outside.append(name)
+    if outside:
+        text = no_room(network, networks.rack_slots, listed(outside, _SHOWN))
+        problems.append(Problem("networks.oob.per_rack", f"{text} {LARGER_BLOCKS}"))
     return out
 
 

@@ -71,6 +71,19 @@ def device_host(network: Network, unit: int) -> int:
     return (1 << (32 - network.per_rack)) - 1 - unit
 
 
+LARGER_BLOCKS = "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots."
+
+
+def has_room(networks: Networks, host: int) -> bool:
+    """Return whether a device's host number is above those of the rack's BMCs; below, it may be another rack's."""
+    return host > FIRST_HOST + networks.rack_slots
+
+
+def no_room(network: Network, slots: int, names: str) -> str:
+    """Return what is wrong where a rack's block is too small for BMCs from its start and devices from its top."""
+    return f"a block of /{network.per_rack} has no room for {slots} BMCs and {names} at the top of the block."
+
+
 def assign(document: dict[str, Any]) -> list[Flaw]:
     """Fill in indices, slots and addresses that the site file leaves out, in place.
 
@@ -162,12 +175,8 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
     first = rack_block(network, number)
     if first is None:
         return
-    if host <= FIRST_HOST + work.networks.rack_slots:
-        text = (
-            f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and "
-            f"{item.get('name')} at the top of the block."
-        )
-        hint = "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots."
-        work.found.append(Flaw(loc, text, hint, (("networks", "oob"), ("networks", "rack_slots"))))
+    if not has_room(work.networks, host):
+        text = no_room(network, work.networks.rack_slots, str(item.get("name")))
+        work.found.append(Flaw(loc, text, LARGER_BLOCKS, (("networks", "oob"), ("networks", "rack_slots"))))
         return
     item["address"] = dotted(first + host)

@@ -90,6 +90,29 @@ def test_no_address_is_given_twice_in_any_example() -> None:
         assert place_switches(parse(example(name)), fabric).problems == ()
 
 
+@pytest.mark.parametrize(
+    ("per_rack", "text"),
+    [
+        (
+            27,  # leafs and spines are at units 5 to 35: at unit 35, host 31 - 35 would be in the block of the rack before
+            "networks.oob.per_rack: a block of /27 has no room for 4 BMCs and leaf-su001-r7, leaf-su001-r8, "
+            "leaf-su002-r1 and 19 more at the top of the block. Use larger blocks in networks.oob (per_rack: 24), or "
+            "lower networks.rack_slots.",
+        ),
+        (26, None),
+    ],
+)
+def test_switches_get_no_address_outside_their_block(per_rack: int, text: str | None) -> None:
+    document = example("b200-4su-roce")
+    document |= {"nic_plans": [], "other_fabrics": [], "tenants": []}
+    document["racks"][2]["devices"], document["racks"][3]["switch_slots"] = [], []
+    document["networks"]["oob"]["per_rack"] = per_rack
+    _, plan = planned(parse(document))
+    assert [str(problem) for problem in plan.problems] == ([text] if text else [])
+    spine = next(switch.oob for switch in plan.switches if switch.name == "spine-008")
+    assert spine == ("" if text else "10.20.8.172")
+
+
 def test_numbered_links_have_a_pair_each() -> None:
     site = parse(example("gb200-nvl72-8-racks"))
     fabric, _ = planned(site)
