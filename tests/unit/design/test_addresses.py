@@ -94,10 +94,13 @@ def test_no_address_is_given_twice_in_any_example() -> None:
     ("per_rack", "text"),
     [
         (
-            27,  # leafs and spines are at units 5 to 35: at unit 35, host 31 - 35 would be in the block of the rack before
-            "networks.oob.per_rack: a block of /27 has no room for 4 BMCs and leaf-su001-r7, leaf-su001-r8, "
-            "leaf-su002-r1 and 19 more at the top of the block. Use larger blocks in networks.oob (per_rack: 24), or "
-            "lower networks.rack_slots.",
+            # at unit 35, host 31 - 35 would be in the block of the rack before
+            27,
+            (
+                "networks.oob.per_rack: a block of /27 has no room for 4 BMCs and leaf-su001-r7, leaf-su001-r8, "
+                "leaf-su002-r1 and 19 more at the top of the block. Use larger blocks in networks.oob (per_rack: 24), or "
+                "lower networks.rack_slots."
+            ),
         ),
         (26, None),
     ],
