@@ -65,14 +65,31 @@ def manifest(
         console.print(f"{len(machines)} machines written to {target}; their passwords are in {secrets} (mode 0600)")
 
 
+_RECOGNIZED = (
+    (b"PK\x03\x04", "a ZIP file, such as a workbook of Excel (.xlsx) or LibreOffice (.ods)"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old workbook of Excel (.xls)"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+"""First bytes of files that are often given in place of a CSV file: PKWARE's APPNOTE 4.3.7, Microsoft's MS-CFB 2.2,
+and the byte order marks of RFC 2781 3.2."""
+
+
 def _text(file: Path) -> str:
+    wanted = "a CSV file in UTF-8"
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise RackreadyError(
-            file, expected="a CSV file in UTF-8", actual=reason, next_step="Correct the path or the encoding."
-        ) from error
+        content = file.read_bytes()
+    except OSError as error:
+        step = "Correct the path or the encoding."
+        raise RackreadyError(file, expected=wanted, actual=error.strerror or error, next_step=step) from error
+    found = next((name for start, name in _RECOGNIZED if content.startswith(start)), "not UTF-8")
+    try:
+        if found == "not UTF-8":
+            return content.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        pass
+    step = "Save it from the spreadsheet as CSV UTF-8, or convert its encoding with iconv."
+    raise RackreadyError(file, expected=wanted, actual=found, next_step=step)
 
 
 def _keep(secrets: Path, machines: list[ManifestMachine]) -> None:

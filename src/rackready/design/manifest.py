@@ -20,6 +20,7 @@ _OTHER_NAMES = {
     "rack": ("rack_name",),
     "unit": ("u", "rack_unit", "position"),
 }
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _MAC = re.compile(r"[0-9a-f]{12}|[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}|[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}")
 _UNIT = re.compile(r"\d{1,2}", re.ASCII)
 
@@ -42,9 +43,13 @@ class ManifestMachine:
 def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
     """Return the machines of a manifest (CSV with a header line), each with the node at its position in the site.
 
+    Cells are separated by commas, semicolons or tabs.
+
     Raises SiteInvalidError that lists every problem with its line.
     """
-    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+    text = text.removeprefix("\ufeff")
+    between = _delimiter(text)
+    rows = csv.reader(io.StringIO(text), strict=True, delimiter=between)
     try:
         table = [(rows.line_num, row) for row in rows if any(cell.strip() for cell in row)]
     except csv.Error as error:
@@ -57,7 +62,10 @@ def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
             [Problem.of("line 1", "", f"Start with {','.join(COLUMNS)}.", expected="a header line", actual="nothing")],
         )
     columns = _columns(table[0][1], source)
-    problems: list[Problem] = []
+    problems = [found for line, row in table[1:] if (found := _too_many(line, row, table[0][1], between))]
+    if problems:
+        # A cell that was cut moves the next ones: no cell is surely what its column says, and each may be a password.
+        raise SiteInvalidError(source, problems)
     places: _Places = {
         (rack.name, node.unit): node for rack in site.racks for node in rack.nodes if node.unit is not None
     }
@@ -71,12 +79,35 @@ def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
     return machines
 
 
+def _delimiter(text: str) -> str:
+    """Return what separates the cells: that with which the first line has every column, else a comma.
+
+    Spreadsheets of many countries write semicolons, and copied cells are separated by tabs.
+    """
+    head = next((line for line in text.splitlines() if line.strip()), "")
+    for between in _DELIMITERS:
+        given = _plain(next(csv.reader([head], delimiter=between), []))
+        if all(_named(given, (column, *_OTHER_NAMES[column])) for column in COLUMNS):
+            return between
+    return ","
+
+
+def _too_many(line: int, row: Sequence[str], head: Sequence[str], between: str) -> Problem | None:
+    """Return the problem of a row with more cells than the header, or text below no name. Its cells are not shown."""
+    named = max(place for place, name in enumerate(head, 1) if name.strip())
+    actual = len(row) if len(row) > len(head) else max(place for place, cell in enumerate(row, 1) if cell.strip())
+    if actual <= named:
+        return None
+    step = f"Quote a value that contains a {_DELIMITERS[between]}."
+    return Problem.of(f"line {line}", "", step, expected=f"{named} columns", actual=actual)
+
+
 def _columns(head: Sequence[str], source: str) -> dict[str, int]:
     """Return the place of every column.
 
     The exact name takes precedence over an alias; two columns of equal rank are ambiguous.
     """
-    given = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in head]
+    given = _plain(head)
     places = {column: _named(given, (column,)) or _named(given, _OTHER_NAMES[column]) for column in COLUMNS}
     missing = [column for column, found in places.items() if not found]
     if missing:
@@ -106,6 +137,10 @@ def _columns(head: Sequence[str], source: str) -> dict[str, int]:
     if problems:
         raise SiteInvalidError(source, problems)
     return {column: found[0] for column, found in places.items()}
+
+
+def _plain(head: Sequence[str]) -> list[str]:
+    return [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in head]
 
 
 def _named(given: Sequence[str], names: Sequence[str]) -> list[int]:

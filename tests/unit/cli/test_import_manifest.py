@@ -173,6 +173,17 @@ REFUSED = [
             "line 1: column serial - Expected: once Actual: serial, Serial. Keep one of them.",
         ],
     ),
+    (
+        "serial,bmc_mac,rack,unit,password\nS1,020000000001,rack01,1,cut,off\nS2,020000000002,rack01,9,cut,\n",
+        [
+            "line 2: Expected: 5 columns Actual: 6. Quote a value that contains a comma.",
+            "line 3: Expected: 5 columns Actual: 6. Quote a value that contains a comma.",
+        ],
+    ),
+    (
+        "serial;bmc_mac;rack;unit;password;\nS1;020000000001;rack01;1;cut;off\n",
+        ["line 2: Expected: 5 columns Actual: 6. Quote a value that contains a semicolon."],
+    ),
     (HEAD + "S1,02:00:00:00:00:01,  ,rack01,1\n", ["line 2: password is empty. Fill it in, or remove the line."]),
 ]
 
@@ -184,6 +195,35 @@ def test_refused(project: Path, text: str, problems: list[str]) -> None:
 
 def test_no_password_stands_in_a_refusal(project: Path) -> None:
     assert "hunter2" not in " ".join(refused(project, HEAD + "S1,xx,hunter2,rack01,1\n"))
+
+
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_semicolons_and_tabs_separate_cells_too(project: Path, between: str) -> None:
+    take_in(project, GOOD.replace(",", between).replace("secret one", "a,b"))
+    assert load_site("lab", root=project).node("node01").serial == "S1"
+    assert (project / "inventories/lab/secrets/node01-bmc").read_text(encoding="utf-8") == "a,b\n"
+
+
+def test_a_quoted_comma_and_empty_columns_of_a_spreadsheet_are_read(project: Path) -> None:
+    take_in(project, 'serial,bmc_mac,rack,unit,password,,\nS1,020000000001,rack01,1,"a,b",,\n')
+    assert (project / "inventories/lab/secrets/node01-bmc").read_text(encoding="utf-8") == "a,b\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "actual"),
+    [
+        (b"PK\x03\x04rest", "a ZIP file, such as a workbook of Excel (.xlsx) or LibreOffice (.ods)"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old workbook of Excel (.xls)"),
+        (GOOD.encode("utf-16"), "UTF-16"),
+        (GOOD.replace("one", "\xe9").encode("latin-1"), "not UTF-8"),
+    ],
+)
+def test_files_of_another_kind_are_named(project: Path, content: bytes, actual: str) -> None:
+    file = project / "manifest.csv"
+    file.write_bytes(content)
+    result = CliRunner().invoke(app, ["manifest", str(file), "--env", "lab"])
+    step = "Save it from the spreadsheet as CSV UTF-8, or convert its encoding with iconv."
+    assert str(result.exception).endswith(f"manifest.csv - Expected: a CSV file in UTF-8 Actual: {actual}. {step}")
 
 
 def test_file_that_is_not_there(project: Path) -> None:

@@ -98,8 +98,8 @@ def test_no_address_is_given_twice_in_any_example() -> None:
             27,
             (
                 "networks.oob.per_rack: a block of /27 has no room for 4 BMCs and leaf-su001-r7, leaf-su001-r8, "
-                "leaf-su002-r1 and 19 more at the top of the block. Use larger blocks in networks.oob (per_rack: 24), or "
-                "lower networks.rack_slots."
+                "leaf-su002-r1 and 19 more at the top of the block. Use larger blocks in networks.oob (per_rack: 24), "
+                "or lower networks.rack_slots."
             ),
         ),
         (26, None),
