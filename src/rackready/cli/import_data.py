@@ -10,11 +10,13 @@ import typer
 from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
-from rackready.design.manifest import ManifestMachine, overlay, read_manifest, secret_name
-from rackready.design.overlays import Overlay, read_overlay
+from rackready.design.manifest import ManifestMachine, earlier, overlay, read_manifest, secret_name
+from rackready.design.names import listed
+from rackready.design.overlays import RENAME, Overlay, read_overlay
 from rackready.design.own_profiles import read_own
 from rackready.design.site import parse_site
 from rackready.design.site_inputs import FOLDER, MACHINES, overlay_files
+from rackready.design.strays import without_strays
 from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
@@ -49,20 +51,26 @@ def manifest(
     machines = read_manifest(_text(file), before_it, str(file))
     secrets = paths.inventory / "secrets"
     before = read_overlay(target, paths.root).document if target.exists() else None
-    document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
+    kept = earlier(before, before_it, machines)
+    document = overlay(machines, kept.document, secrets.relative_to(paths.root).as_posix())
     # Check the future site before anything is written; write the passwords, and last, in one step, the file that
-    # refers to them.
+    # refers to them. Entries of nodes that are gone block no import: another one may replace them.
     over = [
-        Overlay(f"{MACHINES} made from {file}", document) if path == target else read_overlay(path, paths.root)
+        Overlay(f"{MACHINES} made from {file}", without_strays(kept.site, document)[0])
+        if path == target
+        else read_overlay(path, paths.root)
         for path in overlay_files(paths, with_machines=True)
     ]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over, own=own)
     _keep(secrets, machines)
     files.replace(target, (_HEAD + dump_yaml(document)).encode(), mode=0o644)
     if output is Format.JSON:
-        print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
+        nodes = [machine.node for machine in machines]
+        print_json({"machines": len(machines), "file": str(target), "nodes": nodes, "not_in_site": list(kept.strays)})
     else:
         console.print(f"{len(machines)} machines written to {target}; their passwords are in {secrets} (mode 0600)")
+        if kept.strays:
+            console.print(f"{listed(kept.strays)}: still in {target}, but not in site.yml. {RENAME}")
 
 
 _RECOGNIZED = (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.design.strays import without_strays
 from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.site import Node, Site
 
@@ -254,6 +255,40 @@ def overlay(machines: Sequence[ManifestMachine], before: Any, secrets: str) -> d
         bmc = {"mac": machine.mac, "password": {"file": f"{secrets}/{secret_name(machine.node)}"}}
         racks.setdefault(machine.rack, {})[machine.node] = {"name": machine.node, "serial": machine.serial, "bmc": bmc}
     return {"racks": [{"name": rack, "nodes": list(nodes.values())} for rack, nodes in racks.items()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The previous import as it is kept.
+
+    ``strays``: nodes of it that the site file does not have. ``site``: the names of racks and nodes that it has.
+    """
+
+    document: Any
+    strays: tuple[str, ...]
+    site: dict[str, Any]
+
+
+def earlier(before: Any, site: Site, machines: Sequence[ManifestMachine]) -> Earlier:  # noqa: ANN401 - a YAML document
+    """Return what is kept of a previous import: all but machines that this manifest gives again under another node.
+
+    Their nodes were renamed in the site file. Others of nodes that are gone are kept, for their serials: another
+    manifest may give them again.
+    """
+    again = {machine.serial for machine in machines}
+    names = {
+        "racks": [{"name": rack.name, "nodes": [{"name": node.name} for node in rack.nodes]} for rack in site.racks]
+    }
+    gone = {(stray.rack, stray.node) for stray in without_strays(names, before)[1]}
+    if not gone:
+        return Earlier(before, (), names)
+    racks, left = [], []
+    for rack in before["racks"]:
+        lost = {node["name"] for node in rack["nodes"] if (rack["name"], node["name"]) in gone}
+        replaced = {node["name"] for node in rack["nodes"] if node["name"] in lost and node.get("serial") in again}
+        left += [node["name"] for node in rack["nodes"] if node["name"] in lost - replaced]
+        racks.append({**rack, "nodes": [node for node in rack["nodes"] if node["name"] not in replaced]})
+    return Earlier({**before, "racks": [rack for rack in racks if rack["nodes"]]}, tuple(left), names)
 
 
 def secret_name(node: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from rackready.design.expand_values import is_secret
 from rackready.design.origin import Loc
 from rackready.design.shape_problems import no_mapping
+from rackready.design.strays import Stray, without_strays
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, SiteInvalidError
@@ -18,6 +19,7 @@ from rackready.model.wanted import kind_of_value, path_text
 from rackready.paths import shown
 
 _ABSENT = object()
+RENAME = "Rename the entry as the node is called there, or remove it and import again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,18 @@ class Layers:
     """The overlays of one site file, each with the document over which it was merged."""
 
     def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        """Entries about nodes that are not there. They are left out, so that nothing else is said about them."""
         self._layers: list[tuple[Overlay, Any]] = []
         self._indexes: dict[int, dict[str, int]] = {}
 
     def merge(self, below: Any, overlay: Overlay) -> Any:  # noqa: ANN401 - YAML documents
         """Merge an overlay over a document, and remember both."""
         self._layers.append((overlay, below))
-        return merge(below, overlay.document)
+        kept, strays = without_strays(below, overlay.document)
+        if strays:
+            self.problems.append(_stray_problem(overlay, strays))
+        return merge(below, kept)
 
     def place(self, place: Loc) -> str:
         """Return where the last overlay that decides a value of the merged document does so, as ``FILE: PATH``.
@@ -138,6 +145,19 @@ class Layers:
         if id(items) not in self._indexes:
             self._indexes[id(items)] = {item["name"]: at for at, item in enumerate(items)}
         return self._indexes[id(items)]
+
+
+def _stray_problem(overlay: Overlay, strays: list[Stray]) -> Problem:
+    first, more = strays[0], len(strays) - 1
+    are = f"and {more} more are" if more else "is"
+    path = path_text(first.loc)
+    return Problem(
+        path,
+        f"node {first.node} of rack {first.rack} {are} not in site.yml.",
+        RENAME,
+        item=first.node,
+        overlay=f"{overlay.name}: {path}",
+    )
 
 
 def _both_mappings(below: Any, above: Any) -> bool:  # noqa: ANN401 - YAML documents

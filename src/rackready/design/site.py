@@ -128,7 +128,9 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
         for overlay in overlays:
             document = layers.merge(document, overlay)
         document = with_pins(absolute(document, base), pinned or {})
-        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)], layers)
+        checked = _Checked(
+            document, expanded, [*problems, *own.problems, *truth_problems(raw), *layers.problems], layers
+        )
         site = checked.site()
         if site is None or checked.problems:
             found = [problem for problem in checked.problems if not own.follows(problem)]

@@ -234,3 +234,35 @@ def test_file_that_is_not_there(project: Path) -> None:
         r"Correct the path or the encoding.$",
         str(result.exception),
     )
+
+
+def rename(project: Path, old: str, new: str) -> None:
+    path = project / "inventories/lab/site.yml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_entries_of_nodes_that_were_renamed_are_named_as_such(project: Path) -> None:
+    take_in(project, GOOD)
+    rename(project, "name: rack01", "name: row01")
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("lab", root=project)
+    assert [str(problem) for problem in caught.value.problems] == [
+        (
+            "inventories/lab/machines.yml: racks[0].nodes[0]: node node01 of rack rack01 and 1 more are not in "
+            "site.yml. Rename the entry as the node is called there, or remove it and import again."
+        )
+    ]
+
+
+def test_a_rack_that_was_renamed_can_be_imported_again(project: Path) -> None:
+    """Each manifest may bring a part of the rack: no entry that is still to come blocks another."""
+    take_in(project, GOOD)
+    rename(project, "name: rack01", "name: row01")
+    first, second = GOOD.replace("rack01", "row01").splitlines()[1:]
+    said = json.loads(take_in(project, f"{HEAD}{first}\n", "--output", "json"))
+    assert (said["nodes"], said["not_in_site"]) == (["node01"], ["node02"])
+    said = json.loads(take_in(project, f"{HEAD}{second}\n", "--output", "json"))
+    assert (said["nodes"], said["not_in_site"]) == (["node02"], [])
+    assert [node.serial for node in load_site("lab", root=project).nodes()][:2] == ["S1", "S2"]

@@ -56,8 +56,13 @@ def node(name: str, **values: Any) -> dict[str, Any]:
         ),
         pytest.param(
             [node("node99", unit=40, address="192.0.2.99")],
-            "over1.yml: racks[0].nodes[0].platform: is required and missing. Add it.",
-            id="a key of a node that only the overlay has",
+            "over1.yml: racks[0].nodes[0]: node node99 of rack rack01 is not in site.yml. Rename the entry",
+            id="a node that only the overlay has",
+        ),
+        pytest.param(
+            [node("node99", platform="dgx_h100", unit=40)],
+            "over1.yml: racks[0].nodes[0].address: is required and missing. ",
+            id="a key of a node that the overlay adds",
         ),
     ],
 )
@@ -144,14 +149,14 @@ BMC = ("racks", 0, "nodes", 0, "bmc")
         pytest.param({"racks": []}, [{"racks": {"a": 1}}], ("racks",), "1: racks", id="another kind of value"),
         pytest.param(
             node("n"),
-            [node("m", unit=1), node("o", unit=2)],
+            [node("m", platform="p"), node("o", platform="p", unit=2)],
             ("racks", 0, "nodes", 2, "unit"),
             "2: racks[0].nodes[0].unit",
             id="a new item of the second overlay",
         ),
         pytest.param(
             node("n"),
-            [node("m", unit=1), node("m", unit=2), node("n", unit=3)],
+            [node("m", platform="p"), node("m", unit=2), node("n", unit=3)],
             ("racks", 0, "nodes", 1, "unit"),
             "2: racks[0].nodes[0].unit",
             id="an item of one overlay that another changes",
