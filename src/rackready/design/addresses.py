@@ -34,6 +34,9 @@ __all__ = [
     "number_notes",
     "trunk_addresses",
 ]
+_SHOWN = 3
+"""Most collisions of one kind that are named."""
+_REMEDY = "Give one of them another address, or change the pools in networks."
 _COMPUTE = "compute"
 """What compute NICs are for; two of them share an address only where subnets of rails overlap."""
 
@@ -211,15 +214,21 @@ def _twice(
     if len(set(given)) == len(given):
         return []
     seen: dict[str, tuple[str, str]] = {}
-    out = []
+    pairs: dict[tuple[str, str], list[str]] = {}
     for address, name, what in uses():
         who = f"{name} ({what})" if what else name
         if address and address in seen:
             before, was = seen[address]
-            text = (
-                f"{address} is used by {before} and by {who}. "
-                "Give one of them another address, or change the pools in networks."
-            )
-            out.append(Problem("addresses", text, about=RAIL_ADDRESS if what == was == _COMPUTE else ADDRESS))
+            pairs.setdefault((was, what), []).append(f"{address} is used by {before} and by {who}.")
         seen.setdefault(address, (who, what))
-    return out
+    return [
+        Problem("addresses", f"{text} {_REMEDY}", about=RAIL_ADDRESS if pair == (_COMPUTE, _COMPUTE) else ADDRESS)
+        for pair, texts in pairs.items()
+        for text in _shortened(texts)
+    ]
+
+
+def _shortened(texts: list[str]) -> list[str]:
+    """Return the first texts, the last of them with the number of others: a wrong pool makes hundreds."""
+    more = [f"{texts[_SHOWN - 1]} (and {len(texts) - _SHOWN} more like this)"] if len(texts) > _SHOWN else []
+    return [*texts[: _SHOWN - 1], *more] if more else texts

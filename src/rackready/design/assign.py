@@ -175,6 +175,8 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
     first = rack_block(network, number)
     if first is None:
         return
+    if FIRST_HOST + work.networks.rack_slots > device_host(network, 1):
+        return  # too small for its BMCs alone: a problem of the network
     if not has_room(work.networks, host):
         text = no_room(network, work.networks.rack_slots, str(item.get("name")))
         work.found.append(Flaw(loc, text, LARGER_BLOCKS, (("networks", "oob"), ("networks", "rack_slots"))))

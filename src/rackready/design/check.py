@@ -43,7 +43,13 @@ def check(site: Site, lost: Lost | None = None) -> list[Flaw]:
     them are not reported.
     """
     subject = Subject(site, _with_twins(site, lost or Lost()))
-    return [replace(found, rule=rule.__name__) for rule in _RULES for found in rule(subject)]
+    return _causes([replace(found, rule=rule.__name__) for rule in _RULES for found in rule(subject)])
+
+
+def _causes(found: list[Flaw]) -> list[Flaw]:
+    """Return problems without addresses given twice, if blocks that are too small for their racks give them."""
+    small = any(flaw.about == ADDRESS and flaw.loc[-1] == "per_rack" for flaw in found)
+    return [flaw for flaw in found if not small or flaw.about != ADDRESS or flaw.loc[-1] == "per_rack"]
 
 
 def _with_twins(site: Site, lost: Lost) -> Lost:
@@ -127,8 +133,17 @@ def _upstreams(subject: Subject) -> list[Flaw]:
 
 
 def _addresses(subject: Subject) -> list[Flaw]:
-    uses = (_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site))
+    again = _numbered_again(subject.site)
+    uses = (_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site) if loc[:2] not in again)
     return _twice(uses, "address", ADDRESS)
+
+
+def _numbered_again(site: Site) -> set[Loc]:
+    """Return the places of racks with the number of one before: it gives them equal addresses, which is one problem."""
+    if site.networks is None:
+        return set()
+    first: dict[int | None, int] = {None: -1}
+    return {("racks", r) for r, rack in enumerate(site.racks) if first.setdefault(rack.index, r) not in {r, -1}}
 
 
 def _profiles(subject: Subject) -> list[Flaw]:

@@ -11,7 +11,7 @@ from rackready.design.check_names import Loc
 from rackready.design.compute_addresses import racks_in_subnet, subnet_number
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.names import listed
-from rackready.design.site_flaws import Flaw, Subject
+from rackready.design.site_flaws import ADDRESS, RAIL_ADDRESS, Flaw, Subject
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
 from rackready.model.topology import Topology
@@ -98,6 +98,7 @@ def _blocks(site: Site, networks: Networks) -> list[Flaw]:
                     text,
                     "Make blocks larger (a shorter prefix), or lower networks.rack_slots.",
                     (("networks", "rack_slots"),),
+                    ADDRESS,
                 )
             )
     return out
@@ -150,7 +151,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fl
             "(networks.rack_slots)."
         )
         hint = "Make subnets larger (a shorter prefix), or lower networks.rack_slots."
-        out.append(Flaw((*here, "per_unit"), text, hint, (("networks", "rack_slots"),)))
+        out.append(Flaw((*here, "per_unit"), text, hint, (("networks", "rack_slots"),), RAIL_ADDRESS))
         return out
     return out + _units(site, network, room)
 
@@ -162,7 +163,7 @@ _UNIT: tuple[Loc, ...] = (("networks", "compute"), ("networks", "rack_slots"), (
 def _units(site: Site, network: ComputeNetwork, room: int) -> list[Flaw]:
     """Check that racks of one unit have separate parts of its subnets, and that the pool has subnets for every unit."""
     out = []
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[tuple[int, int], tuple[str, int]] = {}
     subnets = 1 << max(0, network.per_unit - network.pool.prefixlen)
     units = subnets // (network.planes * network.rails)
     known = set(loader.known("platform"))
@@ -179,8 +180,8 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Flaw]:
             )
             hint = "Use a larger pool or smaller subnets in networks.compute."
             out.append(Flaw(("racks", r), text, hint, _UNIT))
-        before = seen.setdefault((unit, (number - 1) % room), rack.name)
-        if before != rack.name:
+        before, theirs = seen.setdefault((unit, (number - 1) % room), (rack.name, number))
+        if theirs != number:  # equal numbers are a problem of their own
             text = (
                 f"racks {before} and {rack.name} are both in unit {unit}, whose subnets (/{network.per_unit}) have "
                 f"room for {room} consecutive racks."
@@ -191,6 +192,7 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Flaw]:
                     text,
                     "Number the racks of a unit consecutively, or use larger subnets in networks.compute.",
                     _UNIT,
+                    RAIL_ADDRESS,
                     kind="apart",
                 )
             )

@@ -127,7 +127,8 @@ def _racks(site: Site) -> Iterator[Flaw]:
                     "Add the index to the rack.",
                     kind="no index",
                 )
-            elif numbers.setdefault(number, rack.name) != rack.name:
+            elif numbers.setdefault(number, rack.name) != rack.name and site.networks is None:
+                # With networks, two racks of one number are a problem of their own (check_racks).
                 yield Flaw(
                     here,
                     f"racks {numbers[number]} and {rack.name} both have number {number}.",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.design.check_names import Loc, known_platforms, members, names_twice, twice, unknown
 from rackready.design.names import listed
-from rackready.design.site_flaws import Flaw, Lost, Subject
+from rackready.design.site_flaws import NUMBER, Flaw, Lost, Subject
 from rackready.model.base import expand_range
 from rackready.model.site import Node, Site
 from rackready.profiles import loader
@@ -177,21 +177,17 @@ def _floor(site: Site, lost: Lost) -> list[Flaw]:
     stands: dict[tuple[str, str, int], str] = {}
     for r, rack in enumerate(site.racks):
         out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall", lost.of("halls"))
-        if (
-            rack.hall in rows
-            and rack.row is not None
-            and rack.row not in rows[rack.hall]
-            and not lost.of("rows")(rack.row)
-        ):
+        strange = rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall]
+        if strange and not lost.of("rows")(str(rack.row)):
             out.append(
                 Flaw.of(
                     ("racks", r, "row"),
                     f"hall {rack.hall} has no row {rack.row}",
                     "Correct the row, or add it to the hall.",
-                    expected=f"one of {listed(rows[rack.hall])}",
+                    expected=f"one of {listed(rows[str(rack.hall)])}",
                 )
             )
-        if rack.hall is not None and rack.row is not None and rack.position is not None:
+        if not strange and rack.hall is not None and rack.row is not None and rack.position is not None:
             before = stands.setdefault((rack.hall, rack.row, rack.position), rack.name)
             if before != rack.name:
                 text = f"position {rack.position} of row {rack.row} in hall {rack.hall} is occupied by {before}."
@@ -303,7 +299,10 @@ def _numbers(site: Site) -> list[Flaw]:
             ((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"),
             "node number",
         )
-    out = twice(((rack.index, ("racks", r), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number")
+    same = twice(
+        ((rack.index, ("racks", r, "index"), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number"
+    )
+    out = [replace(flaw, about=NUMBER) for flaw in same]
     for r, rack in enumerate(site.racks):
         out += twice(
             ((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)),
@@ -311,7 +310,7 @@ def _numbers(site: Site) -> list[Flaw]:
         )
     if not out:
         every = (
-            (node.index, ("racks", r, "nodes", n), f"node {node.name}")
+            (node.index, ("racks", r, "nodes", n, "index"), f"node {node.name}")
             for r, rack in enumerate(site.racks)
             for n, node in enumerate(rack.nodes)
         )

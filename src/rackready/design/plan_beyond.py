@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.design.capacity.report import source_problems
 from rackready.design.plan import plan_site
+from rackready.design.site_flaws import ADDRESS, NUMBER, PLACE, RAIL_ADDRESS, SLOT
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 
@@ -13,6 +14,8 @@ _NOT_JUDGED = Problem(
     "Correct the other problems, then run the plan again.",
 )
 
+_PLACES = frozenset({"hall", "row", "position"})
+"""Keys that make the place of a rack on the floor."""
 _STOPS: tuple[type[Exception], ...] = (
     RackreadyError,
     LookupError,
@@ -39,5 +42,8 @@ def with_plan(error: SiteInvalidError) -> SiteInvalidError:
     paths = {problem.path for problem in error.problems}
     # The plan also finds duplicate addresses, and models that do not fit their rack.
     facts = {problem.about for problem in error.problems if problem.about}
+    facts |= {ADDRESS, RAIL_ADDRESS, SLOT} if NUMBER in facts else set()
+    # A rack with an invalid place has none, which the plan would report as a place that is missing.
+    facts |= {PLACE} if any(not _PLACES.isdisjoint(path.split(".")) for path in paths) else set()
     beyond = [problem for problem in found if problem.path not in paths and problem.about not in facts]
     return SiteInvalidError(error.source, [*error.problems, *beyond], error.site)

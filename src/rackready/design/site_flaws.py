@@ -16,6 +16,12 @@ ADDRESS = ("address",)
 """``about`` of problems with single addresses: a plan finds some of them again."""
 RAIL_ADDRESS = ("rail",)
 """``about`` of problems with subnets of rails, and with the addresses in them that a plan finds twice."""
+NUMBER = ("number",)
+"""``about`` of racks with the number of another: their addresses and places in the fabric are equal, too."""
+PLACE = ("place",)
+"""``about`` of racks without a place on the floor."""
+SLOT = ("slot",)
+"""``about`` of nodes whose place in the fabric is taken."""
 
 
 @dataclass(frozen=True, slots=True)

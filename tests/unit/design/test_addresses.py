@@ -236,7 +236,7 @@ REFUSED = [
     ),
     (
         {"racks": [rack(1), {**rack(1), "name": "s001"}]},
-        "racks[1]: number 1 is already used by rack r001. Give rack s001 its own.",
+        "racks[1].index: number 1 is already used by rack r001. Give rack s001 its own.",
     ),
     (
         {

@@ -26,6 +26,19 @@ def test_address_of_a_dhcp_server() -> None:
     assert collisions(document) == (f"addresses: 10.21.2.12 is used by a09-n2 and by a DHCP server. {REMEDY}",)
 
 
+def test_many_addresses_of_one_kind_are_counted() -> None:
+    document = example("b200-4su-roce")
+    site = parse(document)
+    same = site.model_copy(update={"racks": [*site.racks[:2], site.racks[2].model_copy(update={"index": 2})]})
+    found = [text for text in texts(addresses(same).problems) if "(compute)" in text]
+    pair = "is used by a02-n1 (compute) and by a03-n1 (compute)."
+    assert found == [
+        f"addresses: 10.128.0.15 {pair} {REMEDY}",
+        f"addresses: 10.128.1.15 {pair} {REMEDY}",
+        f"addresses: 10.128.2.15 {pair} (and 29 more like this) {REMEDY}",
+    ]
+
+
 def test_management_server_may_serve_dhcp() -> None:
     document = example("mixed-metal-virtual")
     document["networks"]["oob"]["dhcp_servers"] = ["10.50.15.10"]

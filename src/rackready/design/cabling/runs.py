@@ -24,6 +24,7 @@ from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
+from rackready.design.site_flaws import PLACE
 from rackready.design.topology.types import FabricPlan
 from rackready.design.wiring import cables as wired
 from rackready.model.base import Name
@@ -165,6 +166,7 @@ class _Maker:
                     expected="given",
                     actual=f"not given; {count} cables leave it",
                     next_step="Add them to the rack.",
+                    about=PLACE,
                 )
                 for rack, count in sorted(lost.items())
             ]

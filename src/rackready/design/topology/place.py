@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from rackready.design.site_flaws import SLOT
 from rackready.design.topology.types import EndpointNode
 from rackready.model.problems import Problem
 from rackready.model.topology import ReservedSlot
@@ -71,7 +72,12 @@ def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[Prob
     if before != name:
         return [
             Problem.of(
-                _AT, what, expected="free", actual=f"taken by {before}", next_step="Give one of them another slot."
+                _AT,
+                what,
+                expected="free",
+                actual=f"taken by {before}",
+                next_step="Give one of them another slot.",
+                about=SLOT,
             )
         ]
     return []
