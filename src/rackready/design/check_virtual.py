@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.design.virtual_place import Shortage, numa_of, shortages
 from rackready.model.site import Node, Site
-from rackready.model.virtual import Hypervisor
+from rackready.model.virtual import Hypervisor, PassedDevice
 from rackready.profiles import loader
 
 _PARTITIONS = (1, 2, 4, 8, 16)
@@ -69,12 +69,20 @@ def _devices(site: Site, host: Hypervisor, node: Node, loc: Loc) -> list[Flaw]:
                 (*loc, "virtual", "numa"), f"NUMA nodes of {host.name}", step, expected=str(sorted(known)), actual=named
             )
         )
-    for device in machine.devices() if len(host.numa) > 1 else []:
-        if numa_of(site, host.name, device) not in known:
-            step = f"Give it `numa`: `cat /sys/bus/pci/devices/{device.pci}/numa_node` on {host.name} shows it."
-            what = f"NUMA node of {device.pci} of {node.name}"
-            out.append(Flaw.of((*loc, "virtual"), what, step, expected=f"one of {sorted(known)}", actual="not known"))
+    for key in ("gpus", "nvswitches", "nics") if len(host.numa) > 1 else ():
+        for place, device in enumerate(getattr(machine, key)):
+            if numa_of(site, host.name, device) not in known:
+                out.append(_unknown_numa(host, node, device, (*loc, "virtual", key, place, "numa"), sorted(known)))
     return out
+
+
+def _unknown_numa(host: Hypervisor, node: Node, device: PassedDevice, loc: Loc, known: list[int]) -> Flaw:
+    step = (
+        "Write numa beside pci of this device: "
+        f"`cat /sys/bus/pci/devices/{device.pci}/numa_node` on {host.name} shows it."
+    )
+    what = f"NUMA node of {device.pci} of {node.name}"
+    return Flaw.of(loc, what, step, expected=f"one of {known}", actual="not known")
 
 
 def _gateway(node: Node, loc: Loc) -> list[Flaw]:

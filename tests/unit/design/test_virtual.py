@@ -55,8 +55,9 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {**ONE, "nics": devices(["aa"])},
         {},
         (
-            f"{AT}: NUMA node of 0000:aa:00.0 of guest01 - Expected: one of [0, 1] Actual: not known. "
-            "Give it `numa`: `cat /sys/bus/pci/devices/0000:aa:00.0/numa_node` on train-1 shows it."
+            f"{AT}.nics[0].numa: NUMA node of 0000:aa:00.0 of guest01 - Expected: one of [0, 1] Actual: not known. "
+            "Write numa beside pci of this device: `cat /sys/bus/pci/devices/0000:aa:00.0/numa_node` on train-1 shows "
+            "it."
         ),
     ),
     "a NUMA node that the hypervisor lacks": (
