@@ -11,6 +11,7 @@ from typing import Any
 
 from rackready.design.strays import without_strays
 from rackready.model.problems import Problem, SiteInvalidError
+from rackready.model.serials import wanted_serial
 from rackready.model.site import Node, Site
 
 COLUMNS = ("serial", "bmc_mac", "password", "rack", "unit")
@@ -163,9 +164,12 @@ def _machine(
     if empty:
         problems.append(Problem(where, f"{', '.join(empty)} is empty.", "Fill it in, or remove the line."))
         return None
+    wanted = wanted_serial(cells["serial"])
+    if wanted:
+        problems.append(Problem.of(where, "serial", "Correct it.", expected=wanted, actual=f"{cells['serial']!r}"))
     mac = _mac(where, cells["bmc_mac"], problems)
     node = _node(where, cells, context, problems)
-    if node is None or not mac:
+    if node is None or not mac or wanted:
         return None
     if node.serial is not None and node.serial != cells["serial"]:
         problems.append(

@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, StringConstraints
 
 SerialKind = Literal["any", "system", "sku", "chassis", "board"]
 """Which number ``serial`` of a node is. ``sku``: the Service Tag of Dell."""
 _KINDS: tuple[SerialKind, ...] = get_args(SerialKind)[1:]
 _NAMES = {"system": "system", "sku": "SKU", "chassis": "chassis", "board": "board"}
+_SCIENTIFIC = re.compile(r"\d(?:\.\d+)?E\+\d+", re.ASCII | re.IGNORECASE)
+"""How spreadsheets show a number of more than 11 digits: LibreOffice and Excel write 1.66022E+12 into the CSV."""
+_PLACEHOLDERS = frozenset(
+    {"tbd", "tba", "tbc", "todo", "n/a", "na", "nan", "none", "null", "nil", "unknown", "pending", "missing", "xxx"}
+    | {
+        "not specified",
+        "not available",
+        "default string",
+        "to be filled by o.e.m.",
+        "serial number",
+        "system serial number",
+    }
+)
+"""What people write where the number is not known yet, and firmware where nobody wrote one. Judgement."""
+
+
+def wanted_serial(text: str) -> str:
+    """Return what a serial number has to be where this text is none, else ""."""
+    if _SCIENTIFIC.fullmatch(text):
+        return "the number on the label. A spreadsheet changed it: format the column as text"
+    if text.startswith("="):
+        return "the number on the label, not a formula"
+    if text.casefold() in _PLACEHOLDERS or not any(letter.isalnum() for letter in text):
+        return "the number on the label; leave it out until it is known"
+    if not text.isascii() or not text.isprintable() or text != text.strip(" \"'"):
+        return "printable ASCII without blanks or quotes at its ends"
+    return ""
+
+
+def _is_serial(text: str) -> str:
+    if wanted := wanted_serial(text):
+        message = f"Expected: {wanted}"
+        raise ValueError(message)
+    return text
+
+
+Serial = Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_serial)]
+"""Serial number of a machine, as on its label."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from rackready.model.base import Line, MacAddress, Model, Name, Names, ProfileId, RangeText, Told
+from rackready.model.base import MacAddress, Model, Name, Names, ProfileId, RangeText, Told
 from rackready.model.baseline import Baseline
 from rackready.model.bmc import Bmc, BmcAuthority, NodeBmc
 from rackready.model.certificates import Certificates
@@ -36,7 +36,7 @@ from rackready.model.profile import ManagementPort
 from rackready.model.provisioning import BootKind, NodeDisks, Provisioning
 from rackready.model.pull import Pull
 from rackready.model.rma import Rma
-from rackready.model.serials import SerialKind
+from rackready.model.serials import Serial, SerialKind
 from rackready.model.several import SeveralHandover, WithPart
 from rackready.model.supply import Inlet
 from rackready.model.switch import Switch
@@ -112,9 +112,8 @@ class Node(Model):
         "metal", description="metal: a physical server; virtual: a virtual machine on ``host``"
     )
     platform: ProfileId = Field(description="server model: id of a platform profile")
-    serial: Line | None = Field(
+    serial: Serial | None = Field(
         None,
-        min_length=1,
         description="serial number on the label (Dell: the Service Tag); rackready acts on the node only when the BMC "
         "reports it",
     )
@@ -242,7 +241,7 @@ class Device(Model):
     ports: list[DevicePort] = Field(default_factory=list, description="ports on the in-band and storage networks")
     weight_kg: float | None = Field(None, gt=0)
     model: Told | None = Field(None, min_length=2, description="model or part number, for the bill of materials")
-    serial: Line | None = Field(None, min_length=1)
+    serial: Serial | None = None
     serves: list[Names] = Field(
         default_factory=list, description="racks that a coolant distribution unit serves, e.g. a[01-08]"
     )

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from rackready.cli.import_data import app
 from rackready.design.site import load_site
 from rackready.model.problems import RackreadyError, SiteInvalidError
+from tests.unit.design.written import example, parse, refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAD = "serial,bmc_mac,password,rack,unit\n"
@@ -195,6 +196,31 @@ def test_refused(project: Path, text: str, problems: list[str]) -> None:
 
 def test_no_password_stands_in_a_refusal(project: Path) -> None:
     assert "hunter2" not in " ".join(refused(project, HEAD + "S1,xx,hunter2,rack01,1\n"))
+
+
+@pytest.mark.parametrize(
+    ("serial", "wanted"),
+    [
+        ("1.66022E+12", "the number on the label. A spreadsheet changed it: format the column as text"),
+        ("=1+1", "the number on the label, not a formula"),
+        *((text, "the number on the label; leave it out until it is known") for text in ("TBD", "N/A", "none", "-")),
+        ("\u201cS1\u201d", "printable ASCII without blanks or quotes at its ends"),
+        ("'S1'", "printable ASCII without blanks or quotes at its ends"),
+    ],
+)
+def test_a_serial_is_judged_alike_in_a_manifest_and_in_the_site_file(project: Path, serial: str, wanted: str) -> None:
+    found = refused(project, f"{HEAD}{serial},020000000001,p,rack01,1\n")
+    assert found == [f"line 2: serial - Expected: {wanted} Actual: {serial!r}. Correct it."]
+    document = example("lab-4-nodes")
+    overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node01", "serial": serial}]}]}
+    told = f"over1.yml: racks[0].nodes[0].serial: Expected: {wanted} Actual: {serial!r}. Correct it."
+    assert refusals(document, overlay) == [told]
+
+
+@pytest.mark.parametrize("serial", ["1660224000101", "MXFC400123", "SIM-DGXH100-0001", "5E+6A", "8XYZ123", "S/N 42"])
+def test_a_serial_of_a_label_is_taken(serial: str) -> None:
+    overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node01", "serial": serial}]}]}
+    assert parse(example("lab-4-nodes"), overlay).node("node01").serial == serial
 
 
 @pytest.mark.parametrize("between", [";", "\t"])

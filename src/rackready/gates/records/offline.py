@@ -108,7 +108,7 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
     software = loader.software(software_id)
     bmc = Bmc(address=_BMCS + index, password=SecretRef(env="NONE"))
     try:
-        node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
+        node = Node(name=name, platform=platform.id, serial="offline", unit=1, address=_HOSTS + index, bmc=bmc)
     except ValidationError as error:
         first = error.errors()[0]
         words = told(first)
