@@ -92,7 +92,7 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
 
 def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8-sig"))
     except RecursionError as error:
         raise RackreadyError(
             path, expected="a JSON file", actual="nested too deep to be read", next_step="Give a model's config.json."

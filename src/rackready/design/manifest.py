@@ -64,7 +64,8 @@ def read_manifest(text: str, site: Site, source: str) -> list[ManifestMachine]:
             [Problem.of("line 1", "", f"Start with {','.join(COLUMNS)}.", expected="a header line", actual="nothing")],
         )
     columns = _columns(table[0][1], source)
-    problems = [found for line, row in table[1:] if (found := _too_many(line, row, table[0][1], between))]
+    counted = [_too_many(line, row, table[0][1], between) for line, row in table[1:]]
+    problems = [problem for problem in counted if problem is not None]
     if problems:
         # A cell that was cut moves the next ones: no cell is surely what its column says, and each may be a password.
         raise SiteInvalidError(source, problems)

@@ -60,7 +60,7 @@ def overlay_problems(site: Site) -> list[Message]:
     asking = [tenant for tenant in site.tenants if _asks(tenant)]
     if not asking or site.topology is None or site.fabric.kind != "roce":
         return []
-    return [*_whole(asking), *_vlans(site, asking), *unable(site), *_room(site)]
+    return [*_whole(asking), *vlan_overlaps(site), *unable(site), *_room(site)]
 
 
 def _whole(asking: list[Tenant]) -> list[Message]:
@@ -76,7 +76,14 @@ def _whole(asking: list[Tenant]) -> list[Message]:
     return out
 
 
-def _vlans(site: Site, asking: list[Tenant]) -> list[Message]:
+def vlan_overlaps(site: Site) -> list[Message]:
+    """Return tenants whose VLANs, one for each rail and plane, overlap others or go too far.
+
+    Equal first VLANs are left out: the site file is refused with them.
+    """
+    asking = [tenant for tenant in site.tenants if _asks(tenant)]
+    if site.topology is None or site.fabric.kind != "roce":
+        return []
     compute = site.networks.compute if site.networks is not None else None
     if compute is None:
         return []
@@ -90,7 +97,7 @@ def _vlans(site: Site, asking: list[Tenant]) -> list[Message]:
             what = f"{size} VLANs from {first}, one for each rail and plane"
             out.append(Message(name, what, f"at most {_LAST_VLAN}", f"end at {first + size - 1}", step))
         for other, start in blocks[:place]:
-            if abs(first - start) < size:
+            if 0 < abs(first - start) < size:
                 step = f"Leave {size} VLANs to each: one for each rail and plane."
                 out.append(Message(name, f"its VLANs from {first} overlap those of {other} from {start}", "", "", step))
     return out

@@ -23,6 +23,7 @@ from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.other_fabrics import other_layout
+from rackready.design.overlay import vlan_overlaps
 from rackready.design.part_notes import part_notes
 from rackready.design.plan_links import written_fabric
 from rackready.design.planned_switches import switch_problems
@@ -76,7 +77,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
         bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else None
-        listed = [_problem(message) for message in switch_problems(site, made)]
+        listed = [_problem(message) for message in (*switch_problems(site, made), *vlan_overlaps(site))]
         found = [
             *fabric.problems,
             *listed,

@@ -26,6 +26,13 @@ def test_model_says_what_the_shape_says(size: Size) -> None:
     assert document["assumed"] == []
 
 
+def test_a_config_with_a_byte_order_mark_is_read(size: Size, tmp_path: Path) -> None:
+    """Editors on Windows begin a file in UTF-8 with one."""
+    marked = tmp_path / "config.json"
+    marked.write_bytes(b"\xef\xbb\xbf" + Path(L8).read_bytes())
+    assert size("model", "--config", str(marked), "--output", "json")[0] == 0
+
+
 def test_serve_names_layout_limit_and_cost(size: Size) -> None:
     code, out, _ = size(
         "serve",

@@ -258,6 +258,17 @@ def test_difference_is_complete_and_turns_round(
     assert rebuilt == after
 
 
+def test_vlans_of_tenants_that_overlap_are_refused() -> None:
+    """Each tenant takes a VLAN for every rail, from its own on."""
+    document = example(B200)
+    document["tenants"][1]["vlan"] = 1204
+    expected = (
+        "tenant product: its VLANs from 1204 overlap those of tenant research from 1201. "
+        "Leave 8 VLANs to each: one for each rail and plane."
+    )
+    assert [str(problem) for problem in plan_site(parse(document)).problems] == [expected]
+
+
 def test_switches_that_contradict_the_plan_are_refused() -> None:
     """A wrong name would become a switch beside the fabric, and another model would have other ports and power."""
     document = example(B200)
