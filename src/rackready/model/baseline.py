@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rackready.model.base import Line, Model, PathLine, Word
 
 Setting = str | int | bool
-
+Target = Annotated[Word, StringConstraints(pattern=r"^(/redfish/v1/.+|[^/]+)$")]
+"""An id of the firmware inventory, or the path of another resource."""
 
 _SUFFIX = r"_+[0-9A-F]{4}$"
 """What Supermicro appends to a name for each BIOS build (PCIeACSCTL_1E3C)."""
 _SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
+_PAIRS = ({"enabled": "Enable", "disabled": "Disable"}, {"enabled": "Enabled", "disabled": "Disabled"})
+"""The words of a BIOS for on and off, by what they mean."""
+_INSTALLED = re.compile(r"Installed-.+?__(.+)")
+"""An iDRAC's id of a part's present firmware: Installed-SOFTWAREID-VERSION__DEVICE (NVIDIA/libredfish c094c9e6,
+tests/mockups/dell, UpdateService/FirmwareInventory)."""
 
 
 def matching(name: str, attributes: Iterable[str]) -> list[str]:
@@ -35,9 +42,17 @@ def in_words_of(wanted: Setting, now: object) -> Setting:
         return word == "enabled"
     if isinstance(now, int) and str(wanted).lstrip("-").isdigit():
         return int(wanted)
-    if str(now).strip().lower() in {"enable", "disable"} and word in {"enabled", "disabled"}:
-        return word.removesuffix("d").capitalize()
-    return str(wanted)
+    present = str(now).strip().capitalize()
+    pair = next((words for words in _PAIRS if present in words.values()), _PAIRS[1])
+    spoken = present in pair.values() or isinstance(wanted, bool)
+    return pair[word] if spoken and word in pair else str(wanted)
+
+
+def named_as(part: str, ids: Iterable[str]) -> list[str]:
+    """Return the ids of the firmware inventory that a part means: its own, or else those of the device on an iDRAC."""
+    known = list(ids)
+    devices = ((ident, _INSTALLED.fullmatch(ident)) for ident in known)
+    return [part] if part in known else [ident for ident, found in devices if found and found[1] == part]
 
 
 def _word(value: object) -> str:
@@ -48,7 +63,7 @@ def _word(value: object) -> str:
 class FirmwareFile(Model):
     """A file of firmware, and the part that it updates to the version of the baseline."""
 
-    part: Word = Field(description="bmc, bios, or an id of Redfish's firmware inventory that `firmware` lists")
+    part: Word = Field(description="bmc, bios, or a part that `firmware` lists")
     file: PathLine = Field(description="the vendor's file, on the controller")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file; another one is refused")
     url: Line | None = Field(
@@ -56,8 +71,13 @@ class FirmwareFile(Model):
         pattern=r"^https?://[^ ]+$",
         description="address of the same file that BMCs reach; used where a BMC takes no file (SimpleUpdate)",
     )
-    targets: list[Word] = Field(
-        default_factory=list, description="ids of the firmware inventory that it is for; empty: the BMC finds them"
+    targets: list[Target] = Field(
+        default_factory=list,
+        description="what it is for: ids of the firmware inventory, or paths that begin with /redfish/v1/; empty: the "
+        "BMC finds it",
+    )
+    oem: dict[str, Any] = Field(
+        default_factory=dict, description="the vendor's own parameters of the update (Oem of UpdateParameters)"
     )
 
 
@@ -69,7 +89,9 @@ class Baseline(Model):
     )
     bios: str | None = Field(None, min_length=1, description="BIOS version as Redfish reports it; null: any")
     firmware: dict[str, str] = Field(
-        default_factory=dict, description="other firmware: id in Redfish's firmware inventory to its version"
+        default_factory=dict,
+        description="other firmware: id in Redfish's firmware inventory, on an iDRAC also the device in it "
+        "(NIC.Slot.5-1), to its version",
     )
     bios_settings: dict[str, Setting] = Field(
         default_factory=dict,

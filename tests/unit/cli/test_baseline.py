@@ -12,7 +12,7 @@ import pytest
 
 from rackready.campaign import baseline
 from rackready.campaign.before_provision import run_prepared
-from rackready.drivers import redfish, redfish_update
+from rackready.drivers import redfish, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import in_words_of, matching, same
@@ -29,7 +29,7 @@ WANTED: dict[str, Any] = {"bios_settings": {"SriovSupport": "Disabled", "PcieRel
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redfish, "_PAUSE_S", 0.01)
-    monkeypatch.setattr(redfish_update, "_POLL_S", 0.1)
+    monkeypatch.setattr(redfish_task, "_POLL_S", 0.1)
     monkeypatch.setattr(baseline, "_POLL_S", 0.1)
     monkeypatch.setattr(baseline, "_VERSION_S", 2.0)
     rest_briefly(monkeypatch)
@@ -161,7 +161,7 @@ def test_an_update_of_a_killed_run_is_waited_for_and_not_sent_again(
     node.service.faulty(update_s=1.5)
     node.wants(bmc="26.01.01", files=[node.image("bmc", "26.01.01")])
     with monkeypatch.context() as patched:
-        patched.setattr(redfish_update, "wait_for_task", killed)
+        patched.setattr(redfish_update, "wait_for_update", killed)
         assert call("baseline", "--apply", "--limit", "node01")[0] == 2
     assert rows(call, "--apply")[0] == 0
     assert node.service.asked.count("POST /redfish/v1/UpdateService/upload") == 1
@@ -210,6 +210,11 @@ def test_one_node_goes_first_and_a_bad_one_stops_the_others() -> None:
 def test_a_value_is_sent_in_the_words_of_the_bios() -> None:
     assert in_words_of("Enabled", now=False) is True
     assert in_words_of(True, "Disable") == "Enable"  # noqa: FBT003 - a value of YAML
+    assert in_words_of("Enable", "Disabled") == "Enabled"
+    assert in_words_of(True, "Disabled") == "Enabled"  # noqa: FBT003
+    assert in_words_of(False, "Auto") == "Disabled"  # noqa: FBT003
+    assert in_words_of("disabled", "Enabled") == "Disabled"
+    assert in_words_of("Auto", "Disabled") == "Auto"
     assert in_words_of("4", 2) == 4
     assert in_words_of("Force Enable", "Disable") == "Force Enable"
     assert same("Enable", True)  # noqa: FBT003

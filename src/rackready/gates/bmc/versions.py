@@ -9,6 +9,7 @@ from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BmcAnswer, Document, name
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.baseline import named_as
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -95,8 +96,9 @@ def _of(documents: Iterable[Document], key: str) -> list[str]:
 
 
 def _inventory(found: BmcAnswer, part: str) -> list[str]:
-    matching: list[Document] = [item for item in found.at(_FIRMWARE) if part in {name(item), item.get("Name")}]
-    return _of(matching, "Version")
+    listed: list[Document] = list(found.at(_FIRMWARE))
+    ids = named_as(part, map(name, listed))
+    return _of((item for item in listed if name(item) in ids or item.get("Name") == part), "Version")
 
 
 def _compare(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
