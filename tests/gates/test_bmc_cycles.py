@@ -337,8 +337,8 @@ def test_another_machine_behind_the_bmc_is_never_cycled(bmcs: FakeRack, node: Fa
 def test_ac_is_refused_where_the_bmc_cannot(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     answer = way(bmcs, ledger).run("node01", ("CYCLE", "ac", "1"), timeout_s=30)
     assert answer.failure.endswith(
-        "AC power cycle - Expected: outlets of the node in the site file, or reset type FullPowerCycle "
-        "Actual: neither. Choose kind auto, cold or warm."
+        "AC power cycle - Expected: outlets of the node in the site file, reset type FullPowerCycle, or a known action "
+        "of the vendor Actual: none of them. Choose kind auto, cold or warm."
     )
     assert node.asked == []
 

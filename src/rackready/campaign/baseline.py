@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -19,10 +20,11 @@ from rackready.campaign.firmware_task import FirmwareTask
 from rackready.campaign.node_bmcs import NodeBmcs
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
-from rackready.drivers import redfish_bios, redfish_update
+from rackready.drivers import redfish_bios, redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc, PowerAction
-from rackready.drivers.redfish_errors import BmcError
+from rackready.drivers.redfish_certificate import restart_manager
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError, Refusals
 from rackready.gates.bmc.guard import cycler, refusal
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
@@ -177,8 +179,12 @@ class NodeWork:
             done = _differences(bmc, self.wanted)
             self.require_idle()
             self._firmware(bmc)
-        if self._old():
-            self.activate()
+        old = self._old()
+        if "bmc" in old:
+            self._restart_bmc()
+            old = self._old()
+        if old:
+            self.activate(set(old))
         with self._bmc() as bmc:
             self._require_versions(bmc)
             self._bios(bmc)
@@ -215,7 +221,7 @@ class NodeWork:
 
         def act() -> dict[str, str]:
             self.work.say(self.node.name, f"firmware of {file.part}: {file.file.name}, to {version}")
-            redfish_update.update(bmc, file, check_stop)
+            redfish_update.update(bmc, file, version, check_stop)
             return {"part": file.part, "sha256": file.sha256}
 
         FirmwareTask(
@@ -232,26 +238,48 @@ class NodeWork:
         """Return the parts with a file that are not yet at their version, after the BMC had its time to restart."""
         files = {file.part for file in self.wanted.files}
         deadline = time.monotonic() + _VERSION_S
+        refusals = Refusals()
         while True:
-            check_stop()
+            refusals.pause(check_stop)
             try:
-                with self._bmc() as bmc:
-                    found = redfish_update.differences(bmc, self.wanted)
-            except BmcError:
+                found = self._differ()
+            except BmcError as error:
+                if isinstance(error, BmcLoginError):
+                    refusals.count(error)
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(_POLL_S)
             else:
-                return {part: now for part, now in found.items() if part in files}
+                left = {part: now for part, now in found.items() if part in files}
+                if "bmc" not in left or time.monotonic() > deadline:
+                    return left
+            time.sleep(_POLL_S)
 
-    def activate(self) -> None:
-        """Cycle the node's power: a staged update is active after it."""
+    def _differ(self) -> dict[str, str]:
+        with self._bmc() as bmc:
+            return redfish_update.differences(bmc, self.wanted)
+
+    def _restart_bmc(self) -> None:
+        """Restart the BMC itself: its new firmware is there, and some BMCs do not restart with it by themselves."""
+        with self._bmc() as bmc:
+            require_no_update(bmc)
+            self.work.say(self.node.name, "restart of the BMC, to activate its firmware")
+            with suppress(BmcUnreachableError, BmcTlsError):  # with its answer
+                restart_manager(bmc)
+
+    def activate(self, parts: set[str]) -> None:
+        """Cycle the node's power: a staged update of these parts is active after it.
+
+        A BIOS needs the host off and on. Boards need more: NVIDIA's firmware of BMC and HGX wants an AC cycle (NVIDIA
+        MFT, nvredfish: "a full AC cycle of the board is needed"), where PDU or BMC can do it.
+        """
         refuse = lambda node: refusal(self.work.site, self.work.ledger, self.work.paths, node)  # noqa: E731
         power = cycler(self.work.site, self.work.ledger, self.work.campaign, refuse)
         site = self.node.bmc.known()
         assert site is not None  # noqa: S101 - it was asked before
+        with self._bmc() as bmc:
+            require_no_update(bmc)
         self.work.say(self.node.name, "power cycle, to activate firmware")
-        power.cycle(self.node.name, site, "cold", "1", proceed=check_stop)
+        power.cycle(self.node.name, site, "cold" if parts == {"bios"} else "auto", "1", proceed=check_stop)
 
     def _require_versions(self, bmc: Bmc) -> None:
         """Wait for the wanted versions. Raises BmcError that names what stayed old."""
@@ -311,6 +339,19 @@ class NodeWork:
                     next_step="Look at the node's console: it may wait for a key, or refuse a value; then run again.",
                 )
             time.sleep(_POLL_S)
+
+
+def require_no_update(bmc: Bmc) -> None:
+    """Raise BmcError while an update runs: a power cycle in the middle of one may leave the board without firmware."""
+    running = redfish_task.busy(bmc)
+    if running:
+        raise BmcError(
+            bmc.where,
+            "power cycle, to activate firmware",
+            expected="no update or other task that runs",
+            actual=running,
+            next_step="Nothing was switched off. Wait until it has ended, then run again.",
+        )
 
 
 def _digest(*words: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rackready.drivers import redfish_update
+from rackready.drivers import redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError
@@ -35,9 +35,9 @@ class FirmwareTask:
 
         def observe(_stored: object) -> Observation:
             check_stop()
-            if redfish_update.busy(bmc):  # before the version: a task may end in between
+            if redfish_task.busy(bmc):  # before the version: a task may end in between
                 return Observation.UNKNOWN
-            there = redfish_update.version(bmc, self.part) == self.version or redfish_update.staged(bmc)
+            there = redfish_update.version(bmc, self.part) == self.version or redfish_task.staged(bmc)
             return Observation.HAPPENED if there else Observation.NOT_HAPPENED
 
         found = run_effect(
@@ -48,7 +48,7 @@ class FirmwareTask:
             before=lambda: dict(self.before()),
             observe=observe,
             act=lambda _token: dict(self.act()),
-            settle_s=redfish_update.TASK_S,
+            settle_s=redfish_task.TASK_S,
             poll_s=_POLL_S,
         )
         if found.outcome == "unknown":
@@ -56,6 +56,6 @@ class FirmwareTask:
                 bmc.where,
                 self.words,
                 expected="the task of an earlier run has ended",
-                actual=redfish_update.busy(bmc),
+                actual=redfish_task.busy(bmc),
                 next_step="Look at the BMC's event log; run again when it has ended.",
             )

@@ -15,10 +15,10 @@ from rackready.campaign.baseline import FIRMWARE, NodeWork, Work
 from rackready.campaign.drained_phase import Results, run_drained
 from rackready.campaign.firmware_task import FirmwareTask
 from rackready.design.pinned import site_of
-from rackready.drivers import redfish_update
+from rackready.drivers import redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc, PowerAction
-from rackready.drivers.redfish_errors import BmcError
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, Refusals
 from rackready.drivers.redfish_rollback import Backup, backup_of, roll_back
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import Baseline
@@ -100,7 +100,7 @@ class _Rollback:
             for update, backup in todo:
                 self._back(bmc, update, backup)
         if (host := [item for item in todo if item[0].part != "bmc"]) and self._left(host, 0.0):
-            self._node().activate()
+            self._node().activate({update.part for update, _ in host})
         if left := self._left(todo, _ACTIVE_S):
             raise self._stayed(left)
         with self.work.bmc(self.name) as bmc:
@@ -111,8 +111,8 @@ class _Rollback:
         last = self.work.ledger.latest(self.name, ROLLBACK)
         if last is None or last.status != "intent":
             return
-        deadline = time.monotonic() + redfish_update.TASK_S
-        while redfish_update.busy(bmc) and time.monotonic() < deadline:
+        deadline = time.monotonic() + redfish_task.TASK_S
+        while redfish_task.busy(bmc) and time.monotonic() < deadline:
             check_stop()
             time.sleep(_POLL_S)
         if redfish_update.version(bmc, str(last.observed["part"])) == last.observed["to"]:
@@ -134,7 +134,7 @@ class _Rollback:
             )
         changed = [item for item in updates if redfish_update.version(bmc, item.part) != item.was]
         changed.sort(key=lambda item: item.part == "bmc")
-        waits = redfish_update.staged(bmc)
+        waits = redfish_task.staged(bmc)
         begun = {item.part: Backup(item.was, "") for item in changed if waits and self._begun(item)}
         return [(item, begun.get(item.part) or backup_of(bmc, item.part, item.was)) for item in changed]
 
@@ -175,12 +175,15 @@ class _Rollback:
     def _left(self, todo: list[tuple[_Update, Backup]], wait_s: float) -> dict[str, tuple[str, str]]:
         """Return part -> (version before, version now) of those that are not back, after a BMC had its time."""
         deadline = time.monotonic() + wait_s
+        refusals = Refusals()
         while True:
-            check_stop()
+            refusals.pause(check_stop)
             try:
                 with self.work.bmc(self.name) as bmc:
                     now = {item.part: (item.was, redfish_update.version(bmc, item.part)) for item, _ in todo}
-            except BmcError:  # it restarts
+            except BmcError as error:  # it restarts
+                if isinstance(error, BmcLoginError):
+                    refusals.count(error)
                 if time.monotonic() > deadline + _ACTIVE_S:
                     raise
             else:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
+import requests
 import sushy
 from sushy import exceptions as faults
 from sushy.resources.system.system import System
@@ -25,7 +25,6 @@ from rackready.drivers.redfish_errors import (
     BmcError,
     BmcIdentityError,
     BmcTlsError,
-    BmcUnreachableError,
     explain,
     mentions,
     no_json,
@@ -78,11 +77,8 @@ class Bmc:
     ) -> None:
         """Close the Redfish session: BMCs allow few."""
         try:
-            if self._auth is not None:
-                with suppress(faults.SushyError):  # the BMC ends an idle session by itself
-                    self._auth.close()
-        finally:
             self.forget()
+        finally:
             self._lock.release()
 
     def login(self) -> None:
@@ -106,7 +102,7 @@ class Bmc:
         """
 
         def change() -> None:
-            conn, headers = self._connect()._conn, {"If-Match": match} if match else {}  # noqa: SLF001 - see _document
+            conn, headers = self._connect()._conn, {"If-Match": match} if match else {}  # noqa: SLF001 - see answer
             try:
                 conn.patch(address, data=body, headers=headers)
             except faults.HTTPError as error:
@@ -196,9 +192,14 @@ class Bmc:
             )
         return found
 
-    def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
+    def answer(self, address: str) -> requests.Response:
+        """Return the answer to a GET, whatever its body. Raises BmcError."""
         # sushy has no plain GET; its connector carries session, TLS and time limits
-        response = self._connect()._conn.get(address)  # noqa: SLF001
+        found: requests.Response = self.ask(lambda: self._connect()._conn.get(address))  # noqa: SLF001
+        return found
+
+    def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
+        response = self._connect()._conn.get(address)  # noqa: SLF001 - see answer
         try:
             return response.json()
         except ValueError as error:
@@ -210,28 +211,9 @@ class Bmc:
                 next_step="Update the BMC's firmware, or run again.",
             ) from error
 
-    def offers_full_power_cycle(self) -> bool:
-        """Whether the BMC can cut the machine's mains (reset type FullPowerCycle, unknown to sushy).
-
-        Raises BmcError.
-        """
-        return "FullPowerCycle" in self._reset_action().get("ResetType@Redfish.AllowableValues", [])
-
-    def full_power_cycle(self) -> None:
-        """Cut the mains of the machine and its BMC, and restore them. Raises BmcError.
-
-        The answer may be lost with the BMC.
-        """
-        target = str(self._reset_action().get("target", ""))
-        with suppress(BmcUnreachableError, BmcTlsError):
-            self.post(target, {"ResetType": "FullPowerCycle"})
-
-    def post(self, address: str, body: dict[str, Any] | None, *, below: str = "/redfish/", **parts: Any) -> str:
-        """Request an action as ``send`` does. Returns the path of its task, or ""."""
-        found = str(self.send(address, body, below=below, **parts).headers.get("Location", ""))
-        return found if found.startswith("/") else urlsplit(found).path
-
-    def send(self, address: str, body: dict[str, Any] | None, *, below: str = "/redfish/", **parts: Any) -> Any:  # noqa: ANN401 - a response
+    def send(
+        self, address: str, body: dict[str, Any] | None, *, below: str = "/redfish/", **parts: Any
+    ) -> requests.Response:
         """Request an action of this service, once, also when the answer is lost. Raises BmcError.
 
         ``parts``: a multipart form instead of a body (``files``), and ``timeout`` in s. Returns the response.
@@ -245,20 +227,18 @@ class Bmc:
                 next_step="Update the BMC's firmware.",
             )
         try:
-            return self._connect()._conn.post(address, data=body, **parts)  # noqa: SLF001 - see _document
+            found: requests.Response = self._connect()._conn.post(address, data=body, **parts)  # noqa: SLF001 - see answer
         except faults.SushyError as error:
             raise self.explained(error) from error
         except ValueError as error:
             raise no_json(self.where, error) from error
+        return found
 
     def forget(self) -> None:
-        """Drop the session: its BMC was restarted."""
+        """Drop the session: its BMC was restarted. It is closed there, too: one that was only slow still counts it."""
+        if self._auth is not None:
+            self._auth.drop()
         self._root, self._auth, self._host = None, None, ""
-
-    def _reset_action(self) -> dict[str, Any]:
-        system = self.ask(self.system)
-        action = ((system.json or {}).get("Actions") or {}).get("#ComputerSystem.Reset")
-        return action if isinstance(action, dict) else {}
 
     def _allowed(self, kind: sushy.ResetType) -> bool:
         return kind in self.ask(lambda: self.system().get_allowed_reset_system_values())

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from sushy import exceptions as faults
 
 from rackready.drivers.redfish_http import CONNECT_S, is_tls, root_cause
 from rackready.model.problems import RackreadyError
 from rackready.model.serials import Serials
 from rackready.model.site import Bmc as BmcSite
+
+_LOGINS = 3
+"""Logins that may be refused in a row. Our choice: few, since BMCs lock accounts."""
+_LOGIN_S = 60.0
+"""Time from a refused login to the next one, s. Our choice."""
 
 
 class BmcError(RackreadyError):
@@ -20,6 +28,35 @@ class BmcUnreachableError(BmcError):
 
 class BmcLoginError(BmcError):
     """The BMC refused the user or the password."""
+
+
+class Refusals:
+    """Refused logins in a row: a BMC that boots may answer before its accounts are loaded, but BMCs lock accounts."""
+
+    def __init__(self) -> None:
+        self._found, self._until = 0, 0.0
+
+    def count(self, error: BmcLoginError) -> None:
+        """Count a refusal. Raises it when it is the third in a row; before that, ``waiting`` is true for a minute."""
+        self._found += 1
+        if self._found >= _LOGINS:
+            raise error
+        self._until = time.monotonic() + _LOGIN_S
+
+    def waiting(self) -> bool:
+        """Return whether it is too early for the next login."""
+        return time.monotonic() < self._until
+
+    def pause(self, proceed: Callable[[], None]) -> None:
+        """Wait until it is time for the next login. ``proceed`` is called once at least, and may raise to stop."""
+        proceed()
+        while self.waiting():
+            time.sleep(1.0)
+            proceed()
+
+    def reset(self) -> None:
+        """Start anew: the BMC let us in."""
+        self._found = 0
 
 
 class BmcPasswordChangeError(BmcError):

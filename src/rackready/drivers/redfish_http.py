@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import requests
 from sushy import connector as sushy_connector
 from sushy import exceptions as faults
@@ -22,6 +24,17 @@ class Auth(SessionAuth):  # type: ignore[misc]
             super()._do_authenticate()
         else:
             self._connector.set_http_basic_auth(self._username, self._password)
+
+    def drop(self) -> None:
+        """End the session at the BMC if it still has it: BMCs allow few. It never logs in again to do so, unlike sushy.
+
+        A BMC that does not answer ends an idle session by itself.
+        """
+        address = self.get_session_resource_id()
+        if address is not None:
+            with suppress(faults.SushyError):
+                self._connector.delete(address, timeout=CONNECT_S, allow_reauth=False)
+            self.reset_session_attrs()
 
 
 class Connector(sushy_connector.Connector):  # type: ignore[misc]

@@ -75,7 +75,7 @@ class PduOutlet:
         """Request a state, once. Raises BmcError; what the outlet did is unknown then."""
         with self._pdu() as pdu:
             action = _action(self._read(pdu))
-            pdu.post(str(action.get("target") or ""), {"PowerState": state})
+            pdu.send(str(action.get("target") or ""), {"PowerState": state})
 
     def wait(self, state: State) -> None:
         """Wait until the outlet shows a state, its own delay included. Raises BmcError, or OutletStateError."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
-from rackready.drivers.redfish_update import wait_for_task
+from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
+from rackready.drivers.redfish_update import install, version
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
 
-_SERVICE = "/redfish/v1/UpdateService"
-_INVENTORY = f"{_SERVICE}/FirmwareInventory"
+_INVENTORY = f"{SERVICE}/FirmwareInventory"
 _PREVIOUS = "Previous-"
 _DEVICES = {"bios": "BIOS.Setup.1-1", "bmc": "iDRAC.Embedded.1-1"}
 """Devices in the ids of an iDRAC's inventory (tests/mockups/dell)."""
@@ -73,10 +73,9 @@ def roll_back(bmc: Bmc, part: str, backup: Backup, proceed: Callable[[], None]) 
             bmc.patch(backup.manager, {"Links": {"ActiveSoftwareImage": {"@odata.id": backup.address}}})
         bmc.forget()
         return
-    action = (bmc.get(_SERVICE).get("Actions") or {}).get("#UpdateService.SimpleUpdate") or {}
-    task = bmc.post(str(action.get("target", "")), {"ImageURI": backup.address})
-    if task:
-        wait_for_task(bmc, task, part, proceed)
+    service = bmc.get(SERVICE)
+    this = Update(part, update_state(service), lambda: version(bmc, part) == backup.version)
+    wait_for_update(bmc, install(bmc, service, backup.address), this, proceed)
 
 
 def _previous(bmc: Bmc, part: str, paths: list[str]) -> list[Backup]:

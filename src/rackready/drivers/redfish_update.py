@@ -1,4 +1,4 @@
-"""Firmware of one machine through UpdateService: versions, the update, and its task.
+"""Firmware of one machine through UpdateService: versions, and the update.
 
 The file is pushed where the BMC takes one (MultipartHttpPushUri, DSP0266 Software update details), else the BMC fetches
 it (SimpleUpdate). A BMC that updates itself goes away for a while, and its task with it: the version decides then.
@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError
-from rackready.model.baseline import Baseline, FirmwareFile
+import requests
+
+from rackready.drivers.redfish_errors import BmcError
+from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
+from rackready.model.baseline import Baseline, FirmwareFile, named_as
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
 
-_SERVICE = "/redfish/v1/UpdateService"
-_TASKS = "/redfish/v1/TaskService/Tasks"
-_POLL_S = 10.0
+_INVENTORY = f"{SERVICE}/FirmwareInventory"
+_NOW = "Immediate"
 _PUSH_S = 900.0
 """Longest time for a BMC to take a file, s. Our choice: some hundred MB over a 100 Mb/s port."""
-TASK_S = 7200.0
-"""Longest time of one update, s (OpenStack Ironic's default)."""
-_DONE = frozenset({"Completed"})
-_BAD = frozenset({"Exception", "Killed", "Cancelled", "Interrupted"})
-"""TaskState values that end a task (DMTF Task schema); every other one goes on."""
-_STAGED = frozenset({"Starting", "Pending"})
-"""TaskState values of an update that waits for the next boot, where the BMC shows it so (quirk)."""
 
 
 def wanted_of(baseline: Baseline, part: str) -> str:
@@ -46,7 +40,7 @@ def version(bmc: Bmc, part: str) -> str:
         system = bmc.ask(bmc.system)
         managers = bmc.ask(lambda: system.managers)
         return str(managers[0].firmware_version or "") if managers else ""
-    return str(bmc.get(f"{_SERVICE}/FirmwareInventory/{part}").get("Version") or "")
+    return str(bmc.get(_place(bmc, part)).get("Version") or "")
 
 
 def differences(bmc: Bmc, baseline: Baseline) -> dict[str, str]:
@@ -54,6 +48,22 @@ def differences(bmc: Bmc, baseline: Baseline) -> dict[str, str]:
     parts = [name for name in ("bmc", "bios") if wanted_of(baseline, name)] + list(baseline.firmware)
     found = {part: version(bmc, part) for part in parts}
     return {part: now for part, now in found.items() if now != wanted_of(baseline, part)}
+
+
+def _place(bmc: Bmc, part: str) -> str:
+    """Return the path of a part in the inventory. Raises BmcError unless it means one entry."""
+    members = bmc.get(_INVENTORY).get("Members") or []
+    ids = [str(link.get("@odata.id", "")).rpartition("/")[2] for link in members if isinstance(link, Mapping)]
+    found = named_as(part, ids)
+    if len(found) != 1:
+        raise BmcError(
+            bmc.where,
+            f"firmware {part}",
+            expected="one entry of the firmware inventory",
+            actual=", ".join(found) or f"none of that name among {', '.join(ids) or 'no entries'}",
+            next_step="Correct its id in baselines.",
+        )
+    return f"{_INVENTORY}/{found[0]}"
 
 
 def require_file(where: str, file: FirmwareFile) -> None:
@@ -73,43 +83,16 @@ def require_file(where: str, file: FirmwareFile) -> None:
         )
 
 
-def busy(bmc: Bmc) -> str:
-    """Return the path of a task that still runs, "" without one: maybe an update of a run that was killed."""
-    waits = _STAGED if bmc.quirks().has("task-waits-for-boot") else frozenset()
-    return next((path for path, state in _tasks(bmc) if state not in _DONE | _BAD | waits), "")
+def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None]) -> None:
+    """Update a part to the wanted version and wait until that has ended. Raises BmcError.
 
-
-def staged(bmc: Bmc) -> bool:
-    """Return whether an update waits for the next boot, where a task shows that."""
-    return bmc.quirks().has("task-waits-for-boot") and any(state in _STAGED for _, state in _tasks(bmc))
-
-
-def _tasks(bmc: Bmc) -> Iterator[tuple[str, str]]:
-    """Yield path and state of each task; none without a task service."""
-    try:
-        members = bmc.get(_TASKS).get("Members") or []
-    except BmcError:  # without a task service nothing can be seen to run
-        return
-    for path in [str(link.get("@odata.id", "")) for link in members if isinstance(link, Mapping)]:
-        yield path, str(bmc.get(path).get("TaskState"))
-
-
-def update(bmc: Bmc, file: FirmwareFile, proceed: Callable[[], None]) -> None:
-    """Update a part and wait for the task. Raises BmcError; a lost answer is not repeated.
-
-    ``proceed`` is called while waiting and may raise to stop; the BMC goes on by itself.
+    A request whose answer was lost is not repeated. ``proceed`` is called while waiting and may raise to stop; the BMC
+    goes on by itself.
     """
     require_file(bmc.where, file)
-    targets = [f"{_SERVICE}/FirmwareInventory/{name}" for name in file.targets]
-    service = bmc.get(_SERVICE)
+    service = bmc.get(SERVICE)
     push = str(service.get("MultipartHttpPushUri") or "")
-    if push:
-        task = _push(bmc, push, file.file, targets)
-    elif file.url is not None:
-        action = (service.get("Actions") or {}).get("#UpdateService.SimpleUpdate") or {}
-        body: dict[str, Any] = {"ImageURI": file.url, "TransferProtocol": file.url.partition(":")[0].upper()}
-        task = bmc.post(str(action.get("target", "")), body | ({"Targets": targets} if targets else {}))
-    else:
+    if not push and file.url is None:
         raise BmcError(
             bmc.where,
             "firmware",
@@ -117,61 +100,40 @@ def update(bmc: Bmc, file: FirmwareFile, proceed: Callable[[], None]) -> None:
             actual="none",
             next_step=f"Give url for {file.part} in baselines: the BMC fetches the file from there.",
         )
-    if task:
-        wait_for_task(bmc, task, file.part, proceed)
+    this = Update(file.part, update_state(service), lambda: version(bmc, file.part) == wanted)
+    parameters = _parameters(bmc, file)
+    if push:
+        answer = _push(bmc, service, file.file, parameters)
+    else:
+        protocol = str(file.url).partition(":")[0].upper()
+        answer = install(bmc, service, str(file.url), TransferProtocol=protocol, **parameters)
+    wait_for_update(bmc, answer, this, proceed)
 
 
-def _push(bmc: Bmc, address: str, file: Path, targets: list[str]) -> str:
+def install(bmc: Bmc, service: Mapping[str, Any], uri: str, **more: Any) -> requests.Response:
+    """Let the BMC install the image at a URI (SimpleUpdate). Returns its answer. Raises BmcError."""
+    action = (service.get("Actions") or {}).get("#UpdateService.SimpleUpdate") or {}
+    return bmc.send(str(action.get("target", "")), {"ImageURI": uri, **more})
+
+
+def _parameters(bmc: Bmc, file: FirmwareFile) -> dict[str, Any]:
+    targets = [name if name.startswith("/") else _place(bmc, name) for name in file.targets]
+    return {**({"Targets": targets} if targets else {}), **({"Oem": file.oem} if file.oem else {})}
+
+
+def _push(bmc: Bmc, service: Mapping[str, Any], file: Path, parameters: dict[str, Any]) -> requests.Response:
+    """Send a file. Returns the answer. Raises BmcError.
+
+    OpenBMC applies it with the next restart of the BMC unless told otherwise (openbmc/bmcweb 7debb892,
+    redfish-core/lib/update_service.hpp, updateMultipartContext).
+    """
+    times = service.get("MultipartHttpPushUri@Redfish.OperationApplyTimeSupport")
+    known = times.get("SupportedValues") if isinstance(times, Mapping) else None
+    now = {"@Redfish.OperationApplyTime": _NOW} if _NOW in (known or []) else {}
     with file.open("rb") as data:
-        parameters = json.dumps({"Targets": targets} if targets else {})
         form = {
-            "UpdateParameters": (None, parameters, "application/json"),
+            "UpdateParameters": (None, json.dumps({**parameters, **now}), "application/json"),
             "UpdateFile": (file.name, data, "application/octet-stream"),
         }
-        return bmc.post(address, None, below="/", files=form, timeout=_PUSH_S)
-
-
-def wait_for_task(bmc: Bmc, task: str, part: str, proceed: Callable[[], None]) -> None:
-    """Wait until a task has ended. Raises BmcError with its messages when it failed, or did not end in time."""
-    quirks = bmc.quirks()
-    missing = max((quirk.tries for quirk in quirks.all("task-missing-tries")), default=1)
-    gone = quirks.has("task-gone-is-done") or part == "bmc"
-    waits = _STAGED if quirks.has("task-waits-for-boot") and part != "bmc" else frozenset()
-    deadline, misses, state = time.monotonic() + TASK_S, 0, "New"
-    while time.monotonic() < deadline:
-        proceed()
-        try:
-            found = bmc.get(task)
-        except (BmcUnreachableError, BmcTlsError, BmcLoginError):  # it restarts, with its update
-            bmc.forget()
-        except BmcError:
-            misses += 1
-            if misses >= missing:
-                if gone:
-                    return
-                raise
-        else:
-            state = str(found.get("TaskState"))
-            if state in _DONE | waits:
-                return
-            if state in _BAD:
-                raise _failed(bmc, task, part, state, found)
-        time.sleep(_POLL_S)
-    raise BmcError(
-        bmc.where,
-        f"firmware update of {part}",
-        expected=f"the task ends within {TASK_S:.0f} s",
-        actual=f"{task} is {state}",
-        next_step="Look at the BMC's event log; run again when the task has ended.",
-    )
-
-
-def _failed(bmc: Bmc, task: str, part: str, state: str, found: Mapping[str, Any]) -> BmcError:
-    messages = [str(item.get("Message")) for item in found.get("Messages") or [] if isinstance(item, Mapping)]
-    return BmcError(
-        bmc.where,
-        f"firmware update of {part}",
-        expected=f"{task} Completed",
-        actual=f"{state}: {' '.join(messages) or 'no message'}",
-        next_step="Other nodes were not updated. Check that the file is for this model, and the BMC's event log.",
-    )
+        push = str(service["MultipartHttpPushUri"])
+        return bmc.send(push, None, below="/", files=form, timeout=_PUSH_S)

@@ -20,8 +20,9 @@ QuirkKind = Literal[
     "task-missing-tries",
     "task-gone-is-done",
     "task-waits-for-boot",
+    "ac-cycle",
 ]
-_TEXT_ANSWER = frozenset({"account-uri", "boot-shown-as", "retry-message", "reset-type-instead"})
+_TEXT_ANSWER = frozenset({"account-uri", "boot-shown-as", "retry-message", "reset-type-instead", "ac-cycle"})
 _TRIES_ANSWER = frozenset({"retry-message", "task-missing-tries"})
 
 

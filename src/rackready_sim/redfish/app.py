@@ -10,7 +10,7 @@ from typing import Any
 import flask
 from sushy_tools.emulator import main as emulator
 
-from rackready_sim.redfish import accounts, bios, certificates, media, parts, telemetry, update
+from rackready_sim.redfish import accounts, bios, certificates, mains, media, parts, telemetry, update
 from rackready_sim.redfish.context import NODE
 from rackready_sim.redfish.driver import BOOT_TARGETS, Hardware, NoStorage, RackChassis, RackSystems
 from rackready_sim.redfish.misbehave import Misbehaviour
@@ -65,6 +65,7 @@ def build_app(hardware: Hardware, power: Power, sessions: Sessions, state_dir: P
     updates = update.Updates(hardware, sessions.misbehaviour)
     app.register_blueprint(update.blueprint(updates))
     app.before_request(lambda: update.answer(updates, _places(hardware)[2]))
+    app.before_request(lambda: mains.answer(hardware, power, updates))
     app.before_request(lambda: bios.answer(hardware, _places(hardware)[0]))
     web = certificates.Certificates(hardware, sessions.misbehaviour)
     app.before_request(lambda: web.answer(_places(hardware)[2]))

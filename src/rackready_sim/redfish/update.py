@@ -12,6 +12,10 @@ of the manager (openbmc/bmcweb 7debb892, redfish-core/include/utils/sw_utils.hpp
 setActiveFirmwareImage), or ``backup``, an entry that is only shown (tests/mockups/supermicro, Backup_BIOS);
 ``waits_for_boot``: the task of a BIOS ends after a boot only, as on an iDRAC (OpenStack Ironic 7bc6aba7,
 ironic/drivers/modules/redfish/firmware.py, _handle_bios_task_starting).
+``user_intervention``: the task of a BIOS ends as UserIntervention at 100 %, as on an iDRAC (iDRAC-Redfish-Scripting,
+DeviceFirmwareMultipartUploadREDFISH.py); ``device_ids``: the inventory has an iDRAC's ids
+(tests/mockups/dell); ``bmc_needs``: what makes the BMC's own firmware active: ``reset`` of the
+manager, or ``ac``, a cut of the mains. ``task_at``: where the answer names the task (redfish/accepted.py).
 ``bmc_faults``: ``task_fails``; ``keeps_version``: a task ends well and nothing has changed; ``update_s``: seconds of an
 update (default 0.3).
 """
@@ -26,6 +30,7 @@ from typing import Any
 
 import flask
 
+from rackready_sim.redfish import accepted
 from rackready_sim.redfish.context import NODE
 from rackready_sim.redfish.driver import Hardware
 from rackready_sim.redfish.misbehave import Misbehaviour
@@ -54,12 +59,13 @@ class Updates:
         """Return the firmware inventory."""
         self._finish()
         chassis = self._hardware.chassis()
-        found = {
-            f"{_INVENTORY}/{ident}": resource(
-                f"{_INVENTORY}/{ident}", "SoftwareInventory", "v1_4_0", Version=chassis.get(part, ""), Updateable=True
-            )
-            for part, ident in _IDS.items()
-        }
+        found: dict[str, Document] = {}
+        for part, ident in _IDS.items():
+            version = chassis.get(part, "")
+            number, device = _PREVIOUS[part]
+            named = f"Installed-{number}-{version}__{device}" if self._state("bmc_service").get("device_ids") else ident
+            place = f"{_INVENTORY}/{named}"
+            found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=version, Updateable=True)
         for ident, (_, version) in self._kept().items():
             place = f"{_INVENTORY}/{ident}"
             found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=version, Updateable=True)
@@ -106,22 +112,58 @@ class Updates:
 
     def service(self) -> Document:
         """Return the update service."""
+        self._finish()
         push = {} if self._state("bmc_service").get("no_push") else {"MultipartHttpPushUri": f"{_BASE}/upload"}
         action = {"#UpdateService.SimpleUpdate": {"target": f"{_BASE}/Actions/UpdateService.SimpleUpdate"}}
         listed = {"FirmwareInventory": {"@odata.id": _INVENTORY}, "ServiceEnabled": True}
-        return resource(_BASE, "UpdateService", "v1_11_0", Name="Update Service", Actions=action, **push, **listed)
+        more = self._state("bmc_service").get("update_service", {})
+        if self._task_at() == "hpe":
+            more = {**more, **accepted.hpe([task["ended"] for task in self._tasks().values()])}
+        return resource(
+            _BASE, "UpdateService", "v1_11_0", Name="Update Service", Actions=action, **push, **listed, **more
+        )
 
-    def begin(self, image: str) -> flask.Response:
-        """Begin an update with an image; a wrong image is refused."""
+    def begin(self, image: str, parameters: dict[str, Any]) -> flask.Response:
+        """Begin an update with an image; a wrong image, and a target that is not there, are refused."""
         words = image.split()
+        entries = self.inventory()
+        for target in parameters.get("Targets", []):
+            if not target.startswith("/redfish/v1/") or (target.startswith(_INVENTORY) and target not in entries):
+                error = {"code": "Base.1.8.1.ResourceMissingAtURI", "message": target}
+                return flask.Response(json.dumps({"error": error}), 400)
         if len(words) != 3 or words[0] != _MAGIC or words[1] not in _IDS:  # noqa: PLR2004 - the image's three words
             return flask.Response(json.dumps({"error": {"code": "Base.1.8.1.GeneralError", "message": "image"}}), 400)
         tasks = self._tasks()
-        task = {"part": words[1], "version": words[2], "at": time.time(), "ended": ""}
+        task = {"part": words[1], "version": words[2], "at": time.time(), "ended": "", "parameters": parameters}
         ident = str(len(tasks) + 1)
         self._write({**tasks, ident: task})
-        place = f"{_TASKS}/{ident}"
-        return flask.Response(json.dumps(self.task(ident)), 202, {"Location": place}, content_type="application/json")
+        return accepted.answer(self._task_at(), self.task(ident))
+
+    def monitor(self, ident: str) -> flask.Response:
+        """Answer for a task's monitor: the task while it runs, then once 204, whatever its end, and then 404."""
+        task = self.task(ident)
+        if not self._tasks()[ident]["ended"]:
+            return accepted.answer(self._task_at(), task)
+        tasks = self._tasks()
+        if tasks[ident].get("told"):
+            flask.abort(404)
+        tasks[ident]["told"] = True
+        self._write(tasks)
+        return flask.Response(status=204)
+
+    def _task_at(self) -> str:
+        return str(self._state("bmc_service").get("task_at", ""))
+
+    def restarted(self, why: str) -> None:
+        """Make the BMC's firmware active that waits for this restart: ``reset`` of the manager, or ``ac``."""
+        if why == "ac":
+            self._misbehaviour.silence(_RESTART_S)
+        if self._state("bmc_service").get("bmc_needs") not in {why, "reset"}:
+            return
+        with self._hardware.store.hardware_locked():
+            state = self._hardware.store.state(NODE.get())
+            state["chassis"].update(state.pop("firmware_resting", {}))
+            self._hardware.store.write_state(NODE.get(), state)
 
     def task(self, ident: str) -> Document:
         """Return a task."""
@@ -139,12 +181,15 @@ class Updates:
             Name="Firmware Update",
             TaskState=task["ended"] or ("Starting" if task.get("staged") else "Running"),
             TaskStatus="Critical" if bad else "OK",
+            PercentComplete=100 if task["ended"] else 0,
             Messages=messages if task["ended"] else [],
         )
 
     def listed(self) -> Document:
         """Return the collection of tasks."""
         self._finish()
+        if self._task_at() in accepted.NO_TASK:
+            return collection(_TASKS, "Task", {})[_TASKS]
         return collection(_TASKS, "Task", {f"{_TASKS}/{ident}": {} for ident in self._tasks()})[_TASKS]
 
     def _finish(self) -> None:
@@ -158,7 +203,8 @@ class Updates:
         for task in ripe:
             if self._waits(task):
                 continue
-            task["ended"] = "Exception" if faults.get("task_fails") else "Completed"
+            asks = task["part"] == "bios" and self._state("bmc_service").get("user_intervention")
+            task["ended"] = "Exception" if faults.get("task_fails") else "UserIntervention" if asks else "Completed"
             if not faults.get("task_fails") and not faults.get("keeps_version") and not task.get("staged"):
                 self._flash(task)
         if ripe:
@@ -177,7 +223,8 @@ class Updates:
         with self._hardware.store.hardware_locked():
             state = self._hardware.store.state(NODE.get())
             state.setdefault("firmware_before", {})[task["part"]] = state["chassis"].get(task["part"], "")
-            place = state["chassis"] if task["part"] == "bmc" else state.setdefault("firmware_staged", {})
+            rests = "firmware_resting" if state.get("bmc_service", {}).get("bmc_needs") else "chassis"
+            place = state.setdefault(rests if task["part"] == "bmc" else "firmware_staged", {})
             place[task["part"]] = task["version"]
             self._hardware.store.write_state(NODE.get(), state)
 
@@ -207,6 +254,14 @@ def blueprint(updates: Updates) -> flask.Blueprint:
     def _task(ident: str) -> Any:  # noqa: ANN401 - a Flask response
         try:
             return updates.task(ident)
+        except KeyError:
+            return flask.abort(404)
+
+    @service.get(f"{_TASKS}/<ident>/Monitor")
+    @service.get(f"{accepted.MONITORS}/<ident>")
+    def _monitor(ident: str) -> Any:  # noqa: ANN401
+        try:
+            return updates.monitor(ident)
         except KeyError:
             return flask.abort(404)
 
@@ -240,6 +295,9 @@ def answer(updates: Updates, manager: str) -> Any:  # noqa: ANN401 - a Flask res
     if request.method == "PATCH" and path == manager:
         body = request.get_json(silent=True)
         return updates.activate(body if isinstance(body, dict) else {})
+    if request.method == "POST" and path == f"{manager}/Actions/Manager.Reset":
+        updates.restarted("reset")
+        return None  # its answer is that of redfish/certificates.py
     return _post(updates, path) if request.method == "POST" else None
 
 
@@ -247,10 +305,12 @@ def _post(updates: Updates, path: str) -> Any:  # noqa: ANN401 - a Flask respons
     request = flask.request
     if path == f"{_BASE}/upload":
         file = request.files.get("UpdateFile")
-        return updates.begin(file.read().decode(errors="replace") if file is not None else "")
+        given = json.loads(request.form.get("UpdateParameters", "{}"))
+        return updates.begin(file.read().decode(errors="replace") if file is not None else "", given)
     if not path.endswith("/UpdateService.SimpleUpdate"):
         return None
     body = request.get_json(silent=True)
-    image = str((body if isinstance(body, dict) else {}).get("ImageURI", ""))
+    given = body if isinstance(body, dict) else {}
+    image = str(given.get("ImageURI", ""))
     kept = image.startswith(_INVENTORY)
-    return updates.begin(updates.kept_image(image) if kept else image.rpartition("/")[2].replace("+", " "))
+    return updates.begin(updates.kept_image(image) if kept else image.rpartition("/")[2].replace("+", " "), given)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rackready.campaign import baseline, rollback
-from rackready.drivers import redfish, redfish_rollback, redfish_update
+from rackready.drivers import redfish, redfish_rollback, redfish_task
 from rackready.ledger.store import Ledger
 from rackready.paths import EnvPaths
 from tests.unit.cli.test_baseline import Node, rest_briefly
@@ -26,7 +26,7 @@ SIMPLE = "POST /redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"
 def node(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     del call
     monkeypatch.setattr(redfish, "_PAUSE_S", 0.05)
-    for module in (redfish_update, baseline, rollback):
+    for module in (redfish_task, baseline, rollback):
         monkeypatch.setattr(module, "_POLL_S", 0.1)
     monkeypatch.setattr(baseline, "_VERSION_S", 1.0)
     monkeypatch.setattr(rollback, "_ACTIVE_S", 2.0)
@@ -177,7 +177,7 @@ def test_a_cut_rollback_goes_on_and_asks_once(call: Call, node: Node, monkeypatc
     node.service.faulty(update_s=1.5)
 
     with monkeypatch.context() as patched:
-        patched.setattr(redfish_rollback, "wait_for_task", killed)
+        patched.setattr(redfish_rollback, "wait_for_update", killed)
         assert call("baseline", "--rollback", "node01")[0] == 2
     assert row(call, "--rollback", "node01")[0] == 0
     assert (node.service.asked.count(SIMPLE), versions(node)["bmc"]) == (1, WAS["bmc"])

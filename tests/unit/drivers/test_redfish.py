@@ -257,7 +257,7 @@ def test_one_caller_at_a_time(rack: FakeRack) -> None:
 )
 def test_an_action_that_is_not_of_this_service_is_not_asked_for(rack: FakeRack, node: FakeNode, target: str) -> None:
     with bmc(rack) as one, pytest.raises(BmcError) as caught:
-        one.post(target, {"PowerState": "Off"})
+        one.send(target, {"PowerState": "Off"})
     where = f"node01 BMC {node.bmc}:{rack.bmc_port}"
     assert (
         str(caught.value) == f"{where}: action - Expected: a target below /redfish/ Actual: {target or 'none'}. "

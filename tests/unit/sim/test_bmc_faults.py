@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rackready.drivers import bmc_password, redfish, redfish_boot, redfish_update
+from rackready.drivers import bmc_password, redfish, redfish_boot, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
 from rackready.drivers.redfish_boot import secure_boot, set_secure_boot
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError
@@ -29,7 +29,7 @@ IMAGE = "https://192.0.2.9/boot.iso"
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redfish, "_PAUSE_S", 0.4)
     monkeypatch.setattr(redfish_boot, "_PAUSE_S", 0.01)
-    monkeypatch.setattr(redfish_update, "_POLL_S", 0.1)
+    monkeypatch.setattr(redfish_task, "_POLL_S", 0.1)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class Scene:
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
         wanted = FirmwareFile.model_validate({"part": "bmc", "file": str(file), "sha256": sha256})
         with Bmc(NODE, self.site) as bmc:
-            redfish_update.update(bmc, wanted, lambda: None)
+            redfish_update.update(bmc, wanted, "26.01.01", lambda: None)
 
 
 class _KilledError(Exception):

@@ -4,7 +4,8 @@ A node that a killed run left off gets its outlets and its power back before any
 cycles from the first: the inventories between them are lost, so the earlier cycles measured nothing (docs/adr/0009).
 Right before the power goes off, the scheduler is asked: a node on which jobs run or may start is never touched.
 
-An AC cycle uses the outlets of PDUs where the site names those that feed the node, or else the BMC (FullPowerCycle).
+An AC cycle uses the outlets of PDUs where the site names those that feed the node, or else the BMC (FullPowerCycle, or
+the action of its vendor).
 Outlets go off only after the node is off, one at a time: before the next one goes off, a power supply of the node must
 have lost its input to the previous one. Where the BMC does not report that, and for the last outlet, only the BMC's
 silence shows that the outlets are the node's own. Whatever goes wrong, the outlets are switched on again.
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcUnreachableError
+from rackready.drivers.redfish_mains import AcCycle, ac_cycle
 from rackready.gates.bmc.mains import Feeds, Mains
 from rackready.gates.bmc.watch import watch
 from rackready.ledger.effect import Observation, run_effect
@@ -40,6 +42,8 @@ _AC_S = 900.0
 _SILENT_S = 60.0
 """How long a BMC may still answer after its mains is off, s. Our choice: supplies hold for tens of milliseconds; the
 rest allows for other delays."""
+_GONE_S = 180.0
+"""How long a BMC may still answer after it was asked to cut its own mains, s. Our choice."""
 _AGAIN_S = 5.0
 _LOGIN_S = 60.0
 """Time before the second login after a refused one, s. A BMC that boots may answer before its accounts are loaded.
@@ -48,10 +52,11 @@ Our choice."""
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The kind of one cycle, and for AC who switches the power: ``pdu`` or ``bmc``."""
+    """The kind of one cycle, and for AC who switches the power: ``pdu`` or ``bmc``, which does it by ``cut``."""
 
     kind: str
     by: str = ""
+    cut: AcCycle | None = None
 
     def fields(self) -> dict[str, str]:
         """Return the fields for evidence."""
@@ -189,9 +194,8 @@ class Cycler:
             return {"states": [bmc.power(PowerAction.RESET)]}
         if way.by == "pdu":
             return self._by_pdu(node, bmc, mains, token)
-        if way.kind == "ac":
-            bmc.full_power_cycle()
-            return {"states": ["AC off and on", _power_on_again(bmc)]}
+        if way.cut is not None:
+            return {"states": [*_by_bmc(bmc, way.cut), _power_on_again(bmc)]}
         off = bmc.power(PowerAction.OFF)
         time.sleep(self.rest_s)
         return {"states": [off, bmc.power(PowerAction.ON)]}
@@ -288,17 +292,51 @@ def _choose_way(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
     if kind in {"auto", "ac"}:
         if mains.outlets:
             return Way("ac", "pdu")
-        if bmc.offers_full_power_cycle():
-            return Way("ac", "bmc")
+        if (cut := ac_cycle(bmc)) is not None:
+            return Way("ac", "bmc", cut)
     if kind == "ac":
         raise BmcError(
             bmc.where,
             "AC power cycle",
-            expected="outlets of the node in the site file, or reset type FullPowerCycle",
-            actual="neither",
+            expected="outlets of the node in the site file, reset type FullPowerCycle, or a known action of the vendor",
+            actual="none of them",
             next_step="Choose kind auto, cold or warm.",
         )
     return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
+
+
+def _by_bmc(bmc: Bmc, cut: AcCycle) -> list[str]:
+    """Let a BMC cut the mains, and return the states seen.
+
+    A vendor's action wants the host off, and takes a while until it cuts the BMC: a host that is powered on before that
+    would lose its power again.
+    """
+    if not cut.host_off:
+        cut.ask(bmc)
+        return ["AC off and on"]
+    off = bmc.power(PowerAction.OFF)
+    try:
+        cut.ask(bmc)
+    except BmcError:  # refused: nothing was cut
+        bmc.power(PowerAction.ON)
+        raise
+    return [off, "AC off and on", "BMC silent" if _goes_silent(bmc) else "BMC answered all the time"]
+
+
+def _goes_silent(bmc: Bmc) -> bool:
+    """Wait until a BMC that cuts its own mains stops answering; return False when it never does."""
+    deadline = time.monotonic() + _GONE_S
+    while time.monotonic() < deadline:
+        try:
+            bmc.observe()
+        except BmcLoginError:
+            return False  # it answers; do not log in again: BMCs lock accounts
+        except BmcUnreachableError:
+            return True
+        except BmcError:  # its services end one by one
+            pass
+        time.sleep(1.0)
+    return False
 
 
 def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:
