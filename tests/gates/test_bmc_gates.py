@@ -368,6 +368,27 @@ def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
     ]
 
 
+def test_firmware_of_an_idrac_is_found_by_its_device() -> None:
+    known = rack()
+    wanted = Baseline(firmware={"NIC.Slot.5-1": "24.40.10.00"}, source="a test of ours")
+    node = dataclasses.replace(known.nodes["node01"], baseline=wanted)
+    service = "/redfish/v1/UpdateService"
+    listed = {
+        "Installed-0-24.40.10.00__NIC.Slot.5-1": "24.40.10.00",
+        "Installed-0-24.39__NIC.Slot.5-10": "24.39",
+        "Previous-0-24.38__NIC.Slot.5-1": "24.38",
+    }
+    place = f"{service}/FirmwareInventory"
+    there = world(healthy())
+    there["/redfish/v1"]["UpdateService"] = {"@odata.id": service}
+    there[service] = {"@odata.id": service, "FirmwareInventory": {"@odata.id": place}}
+    there[place] = {"@odata.id": place, "Members": [{"@odata.id": f"{place}/{ident}"} for ident in listed]}
+    for ident, version in listed.items():
+        there[f"{place}/{ident}"] = {"@odata.id": f"{place}/{ident}", "Id": ident, "Version": version}
+    found = verdict(FirmwareBaseline(), there, dataclasses.replace(known, nodes={"node01": node}))
+    assert (tells(found), found.measured) == ([], ["node01/firmware-NIC.Slot.5-1"])
+
+
 def test_a_bad_sum_is_a_fail_with_the_part_below_it() -> None:
     found = verdict(Rollup(), world(broken("psu-failed")))
     assert tells(found) == [("health-sum-bad", "node01 chassis DGX", "OK", "Critical: PSU2 Critical")]

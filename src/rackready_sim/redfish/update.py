@@ -46,6 +46,8 @@ _PREVIOUS = {"bios": ("159", "BIOS.Setup.1-1"), "bmc": ("25227", "iDRAC.Embedded
 """SoftwareId and device in the ids of an iDRAC's inventory (mockup dell)."""
 _RESTART_S = 0.3
 """Silence of a BMC that restarts with another image, s; of this rack, to be quick."""
+_STATE_LAG_S = 0.2
+"""How long an iLO shows the end of its update before after it took another one, s: it fetches the file first."""
 Task = dict[str, Any]
 
 
@@ -118,7 +120,8 @@ class Updates:
         listed = {"FirmwareInventory": {"@odata.id": _INVENTORY}, "ServiceEnabled": True}
         more = self._state("bmc_service").get("update_service", {})
         if self._task_at() == "hpe":
-            more = {**more, **accepted.hpe([task["ended"] for task in self._tasks().values()])}
+            begun = [task for task in self._tasks().values() if time.time() - task["at"] >= _STATE_LAG_S]
+            more = {**more, **accepted.hpe([task["ended"] for task in begun])}
         return resource(
             _BASE, "UpdateService", "v1_11_0", Name="Update Service", Actions=action, **push, **listed, **more
         )

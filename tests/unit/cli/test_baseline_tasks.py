@@ -134,12 +134,13 @@ def test_nothing_is_switched_while_another_task_runs(call: Call, node: Node, mon
 
 def test_an_ilo_that_flashes_is_busy(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.service.set(bmc_service={"task_at": "hpe"})
-    node.service.faulty(update_s=0.5)
+    node.service.faulty(update_s=1.0)
     with Bmc(NODE, node.service.site()) as bmc:
         monkeypatch.setattr(redfish_update, "wait_for_update", lambda *_: None)
         redfish_update.update(bmc, FirmwareFile.model_validate(node.image("bios", TO)), TO, lambda: None)
+        time.sleep(0.3)
         assert redfish_task.busy(bmc) == "/redfish/v1/UpdateService (Updating)"
-        time.sleep(0.6)
+        time.sleep(1.0)
         assert redfish_task.busy(bmc) == ""
 
 
