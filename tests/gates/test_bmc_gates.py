@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rackready.drivers.redfish_read import ROOT
 from rackready.gates.base import Gate, GateFacts
 from rackready.gates.bmc.bios import BiosSettings
 from rackready.gates.bmc.fans import Fans
@@ -380,7 +381,7 @@ def test_firmware_of_an_idrac_is_found_by_its_device() -> None:
     }
     place = f"{service}/FirmwareInventory"
     there = world(healthy())
-    there["/redfish/v1"]["UpdateService"] = {"@odata.id": service}
+    there[ROOT]["UpdateService"] = {"@odata.id": service}
     there[service] = {"@odata.id": service, "FirmwareInventory": {"@odata.id": place}}
     there[place] = {"@odata.id": place, "Members": [{"@odata.id": f"{place}/{ident}"} for ident in listed]}
     for ident, version in listed.items():

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
 from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
-from rackready.drivers.redfish_update import install, version
+from rackready.drivers.redfish_update import install, inventory, version
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
 
-_INVENTORY = f"{SERVICE}/FirmwareInventory"
 _PREVIOUS = "Previous-"
 _DEVICES = {"bios": "BIOS.Setup.1-1", "bmc": "iDRAC.Embedded.1-1"}
 """Devices in the ids of an iDRAC's inventory (tests/mockups/dell)."""
@@ -44,7 +43,7 @@ class Backup:
 
 def backup_of(bmc: Bmc, part: str, version: str) -> Backup:
     """Return the kept image of a part's version. Raises BmcError that says what the BMC keeps, and what else helps."""
-    paths = [str(link.get("@odata.id", "")) for link in bmc.get(_INVENTORY).get("Members") or [] if _is_link(link)]
+    paths = inventory(bmc)
     found = [*_previous(bmc, part, paths), *(_images(bmc) if part == "bmc" else [])]
     match = next((item for item in found if item.version == version), None)
     if match is not None:

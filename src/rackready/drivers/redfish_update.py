@@ -50,10 +50,22 @@ def differences(bmc: Bmc, baseline: Baseline) -> dict[str, str]:
     return {part: now for part, now in found.items() if now != wanted_of(baseline, part)}
 
 
+def inventory(bmc: Bmc) -> list[str]:
+    """Return the paths of the firmware inventory, from all its pages (DSP0266, nextLink). Raises BmcError."""
+    found: list[str] = []
+    pages = [_INVENTORY]
+    for address in pages:
+        page = bmc.get(address)
+        found += [str(link.get("@odata.id", "")) for link in page.get("Members") or [] if isinstance(link, Mapping)]
+        after = str(page.get("Members@odata.nextLink") or "")
+        if after and after not in pages:
+            pages.append(after)
+    return [path for path in found if path]
+
+
 def _place(bmc: Bmc, part: str) -> str:
     """Return the path of a part in the inventory. Raises BmcError unless it means one entry."""
-    members = bmc.get(_INVENTORY).get("Members") or []
-    ids = [str(link.get("@odata.id", "")).rpartition("/")[2] for link in members if isinstance(link, Mapping)]
+    ids = [path.rpartition("/")[2] for path in inventory(bmc)]
     found = named_as(part, ids)
     if len(found) != 1:
         raise BmcError(

@@ -13,7 +13,8 @@ setActiveFirmwareImage), or ``backup``, an entry that is only shown (tests/mocku
 ``waits_for_boot``: the task of a BIOS ends after a boot only, as on an iDRAC (OpenStack Ironic 7bc6aba7,
 ironic/drivers/modules/redfish/firmware.py, _handle_bios_task_starting).
 ``user_intervention``: the task of a BIOS ends as UserIntervention at 100 %, as on an iDRAC (iDRAC-Redfish-Scripting,
-DeviceFirmwareMultipartUploadREDFISH.py); ``device_ids``: the inventory has an iDRAC's ids
+DeviceFirmwareMultipartUploadREDFISH.py); ``page``: members of a page of
+the inventory; ``device_ids``: it has an iDRAC's ids
 (tests/mockups/dell); ``bmc_needs``: what makes the BMC's own firmware active: ``reset`` of the
 manager, or ``ac``, a cut of the mains. ``task_at``: where the answer names the task (redfish/accepted.py).
 ``bmc_faults``: ``task_fails``; ``keeps_version``: a task ends well and nothing has changed; ``update_s``: seconds of an
@@ -75,6 +76,13 @@ class Updates:
             place = f"{_INVENTORY}/{_image(chassis.get('bmc', ''))}"
             found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=chassis.get("bmc", ""))
         return collection(_INVENTORY, "SoftwareInventory", found)
+
+    def page(self, listed: Document, skip: int) -> Document:
+        """Return a page of a collection (DSP0266, Members@odata.nextLink)."""
+        size = int(self._state("bmc_service").get("page", 0)) or len(listed["Members"])
+        after = {"Members@odata.nextLink": f"{_INVENTORY}?$skip={skip + size}"}
+        more = after if skip + size < len(listed["Members"]) else {}
+        return {**listed, "Members": listed["Members"][skip : skip + size], **more}
 
     def _keeps(self) -> str:
         return str(self._state("bmc_service").get("keeps", ""))
@@ -294,7 +302,8 @@ def answer(updates: Updates, manager: str) -> Any:  # noqa: ANN401 - a Flask res
     if request.method == "GET" and path == _BASE:
         return updates.service()
     if request.method == "GET" and path.startswith(_INVENTORY):
-        return updates.inventory().get(path) or flask.abort(404)
+        found = updates.inventory().get(path) or flask.abort(404)
+        return updates.page(found, int(request.args.get("$skip", 0))) if path == _INVENTORY else found
     if request.method == "PATCH" and path == manager:
         body = request.get_json(silent=True)
         return updates.activate(body if isinstance(body, dict) else {})

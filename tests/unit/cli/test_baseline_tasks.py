@@ -282,7 +282,7 @@ def test_a_target_of_another_form_is_refused(target: str) -> None:
 
 def test_a_part_of_an_idrac_is_named_by_its_device(call: Call, node: Node) -> None:
     """Its ids hold the version, so that no id stays when the part is updated."""
-    node.service.set(bmc_service={"device_ids": True})
+    node.service.set(bmc_service={"device_ids": True, "page": 1})
     file = {**node.image("bios", TO), "part": "BIOS.Setup.1-1", "targets": ["BIOS.Setup.1-1"]}
     node.wants(firmware={"BIOS.Setup.1-1": TO}, files=[file])
     assert rows(call, "--apply")[0] == 0
