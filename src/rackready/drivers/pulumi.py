@@ -6,10 +6,12 @@ update check and no telemetry; the user's own ``~/.pulumi`` is neither read nor 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -74,13 +76,24 @@ def require_engine(root: Path) -> Path:
     return Path(engine)
 
 
+PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - a variable's name
+"""A variable that must not be set: it wins over the file, even empty (pulumi/pulumi, readPassphrase in
+pkg/secrets/passphrase/manager.go).
+"""
+
+
+def child_environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:
+    """Return the whole environment of a program that starts the engine: the caller's own, and `environment` over it."""
+    own = {key: value for key, value in os.environ.items() if key != PASSPHRASE}
+    return own | environment(paths, campaign=campaign)
+
+
 def environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:
-    """Return the environment variables for engine and provider, to be merged over the caller's own."""
+    """Return the variables for engine and provider. Merge them over an environment without `PASSPHRASE`."""
     return {
         "PATH": search_path(paths.root),
         "PULUMI_BACKEND_URL": f"file://{paths.pulumi}",
-        "PULUMI_CONFIG_PASSPHRASE_FILE": str(passphrase_file(paths)),
-        "PULUMI_CONFIG_PASSPHRASE": "",
+        f"{PASSPHRASE}_FILE": str(passphrase_file(paths)),
         "PULUMI_HOME": str(private_dir(paths.pulumi / "home")),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
@@ -101,6 +114,25 @@ def passphrase_file(paths: EnvPaths) -> Path:
     if not path.exists():
         files.create(path, secrets.token_urlsafe(32).encode())  # the first of several processes wins
     return path
+
+
+_SEALED = "passphrase.sha256"
+"""File in a stack's work folder: the digest of the passphrase that the settings file there belongs to."""
+
+
+def _settle_passphrase(paths: EnvPaths, work: Path, name: str) -> None:
+    """Forget the salt of another passphrase, so that the engine makes one of ours.
+
+    Earlier releases let the engine encrypt with the empty passphrase. A stack of ours holds references and no secret,
+    and its settings file only the salt, so that nothing is lost. A state that does hold a secret stays as it is: the
+    engine refuses to decrypt it.
+    """
+    digest = hashlib.sha256(passphrase_file(paths).read_bytes().strip()).hexdigest().encode()
+    mark = work / _SEALED
+    if mark.exists() and mark.read_bytes() == digest:
+        return
+    (work / f"Pulumi.{name}.yaml").unlink(missing_ok=True)
+    files.replace(mark, digest)
 
 
 class _Stack(auto.Stack):
@@ -132,9 +164,10 @@ def open_stack(
         secrets_provider="passphrase",
     )
     try:
+        _settle_passphrase(paths, work, name)
         workspace = auto.LocalWorkspace(**vars(options))
         return _Stack(name, workspace, StackInitMode.CREATE_OR_SELECT)
-    except auto.CommandError as error:
+    except (auto.CommandError, OSError) as error:
         raise EngineError(
             f"Pulumi stack {name} in {paths.pulumi}",
             expected="it opens",
@@ -143,22 +176,31 @@ def open_stack(
         ) from error
 
 
-_LOCKED_BY = re.compile(r"\(pid (?P<pid>\d+)\)")
+_LOCKED_BY = re.compile(r"@(?P<host>[^@\s]+) \(pid (?P<pid>\d+)\)")
+"""Who holds a lock, as in "created by root@head1 (pid 4242) at ..." (pulumi/pulumi, pkg/backend/diy/lock.go)."""
 
 
 def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
     """Remove the lock that a dead run left on a stack. Call it only while holding the controller lock.
 
-    Raises StackBusyError when the lock's process is alive: somebody runs `pulumi` in the stack's folder.
+    Raises StackBusyError when the lock's process is alive: somebody runs `pulumi` in the stack's folder. A process of
+    another host, which shares the folder, cannot be looked at: it counts as alive.
     """
     for match in _LOCKED_BY.finditer(str(error)):
-        if _is_engine(int(match["pid"])):
-            raise StackBusyError(
-                f"Pulumi stack {stack.name}",
-                expected="not in use",
-                actual=f"locked by pulumi, pid {match['pid']}",
-                next_step="Wait until it has ended, then run again.",
-            ) from error
+        host, pid = match["host"], match["pid"]
+        if host != socket.gethostname():
+            actual = f"locked by pulumi on {host}, pid {pid}"
+            step = (
+                f"Wait until it has ended on {host}. If it is gone for good, remove the stack's lock below "
+                ".pulumi/locks in the environment's folder pulumi/, then run again."
+            )
+        elif _is_engine(int(pid)):
+            actual, step = f"locked by pulumi, pid {pid}", "Wait until it has ended, then run again."
+        else:
+            continue
+        raise StackBusyError(
+            f"Pulumi stack {stack.name}", expected="not in use", actual=actual, next_step=step
+        ) from error
     stack.cancel()
 
 

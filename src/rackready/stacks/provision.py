@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -127,8 +126,7 @@ def _worker(paths: EnvPaths, request: StackRequest, log: Path, limits: dict[str,
     count, round_s, words = rounds(request.racks, request.at_once), sum(limits.values()) + _SPARE_S, " + ".join(limits)
     timeout_s = float(count * round_s)
     env = {
-        **os.environ,
-        **engine.environment(paths, campaign=request.campaign),
+        **engine.child_environment(paths, campaign=request.campaign),
         ERASE_VARIABLE: ",".join(request.erase),
     }
     argv = [sys.executable, "-m", "rackready.stacks.worker"]

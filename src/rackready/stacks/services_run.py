@@ -7,7 +7,6 @@ error, if there is one, to the file that the request names.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -55,7 +54,7 @@ def destroy(paths: EnvPaths, *, campaign: str = "") -> None:
 def _child(paths: EnvPaths, action: str, args: dict[str, Any] | None, campaign: str) -> None:
     engine.require_engine(paths.root)
     log = private_dir(paths.logs / (campaign or STACK)) / f"{STACK}.log"
-    env = {**os.environ, **engine.environment(paths, campaign=campaign)}
+    env = engine.child_environment(paths, campaign=campaign)
     argv = [sys.executable, "-m", "rackready.stacks.services_run"]
     with tempfile.TemporaryDirectory(dir=private_dir(paths.state), prefix="services-") as scratch:
         result = Path(scratch) / "error"

@@ -8,7 +8,7 @@ import sys
 
 import pulumi
 
-from rackready.drivers.pulumi import environment
+from rackready.drivers.pulumi import PASSPHRASE, environment
 from rackready.paths import EnvPaths, project_root
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     """Print the exports."""
     variables = environment(EnvPaths(project_root(), sys.argv[1]))
     exports = [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
-    print("\n".join(exports))  # noqa: T201 - this is its output
+    print("\n".join([f"unset {PASSPHRASE}", *exports]))  # noqa: T201 - this is its output
 
 
 if __name__ == "__main__":
