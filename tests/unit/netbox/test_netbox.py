@@ -120,6 +120,31 @@ def test_what_others_keep_in_netbox_stays(served: tuple[str, Store]) -> None:
     assert device["comments"] == "mind the cable"
 
 
+def test_what_the_plan_does_not_know_is_never_written_over(served: tuple[str, Store]) -> None:
+    """The plan has placeholders for makers and types of interfaces; people have corrected them since."""
+    url, store = served
+    export(url, planned())
+    maker = store.create("dcim/manufacturers", {"name": "Dell", "slug": "dell"})["id"]
+    own = {"manufacturer": maker, "model": "PowerEdge R760xa", "u_height": 2.0}
+    for kind in store.objects["dcim/device-types"].values():
+        kind.update(own)
+    for port in store.objects["dcim/interfaces"].values():
+        port["type"] = "400gbase-x-osfp"
+    assert export(url, planned()) == []
+    assert all(own.items() <= kind.items() for kind in store.objects["dcim/device-types"].values())
+    assert {port["type"] for port in store.objects["dcim/interfaces"].values()} == {"400gbase-x-osfp"}
+
+
+def test_the_placeholder_of_a_maker_comes_with_a_model_that_needs_it(served: tuple[str, Store]) -> None:
+    url, store = served
+    maker = store.create("dcim/manufacturers", {"name": "Dell", "slug": "dell"})["id"]
+    for item in items(planned()):
+        if item.kind == "dcim.device-types":
+            store.create("dcim/device-types", {**item.fields, "manufacturer": maker})
+    export(url, planned())
+    assert [row["name"] for row in store.objects["dcim/manufacturers"].values()] == ["Dell"]
+
+
 def test_masks_that_people_gave_addresses_stay(served: tuple[str, Store]) -> None:
     url, store = served
     export(url, planned())

@@ -13,6 +13,16 @@ Known = dict[str, dict[Key, dict[str, Any]]]
 """Kind -> key -> the object as the API returned it."""
 
 
+_AT_CREATION: Mapping[str, frozenset[str]] = {
+    "dcim.sites": frozenset({"status"}),
+    "dcim.cables": frozenset({"status"}),
+    "dcim.device-types": frozenset({"manufacturer", "model", "u_height"}),
+    "dcim.interfaces": frozenset({"type"}),
+}
+"""Fields that a new object gets and an existing one keeps: the plan does not know them, or only a placeholder."""
+_MAKERS = "dcim.manufacturers"
+
+
 @dataclass(frozen=True, slots=True)
 class NetboxStep:
     """One object to create or change; ``changes``: field -> (before, after), in words."""
@@ -119,18 +129,20 @@ def steps(wanted: Sequence[Item], known: Known) -> list[NetboxStep]:
         changes = _changes(item, present or {})
         if changes:
             out.append(NetboxStep(item, create=False, changes=changes))
-    return out
+    needed = {step.item.refs["manufacturer"] for step in out if step.create and "manufacturer" in step.item.refs}
+    return [step for step in out if step.item.kind != _MAKERS or (_MAKERS, step.item.key) in needed]
 
 
 def _changes(item: Item, present: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
     out: dict[str, tuple[object, object]] = {}
+    keeps = _AT_CREATION.get(item.kind, frozenset())
     for name, value in item.fields.items():
         if name == "address" and host(str(present.get(name))) == host(str(value)):
             continue  # keep the mask that is set in NetBox
-        if name != "status" and plain(present.get(name)) != value:
+        if name not in keeps and plain(present.get(name)) != value:
             out[name] = (plain(present.get(name)), value)
     for name, (kind, key) in item.refs.items():
-        if not _same(present, name, kind, key):
+        if name not in keeps and not _same(present, name, kind, key):
             out[name] = (_shown(present, name), " ".join(key))
     return out
 
