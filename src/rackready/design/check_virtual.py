@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 
 from rackready.design.site_flaws import Flaw, Loc, Subject
-from rackready.design.virtual_place import Shortage, numa_of, shortages
+from rackready.design.virtual_place import Shortage, numa_of, on_infiniband, shortages
 from rackready.model.site import Node, Site
 from rackready.model.virtual import Hypervisor, PassedDevice
 from rackready.profiles import loader
@@ -29,7 +29,8 @@ def check_virtual(subject: Subject) -> list[Flaw]:
         if node.kind == "metal":
             out.append(Flaw((*loc, "virtual"), f"metal node {node.name} has it.", "Remove it, or set kind: virtual."))
         elif node.host in known:
-            out += _devices(site, known[node.host], node, loc) + _manager(site, node, loc) + _gateway(node, loc)
+            out += _devices(site, known[node.host], node, loc) + _functions(site, node, loc)
+            out += _manager(site, node, loc) + _gateway(node, loc)
     out += _twice(site, places)
     for host in known.values():
         out += [_short(places[item.node], host, item) for item in shortages(site, host)]
@@ -85,6 +86,21 @@ def _unknown_numa(host: Hypervisor, node: Node, device: PassedDevice, loc: Loc, 
     return Flaw.of(loc, what, step, expected=f"one of {known}", actual="not known")
 
 
+def _functions(site: Site, node: Node, loc: Loc) -> list[Flaw]:
+    """Check that a virtual function on InfiniBand has what only Ethernet knows."""
+    out = []
+    for n, device in enumerate(node.virtual.nics if node.virtual else []):
+        given = [name for name in ("mac", "vlan") if getattr(device, name) is not None]
+        if given and on_infiniband(site, str(node.host), device):
+            step = "Remove it. docs/howto/virtual.md says how to give the function its GUIDs."
+            what = f"InfiniBand function {device.pci} of {node.name}"
+            actual = " and ".join(given)
+            out.append(
+                Flaw.of((*loc, "virtual", "nics", n), what, step, expected="neither mac nor vlan", actual=actual)
+            )
+    return out
+
+
 def _gateway(node: Node, loc: Loc) -> list[Flaw]:
     """Check the router that cloud-init is given: a node reaches no other network by an address outside its own."""
     machine = node.virtual
@@ -122,6 +138,9 @@ def _manager(site: Site, node: Node, loc: Loc) -> list[Flaw]:
     if mode == "full" and len(machine.nvswitches) != switches:
         step = "List each in virtual.nvswitches: the guest's fabric manager needs all of them."
         wrong.append(("NVSwitches", len(machine.nvswitches), [switches], step))
+    if mode == "shared" and machine.nvswitches:
+        step = "Remove them: the hypervisor's fabric manager needs them."
+        wrong.append(("NVSwitches", len(machine.nvswitches), [0], step))
     return [
         Flaw.of(
             here,

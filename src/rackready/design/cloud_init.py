@@ -1,10 +1,13 @@
 """The NoCloud seed of a virtual node: name, users with their keys, in-band network. JSON is YAML, so no text is quoted.
 
-Format: cloud-init's documentation, NoCloud data source (volume label cidata) and network config version 2.
+Format: cloud-init's documentation, NoCloud data source (volume label cidata), network config version 2, and
+"Events and updates": without ``updates`` only the first boot of an instance configures the network. Users and keys are
+of the first boot always (module cc_users_groups, once per instance): another instance-id would make new host keys.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +26,7 @@ def seed_files(site: Site, node: Node, facts: DomainFacts, keys: Mapping[str, Se
         "disable_root": "root" not in keys,
         "users": [_user(name, lines, sudo=sudo.get(name, True)) for name, lines in sorted(keys.items())],
         "growpart": {"mode": "auto", "devices": ["/"]},
+        "updates": {"network": {"when": ["boot-new-instance", "boot"]}},
     }
     files = {
         "meta-data": _text({"instance-id": facts.uuid, "local-hostname": node.name}),
@@ -39,6 +43,11 @@ def seed_files(site: Site, node: Node, facts: DomainFacts, keys: Mapping[str, Se
         link = {"match": {"macaddress": facts.mac}, **static}
         files["network-config"] = _text({"version": 2, "ethernets": {"inband": link}})
     return files
+
+
+def seed_digest(files: Mapping[str, str]) -> str:
+    """Return the digest of a seed."""
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def _user(name: str, keys: Sequence[str], *, sudo: bool) -> dict[str, Any]:

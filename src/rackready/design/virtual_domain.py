@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.design.virtual_place import Cell, cells_of
+from rackready.design.virtual_place import Cell, cells_of, on_infiniband
 from rackready.model.base import Line, MacAddress, Model, Name
 from rackready.model.site import Node, Site
 from rackready.model.virtual import Hypervisor, PassedDevice, VirtualMachine
@@ -81,6 +81,7 @@ class DomainFacts(Model):
     firmware_vars: Path
     bridge: str | None = None
     mac: MacAddress
+    seed_digest: str = Field("", description="digest of its cloud-init seed: a changed seed is a changed definition")
 
     @property
     def in_band_port(self) -> int:
@@ -119,7 +120,7 @@ def domain_facts(site: Site, name: str) -> DomainFacts:
         emulator_cpus=host.reserved_cpus,
         window_mib=window_mib(site, node),
         eim=machine.vcpus > _XAPIC_CPUS,
-        devices=list(_devices(machine)),
+        devices=list(_devices(site, host, machine)),
         disk=place / f"{name}.qcow2",
         disk_gib=machine.disk_gib,
         base=place / f"{image}.qcow2",
@@ -162,7 +163,13 @@ def _gpu_mib(site: Site, node: Node) -> int:
     return (1 << (memory - 1).bit_length()) + _GPU_MORE_MIB
 
 
-def _devices(machine: VirtualMachine) -> Iterator[DomainDevice]:
+def _devices(site: Site, host: Hypervisor, machine: VirtualMachine) -> Iterator[DomainDevice]:
+    """Yield the devices. ``vf``: libvirt sets its MAC address through the physical function.
+
+    It cannot on InfiniBand, and refuses the start: the kernel's ipoib has ndo_set_vf_guid and no ndo_set_vf_mac
+    (libvirt, src/hypervisor/virhostdev.c, virHostdevSetNetConfig; Linux, drivers/infiniband/ulp/ipoib/ipoib_main.c).
+    Such a function is passed as any other device.
+    """
     kinds: list[tuple[Literal["gpu", "nvswitch", "nic"], list[PassedDevice]]] = [
         ("gpu", machine.gpus),
         ("nvswitch", machine.nvswitches),
@@ -173,7 +180,7 @@ def _devices(machine: VirtualMachine) -> Iterator[DomainDevice]:
         for device in devices:
             yield DomainDevice(
                 pci=device.pci,
-                kind="vf" if device.vf_of else kind,
+                kind="vf" if device.vf_of and not on_infiniband(site, host.name, device) else kind,
                 port=port,
                 mac=device.mac,
                 vlan=device.vlan,

@@ -55,6 +55,16 @@ def numa_of(site: Site, host: str, device: PassedDevice) -> int | None:
     return None
 
 
+def on_infiniband(site: Site, host: str, device: PassedDevice) -> bool:
+    """Whether a virtual function belongs to a NIC of an InfiniBand fabric: it has GUIDs, and neither MAC nor VLAN."""
+    if device.vf_of is None or site.fabric.kind != "infiniband":
+        return False
+    wanted = site.node(host).platform
+    nics = loader.platform(wanted).nics if wanted in loader.known("platform") else []
+    known = {nic.pci for nic in nics if nic.pci}
+    return not known or device.vf_of in known  # unpublished: the plain form, which suits both link layers
+
+
 def nodes_used(site: Site, host: Hypervisor, node: Node) -> list[int]:
     """Return the NUMA nodes of the hypervisor that a virtual node uses, in order; its first one where nothing says."""
     machine = node.virtual

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from rackready.ondevice import passthrough_facts, virtual_disk
 _MARK = "{urn:rackready:domain:1}domain"
 _SHORT_S, _LONG_S = 60.0, 600.0
 """Seconds for a look, and for a start: QEMU clears and locks all of a guest's memory before it answers (judgement)."""
+
+
+_VERSIONS = {
+    "libvirt": r"^Using library: libvirt ([0-9]+(?:\.[0-9]+)+)$",
+    "qemu": r"^Running hypervisor: QEMU ([0-9]+(?:\.[0-9]+)+)$",
+}
 
 
 class HypervisorError(RackreadyError):
@@ -96,6 +103,15 @@ class Virsh:
         out = self._run(["python3", "-", json.dumps(asked)], "preflight", _SHORT_S, stdin=source)
         found: dict[str, Any] = json.loads(out)
         return found
+
+    def versions(self) -> dict[str, list[int]]:
+        """Return the versions of libvirt and QEMU there; empty for one that is not shown.
+
+        Lines as in libvirt, tools/virsh-host.c, cmdVersion; always in English with LC_ALL=C.
+        """
+        text = self._virsh("version")
+        found = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in _VERSIONS.items()}
+        return {name: [int(part) for part in match[1].split(".")] if match else [] for name, match in found.items()}
 
     def _names(self, *options: str) -> list[str]:
         return self._virsh("list", "--name", *options).split()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ def read(root: Path, asked: dict[str, Any]) -> dict[str, Any]:
         "kvm": (root / "dev/kvm").exists(),
         "numa": {str(number): _numa(folder) for number, folder in _numas(root)},
         "fabric_mode": _fabric_mode(root),
+        "partitions": _partitions(),
         "files": {path: (root / path.lstrip("/")).exists() for path in asked["files"]},
         "tools": [name for name in _TOOLS if shutil.which(name)],
     }
@@ -84,6 +86,22 @@ def _fabric_mode(root: Path) -> str:
         if key.strip() == "FABRIC_MODE":
             return value.strip()
     return ""
+
+
+def _partitions() -> list[dict[str, int]] | None:
+    """Return the fabric manager's partitions: GPUs, and 1 where active; None where `fmpm` does not tell.
+
+    Format: NVIDIA/Fabric-Manager-Client, fmpm.cpp, listPartitions.
+    """
+    program = shutil.which("fmpm")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, "-l"], capture_output=True, check=True, stdin=subprocess.DEVNULL, timeout=20)
+        listed = json.loads(done.stdout)["partitionInfo"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return None
+    return [{"gpus": int(item["numGpus"]), "active": int(item["isActive"])} for item in listed]
 
 
 def _name(link: Path) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rackready.drivers.local import Local
-from rackready.drivers.passthrough.judge import judge
+from rackready.drivers.passthrough.judge import judge, notes
 from rackready.drivers.remote import Remote, Runner
 from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.sudo import Sudo
@@ -96,7 +96,10 @@ class StackDomain:
             started = self._start(virsh)
             state = self._state(virsh.look(self._name))
         if state.restart:
-            self._say("redefined; what runs is older: shut it down when it may end, the next run starts it again")
+            self._say(
+                "redefined; what runs is older: shut it down when it may end, the next run starts it again. "
+                "cloud-init then applies a changed network; changed users and keys, set in the guest"
+            )
         if self._args.ssh is None:
             return state
         self._say("started, waiting for SSH" if started else "runs, waiting for SSH")
@@ -148,10 +151,13 @@ class StackDomain:
 
     def _prepare(self, virsh: Virsh) -> None:
         facts, wanted = self._args.facts, self._args.wanted
-        found = judge(self._args.host.name, wanted, virsh.facts(wanted.request()))
+        shown = virsh.facts(wanted.request()) | {"versions": virsh.versions()}
+        found = judge(self._args.host.name, wanted, shown)
         if found:
             raise HypervisorUnfitError.of([Message(what=str(finding)) for finding in found])
         made = virsh.prepare(seed_request(facts.disk, facts.base, facts.disk_gib, facts.seed, self._args.seed))
+        for note in notes(wanted, shown):
+            self._say(note)
         if made["disk"]:
             self._say(f"made its disk over {facts.base}")
 

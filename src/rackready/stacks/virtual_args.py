@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.design.cloud_init import seed_files
+from rackready.design.cloud_init import seed_digest, seed_files
 from rackready.design.virtual_domain import DomainFacts, domain_facts, hypervisor_of
 from rackready.design.virtual_place import numa_of
 from rackready.drivers.passthrough.judge import Wanted
@@ -72,14 +72,15 @@ def is_described(site: Site, node: Node) -> bool:
 
 def _domain(site: Site, env: str, node: Node) -> DomainArgs:
     facts, machine = domain_facts(site, node.name), node.virtual
+    seed = seed_files(site, node, facts, _keys(site))
     networked = machine is not None and bool(machine.bridge or machine.nics)
     return DomainArgs(
         env=env,
         node=node.name,
         host=_host(site, node),
-        facts=facts,
+        facts=facts.model_copy(update={"seed_digest": seed_digest(seed)}),
         wanted=wanted_of(site, node.name),
-        seed=seed_files(site, node, facts, _keys(site)),
+        seed=seed,
         ssh=ssh_args(site, node) if networked else None,
         timeout_s=site.campaign.provision_timeout_s,
     )

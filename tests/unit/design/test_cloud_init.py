@@ -11,6 +11,8 @@ from rackready.design.cloud_init import seed_files
 from rackready.design.site import parse_site
 from rackready.design.virtual_domain import domain_facts
 from rackready.model.site import Site
+from rackready.render.domain import domain_digest
+from rackready.stacks.virtual_args import virtual_args
 from tests.unit.design.virtual_sites import EMULATED, ONE, ROOT, SMALL_PAGES, document, site
 
 KEYS = {"root": ["ssh-ed25519 AAAA one"], "ops": ["ssh-ed25519 BBBB two", "ssh-rsa CCCC three"]}
@@ -42,6 +44,19 @@ def test_user_data_is_marked_and_allows_no_password() -> None:
     assert (found["hostname"], found["ssh_pwauth"]) == ("guest01", False)
     assert found["growpart"] == {"mode": "auto", "devices": ["/"]}
     assert all(user["lock_passwd"] is True for user in found["users"])
+
+
+def test_a_changed_network_is_applied_at_every_start_and_a_changed_seed_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """cloud-init's documentation, "Events and updates": by default the network is of the first boot only."""
+    of = site(ONE)
+    assert read(of, "user-data")["updates"] == {"network": {"when": ["boot-new-instance", "boot"]}}
+    monkeypatch.setattr("rackready.stacks.virtual_args._keys", lambda _site: KEYS)
+    sites = (of, of, site({**ONE, "gateway": "10.51.0.1"}))
+    one, again, changed = (virtual_args(found, "lab", "rack1").domains[0].facts for found in sites)
+    assert domain_digest(one) == domain_digest(again) != domain_digest(changed)
+    assert one.uuid == changed.uuid
 
 
 def test_root_gets_keys_alone_and_others_a_shell_and_sudo() -> None:

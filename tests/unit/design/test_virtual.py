@@ -11,6 +11,7 @@ from rackready.design.site import parse_site
 from rackready.design.virtual_domain import bars_mib, domain_facts, window_mib
 from rackready.model.problems import RackreadyError
 from rackready.model.virtual import Hypervisor, PassedDevice, cpu_numbers
+from rackready.render.domain import domain_xml
 from tests.unit.design.virtual_sites import EIGHT, EMULATED, FULL, HOST, ONE, ROOT, VFS, devices, document, site
 
 
@@ -89,6 +90,14 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "List each in virtual.nvswitches: the guest's fabric manager needs all of them."
         ),
     ),
+    "shared with NVSwitches": (
+        {**ONE, "nvswitches": devices(["05"], numa=0)},
+        {},
+        (
+            f"{AT}.fabric_manager: NVSwitches of guest01 - Expected: 0 for shared Actual: 1. "
+            "Remove them: the hypervisor's fabric manager needs them."
+        ),
+    ),
     "a partition of three": (
         {**ONE, "gpus": devices(EIGHT[:3])},
         {},
@@ -140,6 +149,29 @@ def test_a_contradiction_is_named(case: str) -> None:
 def test_a_metal_node_gets_no_devices() -> None:
     found = problems(EMULATED, kind="metal", host=None, unit=40)
     assert f"{AT}: metal node guest01 has it. Remove it, or set kind: virtual." in found
+
+
+def test_a_function_on_infiniband_is_passed_as_any_device() -> None:
+    """Libvirt sets the MAC address of an <interface>, which ipoib refuses; another card's function stays Ethernet."""
+    compute = {"pci": "0000:9a:00.2", "vf_of": "0000:9a:00.0"}
+    other = {"pci": "0000:aa:00.2", "vf_of": "0000:aa:00.0", "numa": 1, "mac": "02:00:00:00:00:02"}
+    made = site({**VFS, "nics": [compute, other]})
+    made = made.model_copy(update={"fabric": made.fabric.model_copy(update={"kind": "infiniband"})})
+    facts = domain_facts(made, "guest01")
+    assert [device.kind for device in facts.devices] == ["gpu", "nic", "vf"]
+    assert domain_xml(facts).count("<interface type='hostdev'") == 1
+
+
+def test_a_function_on_infiniband_has_neither_mac_nor_vlan() -> None:
+    made = document(VFS)
+    made["fabric"] = {**made["fabric"], "kind": "infiniband"}
+    with pytest.raises(RackreadyError) as caught:
+        parse_site(made, source="site.yml", base=ROOT)
+    for at, pci, actual in ((0, "9a:00.2", "mac and vlan"), (1, "c0:00.3", "mac")):
+        assert (
+            f"{AT}.nics[{at}]: InfiniBand function 0000:{pci} of guest01 - Expected: neither mac nor vlan "
+            f"Actual: {actual}. Remove it. docs/howto/virtual.md says how to give the function its GUIDs."
+        ) in str(caught.value)
 
 
 def test_two_nodes_share_no_device_and_no_processor() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackready.drivers.passthrough.judge import Wanted, judge
+from rackready.drivers.passthrough.judge import Wanted, judge, notes
 from rackready.ondevice import passthrough_facts
 from rackready.stacks.virtual_args import wanted_of
 from tests.unit.design.virtual_sites import ONE, VFS, site
@@ -24,9 +24,17 @@ def wanted(machine: dict[str, Any]) -> Wanted:
     return Wanted.model_validate(json.loads(made.model_dump_json()))
 
 
-def found(host: FakeHost, machine: dict[str, Any]) -> list[str]:
+NEW = {"libvirt": [8, 7, 0], "qemu": [10, 1, 0]}
+
+
+def shown(host: FakeHost, need: Wanted, **more: Any) -> dict[str, Any]:
+    tools = ["virsh", "qemu-img", "xorriso"]
+    return passthrough_facts.read(host.root, need.request()) | {"tools": tools, "versions": NEW, **more}
+
+
+def found(host: FakeHost, machine: dict[str, Any], **more: Any) -> list[str]:
     need = wanted(machine)
-    seen = passthrough_facts.read(host.root, need.request()) | {"tools": ["virsh", "qemu-img", "xorriso"]}
+    seen = shown(host, need, **more)
     return [f"{item.code}: {item}" for item in judge("train-1", need, json.loads(json.dumps(seen)))]
 
 
@@ -189,11 +197,89 @@ def test_a_virtual_function_of_another_card_is_named(tmp_path: Path) -> None:
 
 def test_programs_that_are_missing_are_named(host: FakeHost) -> None:
     need = wanted(ONE)
-    seen = passthrough_facts.read(host.root, need.request()) | {"tools": ["virsh"]}
+    seen = shown(host, need, tools=["virsh"])
     assert [str(item) for item in judge("train-1", need, seen)] == [
         "train-1: qemu-img - Expected: installed Actual: not on the PATH. Install it on the hypervisor.",
         (
             "train-1: xorriso or genisoimage - Expected: installed Actual: not on the PATH. "
             "Install it on the hypervisor."
         ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("libvirt", "actual"), [([8, 0, 0], "8.0.0"), ([7, 10, 0], "7.10.0"), ([], "of unknown version")]
+)
+def test_a_libvirt_that_cannot_give_the_address_width_is_named(libvirt: list[int], actual: str, host: FakeHost) -> None:
+    """Ubuntu 22.04 has 8.0.0; a processor's address width in a domain is of 8.7.0."""
+    assert found(host, ONE, versions={**NEW, "libvirt": libvirt}) == [
+        (
+            f"hypervisor-lacks: train-1: libvirt - Expected: 8.7 or newer Actual: {actual}. "
+            "Upgrade the hypervisor: older ones cannot give a guest the processor's address width."
+        )
+    ]
+
+
+def test_an_older_qemu_is_told_for_several_large_windows_alone(host: FakeHost) -> None:
+    need, older = wanted(ONE), {**NEW, "qemu": [8, 2, 2]}
+    told = "QEMU 8.2.2 may stall for minutes at the start with GPU windows of 256 GiB: 10.1 does not"
+    seen = shown(host, need, versions=older, partitions=[])
+    assert notes(need, seen) == []
+    for pci in (GPU, NIC):
+        seen["devices"][pci]["bars"] = [256 << 30]
+    assert notes(need, seen) == [told]
+    assert notes(need, {**seen, "versions": NEW}) == []
+
+
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """An `fmpm` whose answer is of the shape in NVIDIA/Fabric-Manager-Client, fmpm.cpp, listPartitions."""
+    made = tmp_path / "bin" / "fmpm"
+    made.parent.mkdir()
+    made.write_text(f"#!/bin/sh\n{text}")
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{made.parent}:/bin:/usr/bin")
+
+
+def listed(*partitions: tuple[int, int]) -> str:
+    info = [
+        {"gpuInfo": [], "isActive": active, "numGpus": gpus, "partitionId": number}
+        for number, (gpus, active) in enumerate(partitions)
+    ]
+    text = json.dumps({"maxNumPartitions": 15, "numPartitions": len(info), "partitionInfo": info, "version": 1})
+    return f"[ \"$*\" = -l ] && echo '{text}'"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "actual"),
+    [
+        (((8, 1), (1, 0)), "active ones of 8"),
+        (((8, 0), (1, 0)), "none is active"),
+        (((8, 0), (1, 1)), ""),
+    ],
+)
+def test_a_guest_of_a_shared_board_needs_an_active_partition(
+    partitions: tuple[tuple[int, int], ...],
+    actual: str,
+    host: FakeHost,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program(tmp_path, monkeypatch, listed(*partitions))
+    text = (
+        f"passthrough-fabric-partition: train-1: partition of 1 GPUs - Expected: active Actual: {actual}. "
+        "List partitions with `fmpm -l`, activate that of its GPUs with `fmpm -a ID`, then run again."
+    )
+    assert found(host, ONE) == ([text] if actual else [])
+
+
+def test_partitions_that_nobody_can_list_are_told(
+    host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, monkeypatch, "echo 'Failed to connect to Fabric Manager instance.'; exit 1")
+    need = wanted(ONE)
+    assert notes(need, shown(host, need)) == [
+        (
+            "partitions were not looked at, no fmpm: activate one of 1 GPUs before the guest starts, "
+            "see docs/howto/virtual.md"
+        )
     ]

@@ -152,3 +152,23 @@ def test_a_script_that_fails_is_named_by_its_work() -> None:
         virsh(fake).prepare({})
     wanted = f"train-1 {URI}: disk and seed - Expected: it succeeds Actual: no base image /b.qcow2. {STEP}"
     assert str(caught.value) == wanted
+
+
+VERSION = """Compiled against library: libvirt 8.0.0
+Using library: libvirt 8.0.0
+Using API: QEMU 8.0.0
+Running hypervisor: QEMU 6.2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "versions"),
+    [
+        (VERSION, {"libvirt": [8, 0, 0], "qemu": [6, 2, 0]}),
+        ("Using library: libvirt 11.3.0\nUsing API: Test 11.3.0\n", {"libvirt": [11, 3, 0], "qemu": []}),
+    ],
+)
+def test_versions_are_those_that_virsh_shows(text: str, versions: dict[str, list[int]]) -> None:
+    fake = Fake(version=text)
+    assert virsh(fake).versions() == versions
+    assert [argv for _, argv, _, _ in fake.asked] == [[*VIRSH, "version"]]

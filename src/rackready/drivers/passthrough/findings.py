@@ -81,6 +81,13 @@ FABRIC_MODE = FailKind(
     next_step="Set FABRIC_MODE=1 in /usr/share/nvidia/nvswitch/fabricmanager.cfg and restart it without guests.",
     by=_BY,
 )
+PARTITION = FailKind(
+    "passthrough-fabric-partition",
+    "partition of {gpus} GPUs",
+    meaning="The fabric manager has no active partition of this size: CUDA does not start in the guest.",
+    next_step="List partitions with `fmpm -l`, activate that of its GPUs with `fmpm -a ID`, then run again.",
+    by=_BY,
+)
 HOST_CPUS = FailKind(
     "hypervisor-numa-cpus",
     "CPUs of NUMA node {numa}",
@@ -97,10 +104,11 @@ HOST_LACKS = FailKind(
         "Load kvm_intel or kvm_amd, with virtualization on in the BIOS.",
         "Install it on the hypervisor.",
         "Put it there: the distribution's package has it.",
+        "Upgrade the hypervisor: older ones cannot give a guest the processor's address width.",
     ),
     by=_BY,
 )
 FINDINGS: Kinds = (
     *(IOMMU_OFF, ABSENT, DRIVER, GROUP, NUMA, UNPLACED),
-    *(WINDOW, FUNCTION, PAGES, FABRIC_MODE, HOST_CPUS, HOST_LACKS),
+    *(WINDOW, FUNCTION, PAGES, FABRIC_MODE, PARTITION, HOST_CPUS, HOST_LACKS),
 )

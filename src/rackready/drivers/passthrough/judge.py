@@ -24,6 +24,14 @@ _SHARED = "1"
 """FABRIC_MODE of the shared NVSwitch model (NVIDIA fabric manager user guide)."""
 
 
+_LIBVIRT = [8, 7]
+"""The first libvirt with maxphysaddr in a domain's CPU (libvirt, domain XML format: "since 8.7.0")."""
+_LARGE_BAR, _QEMU = 256 << 30, [10, 1]
+"""Several windows of 256 GiB (B200) stalled the start of guests for minutes before QEMU 10.1 (ubicloud.com, blog,
+"Virtualizing NVidia HGX B200 GPUs with Open Source", 2025-12-15). Distributions backport parts: no refusal.
+"""
+
+
 class Wanted(Model):
     """What a virtual node needs of its hypervisor."""
 
@@ -43,7 +51,8 @@ class Wanted(Model):
 
 def judge(host: str, wanted: Wanted, seen: dict[str, Any]) -> list[Finding]:
     """Return why a hypervisor cannot run a virtual node, the machine first, then device by device."""
-    return [*_machine(host, wanted, seen), *_memory(host, wanted, seen), *_devices(host, wanted, seen)]
+    parts = (_machine, _fabric, _memory, _devices)
+    return [finding for part in parts for finding in part(host, wanted, seen)]
 
 
 def _machine(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding]:
@@ -55,6 +64,7 @@ def _machine(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Findin
     lacks += [] if tools & _ISO else ["xorriso or genisoimage"]
     for name in lacks:
         yield kinds.HOST_LACKS.found(host, "installed", "not on the PATH", what=name, step=steps[1])
+    yield from _libvirt(host, wanted, seen)
     for path, there in sorted(seen["files"].items()):
         if not there:
             yield kinds.HOST_LACKS.found(host, "there", "no such file", what=path, step=steps[2])
@@ -66,8 +76,57 @@ def _machine(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Findin
         actual = f"none; kernel command line: {seen['cmdline'] or 'empty'}"
         step = kinds.IOMMU_OFF.steps[1 if seen["tables"] else 0]
         yield kinds.IOMMU_OFF.found(host, "IOMMU groups", actual, step=step)
-    if wanted.fabric_manager == "shared" and seen["fabric_mode"] != _SHARED:
+
+
+def _libvirt(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding]:
+    libvirt = seen["versions"]["libvirt"]
+    if wanted.facts.accelerator == "kvm" and libvirt < _LIBVIRT:
+        expected = f"{_version(_LIBVIRT)} or newer"
+        yield kinds.HOST_LACKS.found(host, expected, _version(libvirt), what="libvirt", step=kinds.HOST_LACKS.steps[3])
+
+
+def _fabric(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding]:
+    if wanted.fabric_manager != "shared":
+        return
+    if seen["fabric_mode"] != _SHARED:
         yield kinds.FABRIC_MODE.found(host, _SHARED, seen["fabric_mode"] or "no fabric manager on the hypervisor")
+    elif seen["partitions"] is not None:
+        yield from _partition(host, wanted, seen["partitions"])
+
+
+def _partition(host: str, wanted: Wanted, partitions: list[dict[str, int]]) -> Iterator[Finding]:
+    """Yield a finding unless a partition of as many GPUs is active; which GPUs it has, PCI addresses do not tell."""
+    gpus = _gpus(wanted)
+    active = [item["gpus"] for item in partitions if item["active"]]
+    if gpus not in active:
+        actual = f"active ones of {', '.join(map(str, sorted(active)))}" if active else "none is active"
+        yield kinds.PARTITION.found(host, "active", actual, gpus=gpus)
+
+
+def notes(wanted: Wanted, seen: dict[str, Any]) -> list[str]:
+    """Return what a person should know of a fit hypervisor."""
+    out = []
+    bars = [size for found in seen["devices"].values() if found for size in found["bars"]]
+    qemu = seen["versions"]["qemu"]
+    if sum(size >= _LARGE_BAR for size in bars) > 1 and qemu < _QEMU:
+        out.append(
+            f"QEMU {_version(qemu)} may stall for minutes at the start with GPU windows of 256 GiB: "
+            f"{_version(_QEMU)} does not"
+        )
+    if wanted.fabric_manager == "shared" and seen["partitions"] is None:
+        out.append(
+            f"partitions were not looked at, no fmpm: activate one of {_gpus(wanted)} GPUs before the guest starts, "
+            "see docs/howto/virtual.md"
+        )
+    return out
+
+
+def _gpus(wanted: Wanted) -> int:
+    return sum(device.kind == "gpu" for device in wanted.facts.devices)
+
+
+def _version(parts: list[int]) -> str:
+    return ".".join(map(str, parts)) or "of unknown version"
 
 
 def _memory(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding]:
