@@ -46,7 +46,7 @@ class Mocks(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi_mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         self.made.append(args)
-        more = {"instanceState": self.state, "latestVersion": 3, "name": f"{args.name}-made"}
+        more = {"instanceState": self.state, "name": f"{args.name}-made"}
         return f"{args.name}-id", {**args.inputs, **more}
 
     def call(self, args: pulumi_mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -107,20 +107,57 @@ def test_instances_share_one_cluster_placement_group(mocks: Mocks) -> None:
     ] * 2
     instances = mocks.of("Instance")
     assert [item["launchTemplate"] for item in instances] == [
-        {"id": f"gpu0{number}-id", "version": "3"} for number in (1, 2)
+        {"id": f"gpu0{number}-id", "version": "$Latest"} for number in (1, 2)
     ]
 
 
 @needs_aws
-def test_every_network_card_has_an_efa_interface(mocks: Mocks) -> None:
-    """AWS: the first is EFA with ENA at device 0; every other card has device 1, and may have EFA alone."""
+@pytest.mark.parametrize(
+    ("changes", "efa"),
+    [
+        ({}, [(0, 1), *((card, 0) for card in range(1, 32))]),
+        ({"network_cards": 8, "efa_cards": 8}, [(0, 1), *((card, 0) for card in range(1, 8))]),
+        ({"network_cards": 17, "efa_cards": 16}, [(card, 0) for card in range(1, 17)]),
+        ({"network_cards": 1}, [(0, 1)]),
+    ],
+    ids=["p5", "all cards with EFA", "the first without EFA", "one card"],
+)
+def test_every_network_card_with_efa_has_an_efa_interface(
+    mocks: Mocks, changes: dict[str, Any], efa: list[tuple[int, int]]
+) -> None:
+    """AWS, efa-acc-inst-types: ENA at 0/0, EFA alone at 0/1 where the first card has it, and at device 0 of others."""
+    declared(mocks, **changes)
+    first, *others = mocks.of("LaunchTemplate")[0]["networkInterfaces"]
+    assert (first["networkCardIndex"], first["deviceIndex"], first["interfaceType"]) == (0, 0, "interface")
+    assert [(card["networkCardIndex"], card["deviceIndex"]) for card in others] == efa
+    assert {card["interfaceType"] for card in others} == {"efa-only"}
+    assert [card.get("privateIpAddress") for card in (first, *others)] == ["10.2.0.11"] + [None] * len(others)
+    assert {(card["subnetId"], *card["securityGroups"]) for card in (first, *others)} == {("subnet-02", "cloud-p5-id")}
+
+
+@needs_aws
+def test_a_changed_template_replaces_no_instance(mocks: Mocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is asked for goes first, since it has address and capacity, and comes back with the newest version."""
+    aws = importlib.import_module("rackready.stacks.aws").aws
+    seen: list[pulumi.ResourceOptions] = []
+    make = aws.ec2.Instance
+    monkeypatch.setattr(aws.ec2, "Instance", lambda *a, opts, **more: seen.append(opts) or make(*a, opts=opts, **more))
     declared(mocks)
-    cards = mocks.of("LaunchTemplate")[0]["networkInterfaces"]
-    assert [card["networkCardIndex"] for card in cards] == list(range(32))
-    assert [card["deviceIndex"] for card in cards] == [0] + [1] * 31
-    assert [card["interfaceType"] for card in cards] == ["efa"] + ["efa-only"] * 31
-    assert [card.get("privateIpAddress") for card in cards] == ["10.2.0.11"] + [None] * 31
-    assert {(card["subnetId"], *card["securityGroups"]) for card in cards} == {("subnet-02", "cloud-p5-id")}
+    assert [(opts.ignore_changes, opts.protect, opts.delete_before_replace) for opts in seen] == [
+        (["launchTemplate"], True, True)
+    ] * 2
+    assert {item["launchTemplate"]["version"] for item in mocks.of("Instance")} == {"$Latest"}
+
+
+@needs_aws
+@pytest.mark.parametrize(("block", "market"), [(False, None), (True, {"marketType": "capacity-block"})])
+def test_instances_come_from_the_reservation(mocks: Mocks, *, block: bool, market: dict[str, str] | None) -> None:
+    declared(mocks, capacity_reservation="cr-0a1b", capacity_block=block)
+    for template in mocks.of("LaunchTemplate"):
+        target = {"capacityReservationTarget": {"capacityReservationId": "cr-0a1b"}}
+        assert template["capacityReservationSpecification"] == target
+        assert template.get("instanceMarketOptions") == market
+        assert "placement" not in template, "a group outside the reservation has other capacity"
 
 
 @needs_aws
@@ -161,6 +198,9 @@ def test_the_policy_pack_passes_all_that_is_declared(mocks: Mocks) -> None:
         ({"nodes": [RACK["nodes"][0]] * 2}, "nodes", "node gpu01 is given twice. Give each node its own."),
         ({"nodes": [RACK["nodes"][0], {"node": "b", "address": "10.2.0.11"}]}, "nodes",
          "address 10.2.0.11 is given twice. Give each node its own."),
+        ({"efa_cards": 16}, "efa_cards", "16 of 32 network cards. Give all, or all but the first."),
+        ({"capacity_block": True}, "capacity_block",
+         "a capacity block is a reservation. Give its id as capacity_reservation."),
         ({"colour": "red"}, "colour", "Extra inputs are not permitted"),
     ],
 )  # fmt: skip

@@ -71,6 +71,10 @@ def test_a_public_address_of_an_instance_is_refused() -> None:
     step = "Remove it, and reach the node through access.proxy_jump of the site file."
     text = f"associatePublicIpAddress: public address - Expected: false Actual: true. {step}"
     assert found("no-public-ssh", INSTANCE, associatePublicIpAddress=True) == [text]
+    for asked in (True, "true"):
+        cards = [{}, {"associatePublicIpAddress": "false"}, {"associatePublicIpAddress": asked}]
+        template = "aws:ec2/launchTemplate:LaunchTemplate"
+        assert found("no-public-ssh", template, networkInterfaces=cards) == [f"networkInterfaces[2].{text}"]
 
 
 @pytest.mark.parametrize(

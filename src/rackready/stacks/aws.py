@@ -3,8 +3,11 @@
 Tested with Pulumi's mocks alone: it never met AWS. Needs the extra ``rackready[aws]`` (the package pulumi-aws) and the
 engine's plugin ``pulumi-resource-aws``; nothing else of rackready imports this module, because pulumi-aws is large.
 
-EFA: the security group lets everything pass between its members, both ways, and every further network card has device
-index 1 (AWS, EC2 User Guide: "Get started with EFA and MPI", "Maximize network bandwidth").
+EFA: the security group lets everything pass between its members, both ways (AWS, EC2 User Guide: "Get started with EFA
+and MPI"). Interfaces: "Maximize network bandwidth on Amazon EC2 instances with multiple network cards" there.
+
+A change of a launch template makes a new version, which new instances alone get: AWS's provider would replace every
+instance of the rack, and make the new one first, with the address and the capacity that the old one has.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ class AwsRack(pulumi.ComponentResource):
 
 
 class AwsNode(pulumi.ComponentResource):
-    """One instance, with an EFA interface on each of its network cards."""
+    """One instance, with an EFA interface on each of its network cards that has EFA."""
 
     def __init__(
         self, args: AwsNodeArgs, rack: AwsRackArgs, shared: AwsRack, opts: pulumi.ResourceOptions | None = None
@@ -70,42 +73,80 @@ class AwsNode(pulumi.ComponentResource):
             image_id=rack.ami,
             instance_type=rack.instance_type,
             key_name=rack.key_name,
-            placement=aws.ec2.LaunchTemplatePlacementArgs(group_name=shared.placement.name),
             metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(http_tokens="required"),
-            network_interfaces=[_card(args, rack, shared, card) for card in range(rack.network_cards)],
+            network_interfaces=_interfaces(args, rack, shared),
+            **_capacity(rack, shared),
             tags=tags,
             opts=own,
         )
         self.instance = aws.ec2.Instance(
             args.node,
             launch_template=aws.ec2.InstanceLaunchTemplateArgs(
-                id=template.id, version=template.latest_version.apply(str)
+                id=template.id,
+                version="$Latest",  # a replacement gets today's version, whatever number was ignored
             ),
             root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
                 encrypted=True, kms_key_id=rack.kms_key, volume_size=rack.disk_gib, volume_type="gp3"
             ),
             tags=tags,
             volume_tags=tags,
-            opts=own,
+            opts=pulumi.ResourceOptions(
+                parent=self, ignore_changes=["launchTemplate"], protect=True, delete_before_replace=True
+            ),
         )
         self.power = self.instance.instance_state.apply(lambda state: "On" if state == "running" else "Off")
         self.made = pulumi.Output.from_input(True)  # noqa: FBT003 - it exists because of us
         self.register_outputs({"power": self.power, "made": self.made})
 
 
-def _card(
-    args: AwsNodeArgs, rack: AwsRackArgs, shared: AwsRack, card: int
+def _interfaces(
+    args: AwsNodeArgs, rack: AwsRackArgs, shared: AwsRack
+) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
+    """Return the interfaces: ENA with the node's address on the first card, and EFA alone on each card that has EFA.
+
+    EFA is device 1 of the first card, whose device 0 is ENA, and device 0 of every other one.
+    """
+    places = [(0, 1)] if rack.first_has_efa else []
+    places += [(card, 0) for card in range(1, rack.network_cards)]
+    ena = _interface(rack, shared, (0, 0), "interface", str(args.address))
+    return [ena, *(_interface(rack, shared, place, "efa-only") for place in places)]
+
+
+def _interface(
+    rack: AwsRackArgs, shared: AwsRack, place: tuple[int, int], kind: str, address: str | None = None
 ) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """Return the interface of a network card: the first has the node's address, the others carry EFA alone."""
+    card, device = place
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=card,
-        device_index=0 if card == 0 else 1,
-        interface_type="efa" if card == 0 else "efa-only",
-        private_ip_address=str(args.address) if card == 0 else None,
+        device_index=device,
+        interface_type=kind,
+        private_ip_address=address,
         subnet_id=rack.subnet,
         security_groups=[shared.group.id],
         delete_on_termination="true",
     )
+
+
+def _capacity(rack: AwsRackArgs, shared: AwsRack) -> dict[str, Any]:
+    """Return where the capacity comes from: our placement group, or a reservation alone.
+
+    EC2 User Guide, "Launch instances using Capacity Blocks". A placement group outside a reservation leads to
+    "insufficient capacity" although the reservation has some (aws/aws-parallelcluster, validators/ec2_validators.py,
+    PlacementGroupCapacityTypeValidator and PlacementGroupCapacityReservationValidator).
+    """
+    if rack.capacity_reservation is None:
+        return {"placement": aws.ec2.LaunchTemplatePlacementArgs(group_name=shared.placement.name)}
+    target = aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=rack.capacity_reservation
+    )
+    out: dict[str, Any] = {
+        "capacity_reservation_specification": aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+            capacity_reservation_target=target
+        )
+    }
+    if rack.capacity_block:
+        out["instance_market_options"] = aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+    return out
 
 
 def tags_of(args: AwsRackArgs) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from rackready.model.base import Line, Model, Name
 
@@ -30,9 +30,17 @@ class AwsRackArgs(Model):
     network_cards: int = Field(
         ge=1,
         le=64,
-        description="network cards that get an EFA interface; of the type: `aws ec2 describe-instance-types`, "
-        "NetworkInfo.MaximumNetworkCards",
+        description="network cards of the type: `aws ec2 describe-instance-types`, NetworkInfo.MaximumNetworkCards",
     )
+    efa_cards: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="network cards with EFA, all or all but the first: NetworkInfo.EfaInfo.MaximumEfaInterfaces; "
+        "absent: all",
+    )
+    capacity_reservation: Id | None = Field(None, description="capacity reservation of the instances, cr-...")
+    capacity_block: bool = Field(default=False, description="the reservation is a capacity block for ML")
     ami: Id = Field(description="machine image")
     vpc: Id = Field(description="VPC of the subnet")
     subnet: Id = Field(description="subnet: one, because a cluster placement group is in one availability zone")
@@ -41,6 +49,28 @@ class AwsRackArgs(Model):
     disk_gib: int = Field(512, ge=8, description="size of the root disk in GiB; it is encrypted")
     kms_key: Line | None = Field(None, description="KMS key of the root disk; absent: the account's own for EBS")
     nodes: list[AwsNodeArgs] = Field(min_length=1)
+
+    @property
+    def first_has_efa(self) -> bool:
+        """Whether the first network card has EFA."""
+        return self.efa_cards in {None, self.network_cards}
+
+    @field_validator("efa_cards")
+    @classmethod
+    def _all_or_but_the_first(cls, cards: int | None, info: ValidationInfo) -> int | None:
+        known = info.data.get("network_cards")
+        if cards is not None and known is not None and cards not in {known, known - 1}:
+            message = f"{cards} of {known} network cards. Give all, or all but the first."
+            raise ValueError(message)
+        return cards
+
+    @field_validator("capacity_block")
+    @classmethod
+    def _of_a_reservation(cls, block: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - pydantic's signature
+        if block and info.data.get("capacity_reservation") is None:
+            message = "a capacity block is a reservation. Give its id as capacity_reservation."
+            raise ValueError(message)
+        return block
 
     @field_validator("admin_networks")
     @classmethod

@@ -64,9 +64,10 @@ def _no_public_ssh(kind: str, props: Props) -> Found:
         yield Message(
             "ssh.address", "public", _PRIVATE, address, "Reach it through access.proxy_jump of the site file."
         )
-    if kind == _INSTANCE and props.get("associatePublicIpAddress") is True:
+    for where, value in _public_addresses(kind, props):
         step = "Remove it, and reach the node through access.proxy_jump of the site file."
-        yield Message("associatePublicIpAddress", "public address", "false", "true", step)
+        if str(value).lower() == "true":  # a launch template says it as text
+            yield Message(where, "public address", "false", "true", step)
     for where, rule in _ingress(kind, props):
         sources = [text for text in _sources(rule) if _is_everybody(text)]
         if sources and _lets_ssh_in(rule):
@@ -120,6 +121,17 @@ def _is_everybody(network: object) -> bool:
         return False
     found = ip_network(network, strict=False)
     return foreign(span(found), ()) and found.prefixlen == 0 if isinstance(found, IPv4Network) else found.prefixlen == 0
+
+
+def _public_addresses(kind: str, props: Props) -> Iterator[tuple[str, Any]]:
+    """Yield each place that can ask for a public address, with its value."""
+    name = "associatePublicIpAddress"
+    if kind == _INSTANCE:
+        yield name, props.get(name)
+    elif kind == _TEMPLATE:
+        cards = props.get("networkInterfaces")
+        for number, card in enumerate(cards if isinstance(cards, list) else []):
+            yield f"networkInterfaces[{number}].{name}", card.get(name)
 
 
 def _ingress(kind: str, props: Props) -> Iterator[tuple[str, Props]]:
