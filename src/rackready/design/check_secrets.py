@@ -22,7 +22,8 @@ def check_secrets(subject: Subject) -> list[Flaw]:
         Flaw.of(
             (*here, "password"),
             f"password of the BMC of {name} in {ref}",
-            "Name a place for each BMC, e.g. with {name} in it: first contact writes a new password there.",
+            "Name a place for each BMC, e.g. with {name} in it: first contact writes a new password there. If all of "
+            "them have that password already, remove factory_password.",
             expected="a place of its own, as factory_password is set",
             actual=f"the site file names it {used[place_of(ref)]} times",
             reads=((*here, "factory_password"),),

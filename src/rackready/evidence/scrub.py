@@ -97,13 +97,14 @@ _IN_LIST = re.compile(
     r"""(?i)
     (?P<before>
       \buser(?:name)?=[^\s,]{1,128},(?:[^\s,]{1,64},){0,8}pass=   # mount.cifs(8)
+    | (?<![\w-])pass=(?=[^\s,]{1,128},(?:[^\s,]{1,64},){0,8}user(?:name)?=)
     | [?&;](?:sig|(?:x-(?:amz|goog)-)?signature)=                  # signed URLs of Azure, AWS, Google
     )
     (?P<value>[^\s"'&,;\#<>]+)
     """,
     re.VERBOSE,
 )
-_FORMS = {_FORM: ("login", "machine", "neighbor", "-pass"), _IN_LIST: (",pass=", "sig=", "signature=")}
+_FORMS = {_FORM: ("login", "machine", "neighbor", "-pass"), _IN_LIST: ("pass=", "sig=", "signature=")}
 """Forms without a name and a sign before the secret -> what each of them has: most outputs have none of it."""
 _OPTION = re.compile(
     r"""

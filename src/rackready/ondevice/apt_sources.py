@@ -15,6 +15,8 @@ _LINE = re.compile(
 )
 _FIELD = re.compile(r"^(?P<key>[A-Za-z-]+):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$", re.MULTILINE)
 _OFF = ("no", "false", "0", "off", "without")
+_UNSIGNED_UP_TO = (2, 7, 14)
+"""The last apt that refuses a source without Signed-By behind one that has it."""
 _INLINE_KEY = "-----BEGIN"
 
 
@@ -65,7 +67,7 @@ def refuse_conflicts(wanted: Iterable[Mapping[str, str]], root: Path = Path("/")
         for entry in others
         if entry.name == f"{in_file_name(wish['url'])}{wish['suite']}"
         and entry.signed_by != wish["keyring"]
-        and (entry.signed_by or entry.path > own)
+        and (entry.signed_by or (entry.path > own and _refuses_unsigned(root)))
     ]
     if found:
         wish, entry = found[0]
@@ -80,6 +82,16 @@ def refuse_conflicts(wanted: Iterable[Mapping[str, str]], root: Path = Path("/")
             f"also in {at}, with {_key(entry)}",
             step,
         )
+
+
+def _refuses_unsigned(root: Path) -> bool:
+    """Return whether the node's apt takes a later source without Signed-By for another value. Unknown counts as yes."""
+    try:
+        status = (root / "var/lib/dpkg/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    found = re.search(r"^Package: apt\n(?:\S.*\n| .*\n)*?Version: (\d+)\.(\d+)\.(\d+)", status, re.MULTILINE)
+    return found is None or tuple(int(part) for part in found.groups()) <= _UNSIGNED_UP_TO
 
 
 def in_file_name(uri: str) -> str:

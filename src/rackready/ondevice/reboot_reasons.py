@@ -20,6 +20,8 @@ DECLARED = "/var/lib/rackready/boot.d"
 REPEATED = (
     *(
         "acpi_osi",
+        "cgroup_disable",
+        "cgroup_enable",
         "console",
         "crashkernel",
         "earlycon",
@@ -34,7 +36,8 @@ REPEATED = (
 """Options whose words all count. Of others, the last word of a name does.
 
 Source: Linux 6.12, Documentation/admin-guide/kernel-parameters.txt, hugetlbpage.rst and serial-console.rst; pci_setup
-in drivers/pci/pci.c collects. Words of systemd and dracut do, too (kernel-command-line(7), dracut.cmdline(7)).
+in drivers/pci/pci.c collects, and cgroup_disable in kernel/cgroup/cgroup.c acts on each word.
+Debian's cgroup_enable does so, too. Words of systemd and dracut do, too (kernel-command-line(7), dracut.cmdline(7)).
 """
 _COLLECTED = ("rd.", "systemd.")
 _ROW = 3

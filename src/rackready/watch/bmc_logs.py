@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_read import Gathered, read
@@ -44,17 +45,20 @@ def gather(site: Site, node: str) -> Gathered:
         return read(bmc, (*SERVICES, *ENTRIES), proceed)
 
 
-def critical(found: Gathered) -> list[LogEntry]:
-    """Return the entries about broken hardware, of all logs."""
+def critical(found: Gathered) -> dict[str, list[LogEntry]]:
+    """Return log -> its entries about broken hardware."""
     documents = found.documents
     services = [documents[at] for trail in SERVICES for at in found.trails.get(trail, []) if at in documents]
     entries = [documents[at] for trail in ENTRIES for at in found.trails.get(trail, []) if at in documents]
-    return [
-        entry
+    return {
+        log.key: [entry for entry in log.entries if entry.severity == "Critical" or entry.belittled]
         for log in logs(services, entries)
-        for entry in log.entries
-        if entry.severity == "Critical" or entry.belittled
-    ]
+    }
+
+
+def _whole(log: str, found: Gathered) -> bool:
+    """Return whether nothing of a log was left unread."""
+    return not any(f"/{log}/" in f"{address}/" for address in found.unread)
 
 
 def sightings(entries: Iterable[LogEntry]) -> list[Sighting]:
@@ -77,7 +81,7 @@ def _unread(found: Gathered) -> str:
     for address, why in found.unread.items():
         more = f", and {len(found.unread) - 1} more" if len(found.unread) > 1 else ""
         actual = f"{address}: {quoted(why).removesuffix('.')}{more}"
-        step = "What the other logs show counts. Update or restart the BMC."
+        step = "Logs that are read whole count. Update or restart the BMC."
         return str(Message("", "a part of its event logs", "every log that it links to", actual, step))
     return ""
 
@@ -110,13 +114,14 @@ class BmcLogs:
                 self._pool.submit(self.one, node)
 
     def one(self, node: str) -> None:
-        """Look at one BMC, and tell what is new. The first whole look ever only remembers what is there."""
+        """Look at one BMC, and tell what is new. The first whole look at a log only remembers what is there."""
         try:
             found = self.read(self.site, node)
             entries = critical(found)
             mark = self.store.mark(mark_of(node))
             known: list[str] = mark.get("known", [])
-            new = [entry for entry in entries if name_of(entry) not in known] if mark else []
+            seen: list[str] = mark.get("logs", [*entries] if mark else [])  # a mark of an older version is of all
+            new = [entry for log in entries if log in seen for entry in entries[log] if name_of(entry) not in known]
             act = self.site.watch
             self.put(
                 node,
@@ -126,19 +131,15 @@ class BmcLogs:
                 ],
                 _unread(found),
             )
-            if mark or not found.unread:
-                self._remember(node, known if found.unread else [], entries)
+            names = dict.fromkeys([*(known if found.unread else []), *map(name_of, chain(*entries.values()))])
+            whole = dict.fromkeys([*seen, *(log for log in entries if _whole(log, found))])
+            self.store.put_mark(mark_of(node), {"known": list(names)[-_KEPT:], "logs": list(whole)})
         except RackreadyError as error:
             self.put(node, [], quoted(str(error)))
         except Exception as error:  # noqa: BLE001 - one bad BMC must not end the look at the others
             self.put(node, [], f"{type(error).__name__}: {error}")
         finally:
             self._busy.discard(node)
-
-    def _remember(self, node: str, kept: list[str], entries: Iterable[LogEntry]) -> None:
-        """Record the entries that count as known. ``kept``: those of before, where a part was not read."""
-        names = dict.fromkeys([*kept, *(name_of(entry) for entry in entries)])
-        self.store.put_mark(mark_of(node), {"known": list(names)[-_KEPT:]})
 
     def close(self) -> None:
         """Begin no further look."""

@@ -238,6 +238,19 @@ def test_a_host_is_on_again_where_the_bmc_refuses_to_cut_its_mains(
     assert node.resets() == ["GracefulShutdown", "On"]
 
 
+def test_a_bmc_that_cuts_nothing_is_no_ac_cycle(call: Call, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "_GONE_S", 0.1)
+    monkeypatch.setattr(AcCycle, "ask", lambda _self, _bmc: None)
+    node.service.set(bmc_service={"root": {"Vendor": "NVIDIA"}, "ac_cycle": "nvidia", "bmc_needs": "ac"})
+    node.service.rack.power.states[NODE] = "On"
+    node.wants(bmc="26.01.01", files=[node.image("bmc", "26.01.01")])
+    code, row = rows(call, "--apply")
+    assert code == 1
+    assert "AC power cycle by the BMC" in str(row)
+    assert "answered all the time: nothing was cut" in str(row)
+    assert node.resets() == ["GracefulShutdown", "On"]
+
+
 def test_a_bios_gets_a_cold_cycle_also_where_the_bmc_can_cut_the_mains(call: Call, node: Node) -> None:
     node.service.set(bmc_service={"root": {"Vendor": "NVIDIA"}, "ac_cycle": "nvidia"})
     node.wants(bios=TO, files=[node.image("bios", TO)])

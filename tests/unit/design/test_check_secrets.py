@@ -8,7 +8,10 @@ import pytest
 
 from tests.unit.design.written import example, parse, refusals
 
-STEP = "Name a place for each BMC, e.g. with {name} in it: first contact writes a new password there."
+STEP = (
+    "Name a place for each BMC, e.g. with {name} in it: first contact writes a new password there. If all of them have "
+    "that password already, remove factory_password."
+)
 FACTORY = {"env": "FACTORY"}
 
 

@@ -48,6 +48,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
         (f" neighbor LEAF password {SECRET}\n", f" neighbor LEAF password {HIDDEN}\n"),
         (f"openssl rsa -passin pass:{SECRET} -in k", f"openssl rsa -passin pass:{HIDDEN} -in k"),
         (f"-o username=u,vers=3.0,pass={SECRET},ro", f"-o username=u,vers=3.0,pass={HIDDEN},ro"),
+        (f"-o pass={SECRET},vers=3.0,username=u", f"-o pass={HIDDEN},vers=3.0,username=u"),
         (f"https://h/x?se=1&sig={SECRET}&n=1", f"https://h/x?se=1&sig={HIDDEN}&n=1"),
         (f"https://h/x?X-Amz-Signature={SECRET}", f"https://h/x?X-Amz-Signature={HIDDEN}"),
         (f"https://h/x?token={SECRET}&n=1", f"https://h/x?token={HIDDEN}&n=1"),

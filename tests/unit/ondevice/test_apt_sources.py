@@ -81,6 +81,29 @@ def test_what_apt_accepts_is_not_refused(name: str, text: str, tmp_path: Path) -
     refuse_conflicts(WANTED, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("version", "refused"), [("2.7.14build2", True), ("2.6.1", True), ("2.8.3", False), ("3.0.3", False)]
+)
+def test_a_later_source_without_a_key_conflicts_with_an_older_apt_alone(
+    version: str,
+    refused: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "sources.list.d/zz.list", f"deb {CUDA} /\n")
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(
+        "Package: adduser\nStatus: install ok installed\nVersion: 3.137\n\n"
+        f"Package: apt\nStatus: install ok installed\nDepends: libc6,\n libx\nVersion: {version}\nBreaks: x\n\n"
+        "Package: zlib\nVersion: 1.3.1\n"
+    )
+    if refused:
+        with pytest.raises(NodeProblem):
+            refuse_conflicts(WANTED, tmp_path)
+    else:
+        refuse_conflicts(WANTED, tmp_path)
+
+
 def test_a_password_of_the_site_is_not_shown(tmp_path: Path) -> None:
     write(tmp_path, "sources.list", IMAGE)
     with pytest.raises(NodeProblem) as caught:

@@ -250,21 +250,21 @@ def test_a_stage_that_breaks_is_told_with_its_words(world: World) -> None:
         "again on the controller; attach this line to a report if it comes again."
     )
     assert world.state_of()["state"] == "done"
-    assert world.agent()[0] == 1
+    assert world.agent()[0] == 3
     assert world.played() == ["apply", "check"]
 
 
 def test_another_host_key_than_the_pinned_one_is_refused_at_once(world: World) -> None:
     world.install(machine="SHA256:other")
     code, lines = world.agent()
-    assert code == 1
+    assert code == 3
     assert lines == [f"node01: {world.ssh} - Expected: the SSH host key SHA256:other Actual: {world.machine}. {AGAIN}"]
 
 
 def test_a_configuration_that_is_none_is_refused(world: World) -> None:
     path = world.etc / "config.json"
     path.write_text(json.dumps({"url": world.url, "node": NODE, "site": "", "machine": "m"}))
-    assert world.agent() == (1, [f"{path} - Expected: texts Actual: no text in site. {AGAIN}"])
+    assert world.agent() == (3, [f"{path} - Expected: texts Actual: no text in site. {AGAIN}"])
     path.unlink()
     assert world.agent()[1][0].startswith(f"{path} - Expected: JSON with url, node, site, machine Actual: FileNotFound")
 
@@ -273,7 +273,7 @@ def test_a_damaged_state_is_refused_for_an_old_order_could_be_applied(world: Wor
     world.order(5)
     assert world.agent()[0] == 0
     (world.state / "state.json").write_text("{")
-    assert world.agent()[0] == 1
+    assert world.agent()[0] == 3
     assert world.played() == ["apply"]
 
 
@@ -286,8 +286,11 @@ def test_only_a_broken_agent_is_a_failed_service(world: World) -> None:
     (world.tmp / "agent/rackready_pull/release.py").write_text("def prepared(*_): raise KeyError('x')\n")
     world.order(5)
     code, lines = world.agent()
-    assert (code, lines[-1]) == (70, "KeyError: 'x'")
+    assert (code, lines[-1]) == (1, "KeyError: 'x'")
     assert str(code) not in good.split()
+    (world.tmp / "agent/rackready_pull/release.py").write_text("def prepared(:\n")
+    code, lines = world.agent()
+    assert (code, lines[-1].partition(":")[0]) == (1, "SyntaxError")
 
 
 def test_show_names_what_is_installed(world: World) -> None:

@@ -118,6 +118,25 @@ TRANSFERS: list[Callable[[str, Path], object]] = [
 ]
 
 
+def test_a_long_transfer_has_the_whole_time_for_the_tries_after_its_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server restarts twice while a slow node downloads for longer than the tries may take."""
+    monkeypatch.setattr(fetch, "_TRIES_S", 2.5)
+    monkeypatch.setattr(fetch, "_PATIENCE_S", 2.0)
+    monkeypatch.setattr(fetch, "_SLOWEST", 10_000)
+
+    def slow_and_short(client: socket.socket) -> None:
+        client.sendall(HEAD)
+        for _ in range(3):
+            client.sendall(DATA[:10])
+            time.sleep(1)
+
+    with server(slow_and_short, slow_and_short, whole) as url:
+        fetch.get_object(url, "node01", SHA, len(DATA), tmp_path / "object")
+    assert (tmp_path / "object").read_bytes() == DATA
+
+
 @pytest.mark.parametrize("answer", [drips, drips_a_body])
 @pytest.mark.parametrize("transfer", TRANSFERS, ids=["get", "put", "clock", "object"])
 def test_an_answer_that_never_ends_holds_no_lock_for_ever(

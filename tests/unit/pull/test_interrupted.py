@@ -115,7 +115,7 @@ def test_stopped_by_systemd_it_ends_the_play_and_goes_on_later(world: World) -> 
     until(world.played)
     child.terminate()
     child.communicate(timeout=120)
-    assert child.returncode == 128 + signal.SIGTERM
+    assert child.returncode == 328 + signal.SIGTERM
     assert play._marked(Places(state=world.state)) == []
     assert world.state_of()["state"] == "begun"
 
@@ -178,7 +178,7 @@ def test_without_its_controller_a_node_keeps_its_report(world: World) -> None:
     step = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
     words = f"Expected: an answer of the controller Actual: [Errno 111] Connection refused. {step}"
     assert f"node01: {url} - {words}" in out.splitlines()
-    assert child.returncode == 1
+    assert child.returncode == 3
     assert (world.state / "outbox/5-apply.json").exists()
     world.serve(port)
     assert world.agent()[0] == 0
@@ -219,7 +219,7 @@ def test_without_room_for_its_report_nothing_is_applied(world: World) -> None:
     words = "Expected: 9 MiB for the report of its play Actual: File too large; nothing was applied."
     step = f"Look at the node's disk below {world.state}, then run the phase again on the controller."
     done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stdout.splitlines()[-2:] == [f"node01: disk - {words} {step}", "node01: apply of order 5 refused"]
     assert world.played() == []
     assert not (world.state / "outbox/.room").exists()
@@ -232,7 +232,7 @@ def test_without_room_for_the_report_of_a_refusal_the_order_can_still_be_applied
     world.order(5, **world.make(padding=os.urandom(4000).hex()))
     argv = ["bash", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh", *world.argv()]
     done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == 3, done.stdout
     assert world.stored() == []
     assert not (world.state / "state.json").exists()
     assert world.agent()[0] == 0
@@ -279,6 +279,6 @@ def test_a_disk_that_fills_up_is_no_fault_of_the_network(world: World) -> None:
     world.order(5, **world.make(world.stub(padding=os.urandom(40000).hex())))
     argv = ["bash", "-c", 'ulimit -f 16; trap "" XFSZ; exec "$@"', "sh", *world.argv()]
     done = subprocess.run(argv, cwd=world.tmp / "agent", capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "node01: disk - Expected: a disk that can be written Actual: File too large" in done.stdout
     assert world.agent()[0] == 0

@@ -121,7 +121,7 @@ def test_a_release_is_applied_and_reported_as_a_push_would(world: World, wheels:
     assert events.result(NODE).data["differs"] == [f"{said} is not as wanted"]
 
     ordered(world, wheels, 6, broken=True)
-    assert world.agent()[0] == 1
+    assert world.agent()[0] == 3
     assert said.read_text().startswith("node group")
     assert (world.report("6-apply").failure, world.report("6-apply").exit_code) == (None, 2)
     result = judged(world, "6-apply").result(NODE)

@@ -79,7 +79,7 @@ def test_a_standing_order_of_a_key_that_was_given_up_is_refused_and_holds_no_oth
     order(world, 9, "optimize")
     code, lines = world.agent()
     trusted = world.etc / "trusted.pem"
-    assert code == 1
+    assert code == 3
     assert lines[0] == (
         f"node01: order - Expected: a signature of the site's key ({trusted}) Actual: no valid signature of it. {AGAIN}"
     )

@@ -214,7 +214,7 @@ class World:
     def said(self, *words: str) -> str:
         """Return the line of a refusal: that before the last."""
         code, lines = self.agent(*words)
-        assert code == 1, lines
+        assert code == 3, lines
         return lines[-2]
 
     def played(self) -> list[str]:

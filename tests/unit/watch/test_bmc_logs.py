@@ -104,7 +104,7 @@ def test_a_log_that_fails_once_forgets_nothing(world: World) -> None:
     assert bmc.look() == []
     assert bmc.told[0][2] == (
         f"a part of its event logs - Expected: every log that it links to Actual: {SERVICE}/Entries: "
-        "node01 BMC: HTTP 500 (expected: an answer). What the other logs show counts. Update or restart the BMC."
+        "node01 BMC: HTTP 500 (expected: an answer). Logs that are read whole count. Update or restart the BMC."
     )
     bmc.now = gathered(OLD, LEAK)
     assert bmc.look() == []
@@ -129,6 +129,26 @@ def test_the_first_look_is_the_first_whole_one(world: World) -> None:
     assert bmc.look() == []
     bmc.now = gathered(OLD, LEAK, ("Critical", "Power supply 1 input lost"))
     assert bmc.look() == [("BmcEventCritical", "power-event", "ticket")]
+
+
+def test_a_log_that_never_answers_keeps_no_other_one_from_counting(world: World) -> None:
+    other = {"/redfish/v1/Systems/1/LogServices/Faults/Entries": "HTTP 500"}
+    bmc = Bmc(world)
+    bmc.now.unread |= other  # type: ignore[union-attr]
+    assert bmc.look() == []
+    bmc.now = gathered(OLD, LEAK)
+    bmc.now.unread |= other
+    assert bmc.look() == [("BmcLeak", "leak-event", "drain")]
+    assert bmc.look() == []
+
+
+def test_a_mark_of_an_older_version_counts_for_every_log(world: World) -> None:
+    bmc = Bmc(world)
+    bmc.look()
+    mark = world.store.mark("bmc:node01")
+    world.store.put_mark("bmc:node01", {"known": mark["known"]})
+    bmc.now = gathered(OLD, LEAK)
+    assert bmc.look() == [("BmcLeak", "leak-event", "drain")]
 
 
 def test_looks_come_at_the_rate_of_the_site(world: World) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -306,7 +307,7 @@ def _choose_way(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
 
 
 def _by_bmc(bmc: Bmc, cut: AcCycle) -> list[str]:
-    """Let a BMC cut the mains, and return the states seen.
+    """Let a BMC cut the mains, and return the states seen. Raises BmcError when it refuses, or cuts nothing.
 
     A vendor's action wants the host off, and takes a while until it cuts the BMC: a host that is powered on before that
     would lose its power again.
@@ -317,26 +318,31 @@ def _by_bmc(bmc: Bmc, cut: AcCycle) -> list[str]:
     off = bmc.power(PowerAction.OFF)
     try:
         cut.ask(bmc)
-    except BmcError:  # refused: nothing was cut
+        seen = _went(bmc)
+    except BmcError:  # nothing was cut
         bmc.power(PowerAction.ON)
         raise
-    return [off, "AC off and on", "BMC silent" if _goes_silent(bmc) else "BMC answered all the time"]
+    return [off, "AC off and on", seen]
 
 
-def _goes_silent(bmc: Bmc) -> bool:
-    """Wait until a BMC that cuts its own mains stops answering; return False when it never does."""
+def _went(bmc: Bmc) -> str:
+    """Wait until a BMC that cuts its own mains stops answering. Raises BmcError when it never does."""
     deadline = time.monotonic() + _GONE_S
     while time.monotonic() < deadline:
-        try:
-            bmc.observe()
-        except BmcLoginError:
-            return False  # it answers; do not log in again: BMCs lock accounts
-        except BmcUnreachableError:
-            return True
-        except BmcError:  # its services end one by one
-            pass
+        with suppress(BmcError):  # its services end one by one
+            try:
+                bmc.observe()
+            except BmcUnreachableError:
+                return "BMC silent"
+            except BmcLoginError:  # it may be back already, without its accounts: BMCs lock them after more logins
+                return "BMC refused a login"
         time.sleep(1.0)
-    return False
+    step = "Name the node's outlets in the site file, or choose kind cold. The host is powered on again."
+    expected, actual = (
+        f"no answer within {_GONE_S:.0f} s: it cuts its own mains",
+        "answered all the time: nothing was cut",
+    )
+    raise BmcError(bmc.where, "AC power cycle by the BMC", expected=expected, actual=actual, next_step=step)
 
 
 def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:

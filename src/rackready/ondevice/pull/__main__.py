@@ -7,7 +7,6 @@ import hashlib
 import json
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,9 @@ from .problem import PullProblem
 from .ready import check
 from .report import agent_digest
 
-DEFECT = 70
-"""Exit code of an agent that is broken itself (EX_SOFTWARE): alone of these its unit counts it as failed."""
-
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done or nothing to do, 1 refused or failed, 75 another run."""
+    """Run the command and return its exit code: 0 done or nothing to do, 3 refused or failed, 75 another run."""
     known = Places()
     parser = argparse.ArgumentParser(prog="rackready_pull", description=__doc__)
     parser.add_argument("command", nargs="?", choices=("run", "show", "check"), default="run")
@@ -38,11 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     if given.command == "check":
         return _checked(places, given.python)
     signal.signal(signal.SIGTERM, _stopped)
-    try:
-        return run(places, given.wait)
-    except Exception:  # noqa: BLE001 - Python's own exit code for it is that of a refusal
-        traceback.print_exc()
-        return DEFECT
+    return run(places, given.wait)
 
 
 def _checked(places: Places, python: str) -> int:

@@ -21,6 +21,9 @@ from .release import prepared
 from .report import agent_digest, discard, ended_by, host_key, reserve, send_all, store
 from .standing import keep, read, standing
 
+REFUSED = 3
+"""Exit code of a refusal, a failed play or a controller that does not answer. 1 is Python's own, also for an agent
+whose files are damaged, which its unit must count as failed."""
 BUSY = 75
 """Exit code where another run holds the lock (EX_TEMPFAIL)."""
 _ROUNDS = 5
@@ -35,11 +38,11 @@ def run(places: Places, wait_s: float = 0.0) -> int:
             return _Run(places).go()
     except PullProblem as problem:
         say(str(problem))
-        return BUSY if problem.code == "busy" else 1
+        return BUSY if problem.code == "busy" else REFUSED
     except OSError as error:  # of the agent's own files; a play without a report is done again
         said, step = f"{error.strerror} ({error.filename})", f"Look at the node's disk below {places.state}."
         say(str(PullProblem("disk", "agent", "a disk that can be written", said, step)))
-        return 1
+        return REFUSED
 
 
 def say(line: str) -> None:
@@ -190,7 +193,7 @@ class _Run:
             say(str(PullProblem(**report["failure"])))
         words = "refused" if report["failure"] else f"ended with {report['exit_code']}"
         say(f"{self.config.node}: {report['mode']} of order {report['sequence']} {words}")
-        return 1 if report["failure"] or report["exit_code"] else 0
+        return REFUSED if report["failure"] or report["exit_code"] else 0
 
     def _report(self, claimed: Claimed, mode: str, began: float) -> dict[str, Any]:
         return {

@@ -20,9 +20,10 @@ from .problem import PullProblem
 
 _STEP = "On the controller, look whether `rackready release serve` runs and its port is open to this node."
 _CHUNK = 1 << 20
-_TRIES_S, _LONGEST_PAUSE_S = 120.0, 15.0
-"""How long a transfer is tried again, and the longest pause. Our choice: a restart of the server or its machine's
-network is over by then, and what failed ends an order."""
+_TRIES_S, _LONGEST_PAUSE_S, _OUTAGES = 120.0, 15.0, 3
+"""How long a transfer is tried again from its failure on, the longest pause, and how many failures of one that lasted
+longer than a minute begin that time anew. Our choice: a restart of the server or its machine's network is over by then,
+and what failed ends an order."""
 _READ_S, _PATIENCE_S = 30.0, 60.0
 _REFUSED = frozenset({400, 403, 404, 405, 411, 413})
 """Answers to a report that is wrong in itself: sending it again would not help."""
@@ -47,13 +48,17 @@ def _tried(do: Callable[[], Result]) -> Result:
 
     The pauses differ from node to node: a server that comes back is not asked by all of them at once.
     """
-    until, pause_s = time.monotonic() + _TRIES_S, 1.0
+    until, pause_s, outages = 0.0, 1.0, 0
     while True:
+        began = time.monotonic()
         try:
             return do()
         except _PassingProblem:
+            now = time.monotonic()
+            if not outages or (now - began > _PATIENCE_S and outages < _OUTAGES):  # it came along until just now
+                until, pause_s, outages = now + _TRIES_S, 1.0, outages + 1
             wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
-            if time.monotonic() + wait_s > until:
+            if now + wait_s > until:
                 raise
         time.sleep(wait_s)
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
