@@ -16,7 +16,7 @@ from rackready.design.overlays import RENAME, Overlay, read_overlay
 from rackready.design.own_profiles import read_own
 from rackready.design.site import parse_site
 from rackready.design.site_inputs import FOLDER, MACHINES, overlay_files
-from rackready.design.strays import without_strays
+from rackready.design.strays import added_by, without_strays
 from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
@@ -55,8 +55,9 @@ def manifest(
     document = overlay(machines, kept.document, secrets.relative_to(paths.root).as_posix())
     # Check the future site before anything is written; write the passwords, and last, in one step, the file that
     # refers to them. Entries of nodes that are gone block no import: another one may replace them.
+    added = added_by(one.document for one in alone)
     over = [
-        Overlay(f"{MACHINES} made from {file}", without_strays(kept.site, document)[0])
+        Overlay(f"{MACHINES} made from {file}", without_strays(kept.site, document, added)[0])
         if path == target
         else read_overlay(path, paths.root)
         for path in overlay_files(paths, with_machines=True)

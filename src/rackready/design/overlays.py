@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from rackready.design.expand_values import is_secret
 from rackready.design.origin import Loc
 from rackready.design.shape_problems import no_mapping
-from rackready.design.strays import Stray, without_strays
+from rackready.design.strays import Stray, added_by, without_strays
 from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, SiteInvalidError
@@ -89,7 +89,8 @@ def _merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
 class Layers:
     """The overlays of one site file, each with the document over which it was merged."""
 
-    def __init__(self) -> None:
+    def __init__(self, overlays: Iterable[Overlay] = ()) -> None:
+        self._added = added_by(overlay.document for overlay in overlays)
         self.problems: list[Problem] = []
         """Entries about nodes that are not there. They are left out, so that nothing else is said about them."""
         self._layers: list[tuple[Overlay, Any]] = []
@@ -98,7 +99,7 @@ class Layers:
     def merge(self, below: Any, overlay: Overlay) -> Any:  # noqa: ANN401 - YAML documents
         """Merge an overlay over a document, and remember both."""
         self._layers.append((overlay, below))
-        kept, strays = without_strays(below, overlay.document)
+        kept, strays = without_strays(below, overlay.document, self._added)
         if strays:
             self.problems.append(_stray_problem(overlay, strays))
         return merge(below, kept)

@@ -124,7 +124,7 @@ def parse_site(  # noqa: PLR0913 - what a site is made of
         )
     with without_gc():
         expanded = expand(raw)
-        document, layers = expanded.document, Layers()
+        document, layers = expanded.document, Layers(overlays)
         for overlay in overlays:
             document = layers.merge(document, overlay)
         document = with_pins(absolute(document, base), pinned or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,20 +18,43 @@ class Stray:
     rack: str
 
 
-def without_strays(below: Any, document: Any) -> tuple[Any, list[Stray]]:  # noqa: ANN401 - YAML documents
+def added_by(documents: Iterable[Any]) -> frozenset[tuple[str, str]]:
+    """Return rack and name of the nodes that overlays add: entries with a platform."""
+    return frozenset(
+        (rack["name"], node["name"])
+        for document in documents
+        for rack in _items(document, "racks")
+        for node in _items(rack, "nodes")
+        if "platform" in node
+    )
+
+
+def without_strays(
+    below: Any,  # noqa: ANN401 - YAML documents
+    document: Any,  # noqa: ANN401
+    added: Collection[tuple[str, str]] = (),
+) -> tuple[Any, list[Stray]]:
     """Return an overlay without entries about nodes that the document below it lacks, and those entries.
 
-    An entry with a platform is no stray: it adds a node. Any other could not become one.
+    An entry with a platform is no stray: it adds a node. Any other could not become one, but for a node that another
+    overlay adds (``added``: rack and name). Nothing is said of a rack whose nodes have no names: other checks are.
     """
     racks, given = _items(below, "racks"), _items(document, "racks")
     known = {rack["name"]: {node["name"] for node in _items(rack, "nodes")} for rack in racks}
+    unclear = {rack["name"] for rack in racks if rack.get("nodes") and not _items(rack, "nodes")}
     if not racks or not given:
         return document, []
     kept, strays = [], list[Stray]()
     for r, rack in enumerate(given):
         nodes = _items(rack, "nodes")
         there = known.get(rack["name"], set())
-        lost = [n for n, node in enumerate(nodes) if node["name"] not in there and "platform" not in node]
+        lost = [
+            n
+            for n, node in enumerate(nodes)
+            if node["name"] not in there and "platform" not in node and (rack["name"], node["name"]) not in added
+        ]
+        if rack["name"] in unclear:
+            lost = []
         strays += [Stray(("racks", r, "nodes", n), nodes[n]["name"], rack["name"]) for n in lost]
         if not lost:
             kept.append(rack)

@@ -71,6 +71,26 @@ def test_a_wrong_value_of_an_overlay_is_reported_at_its_place_there(overlays: li
     assert problem.startswith(told)
 
 
+def test_a_node_that_another_overlay_adds_has_its_serial_in_the_first() -> None:
+    """machines.yml comes before the controller's own overlay."""
+    bmc = {"address": "192.0.2.199", "username": "admin", "password": {"env": "BMC_PASSWORD"}}
+    added = node("node99", platform="dgx_h100", unit=41, index=9, address="192.0.2.99", bmc=bmc)
+    found = Layers([Overlay("machines.yml", node("node99", serial="A99")), Overlay("own.yml", added)])
+    document = found.merge(example(LAB), Overlay("machines.yml", node("node99", serial="A99")))
+    document = found.merge(document, Overlay("own.yml", added))
+    assert found.problems == []
+    (merged,) = [one for one in document["racks"][0]["nodes"] if one["name"] == "node99"]
+    assert (merged["serial"], merged["platform"]) == ("A99", "dgx_h100")
+
+
+def test_an_entry_is_not_called_unknown_where_a_node_of_its_rack_has_no_name() -> None:
+    document = example(LAB)
+    document["racks"][0]["nodes"].append({**document["racks"][0]["nodes"][0], "name": 102})
+    found = refusals(document, node("node02", serial="A"))
+    assert not [text for text in found if "is not in site.yml" in text], found
+    assert found
+
+
 def test_what_the_site_file_says_is_not_laid_to_an_overlay_beside_it() -> None:
     document = example(LAB)
     document["racks"][0]["nodes"][0]["unit"] = "low"
