@@ -81,6 +81,8 @@ class NodeRecord(BaseModel):
     wave: int = 0
     back: bool = False
     """Its former set is on record again, though it did not come up with that either."""
+    goes_with: str = ""
+    """The node of its NVLink domain for whose sake it goes back: it came up with the new set itself."""
 
 
 class WaveRecord(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from rackready.drivers.remote import Answer, Remote
 from rackready.drivers.ssh.target import node_target
@@ -49,13 +50,13 @@ class Prover:
 
     def _answers(self, node: str) -> Mapping[tuple[str, ...], Answer]:
         if self.run is not None:
-            return {argv: self.run(node, argv) for argv in COMMANDS}
+            return _each(partial(self.run, node))
         try:
             remote = Remote({node: node_target(self.site, node, self.paths.known_hosts)})
         except RackreadyError as error:
             return dict.fromkeys(COMMANDS, Answer(None, "", "", 0.0, failure=quoted(str(error))))
         try:
-            return {argv: remote.run(node, argv, timeout_s=_TIMEOUT_S) for argv in COMMANDS}
+            return _each(partial(remote.run, node, timeout_s=_TIMEOUT_S))
         finally:
             remote.close()
 
@@ -63,3 +64,15 @@ class Prover:
         text = answer.stdout + answer.stderr
         problem = answer.failure or ("" if answer.exit_code == 0 else f"exit code {answer.exit_code}")
         return {"command": " ".join(argv), "sha256": self.store.put_raw(text) if text else "", "problem": problem}
+
+
+def _each(run: Callable[[tuple[str, ...]], Answer]) -> dict[tuple[str, ...], Answer]:
+    """Return the answer to each command. Of a program that did not end nothing more is asked: each stays in the driver.
+
+    A node with a GPU off its bus is where `nvidia-smi` hangs.
+    """
+    found: dict[tuple[str, ...], Answer] = {}
+    for argv in COMMANDS:
+        hung = next((" ".join(one) for one in found if one[0] == argv[0] and found[one].exit_code is None), "")
+        found[argv] = Answer(None, "", "", 0.0, failure=f"not run: `{hung}` gave no answer") if hung else run(argv)
+    return found

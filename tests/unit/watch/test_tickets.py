@@ -78,6 +78,18 @@ def test_a_drained_fault_gets_a_ticket_with_part_slot_drain_and_evidence(world: 
     assert ("ticket", "node03", "ticket T00001-node03: GpuXidRestartBm on gpu4") in world.events
 
 
+def test_a_program_that_hangs_is_asked_once_for_evidence(world: World) -> None:
+    asked: list[str] = []
+
+    def hangs(_node: str, argv: tuple[str, ...]) -> Answer:
+        asked.append(" ".join(argv))
+        return Answer(0, "x", "", 0.0) if argv[0] == "journalctl" else Answer(None, "", "", 60.0, failure="late")
+
+    found = Prover(world.site, world.paths, world.evidence, hangs).collect("node03")
+    assert asked == [" ".join(argv) for argv in COMMANDS[:2]]
+    assert [one["problem"] for one in found] == ["", "late", "not run: `nvidia-smi -q -x` gave no answer"]
+
+
 def test_a_ticket_follows_its_schema(world: World) -> None:
     world.see("node03")
     world.actor().act()

@@ -194,6 +194,7 @@ class Engine:
                 elif record.nodes[node].step is NodeStep.READY:
                     record.nodes[node].step = NodeStep.FAILED
                     record.nodes[node].reason = f"Goes back with {behind}, of its NVLink domain."
+                    record.nodes[node].goes_with = behind
                     back.add(node)
         return [node for node in nodes if node in back]
 
@@ -202,7 +203,7 @@ class Engine:
         record = self.record
         nodes = [node for node in record.nodes.values() if node.wave == record.waves]
         tried = [node for node in nodes if node.step is not NodeStep.LEFT_OUT]
-        bad = [node for node in tried if node.step is not NodeStep.READY]
+        bad = [node for node in tried if node.step is not NodeStep.READY and not node.goes_with]
         new = sorted({kind for node in bad for kind in node.kinds} - set(record.kinds))
         record.kinds = sorted({*record.kinds, *new})
         reasons = [f"new kind of failure in wave {record.waves}: {', '.join(new)}"] if new else []
@@ -219,7 +220,7 @@ class Engine:
 
 def _settle(node: NodeRecord, result: Mapping[str, Any]) -> bool:
     """Record how a node came through the way up; return False if it goes back."""
-    node.reason, node.kinds = str(result["message"]), list(result.get("kinds", []))
+    node.reason, node.kinds, node.goes_with = str(result["message"]), list(result.get("kinds", [])), ""
     if result["outcome"] in CONTINUES and result["phase"] == _LAST:
         node.step, node.reason, node.kinds = NodeStep.READY, "", []
         return True

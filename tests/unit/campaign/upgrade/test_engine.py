@@ -155,6 +155,7 @@ def test_an_nvlink_domain_goes_back_as_a_whole() -> None:
         "node01": "ready", "node02": "rolled-back", "node03": "rolled-back", "node04": "waiting",
     }  # fmt: skip
     assert record.nodes["node03"].reason == "Goes back with node02, of its NVLink domain."
+    assert "1 of 2 nodes of wave 2 failed" in record.reason, "node03 failed in nothing"
 
 
 def test_an_nvlink_domain_is_left_out_as_a_whole_and_released_with_its_former_set() -> None:
