@@ -28,7 +28,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 )
 """Errors of a wrong call. Newer releases of typer contain their own copy of click, whose errors are not click's."""
 
-_STOPPED = "Nothing is lost: run the same command again. It keeps what is recorded, if it records anything."
+_STOPPED = "Nothing is lost: run the same command again. What was recorded counts."
 
 COMMANDS = {
     "deploy": "deploy",

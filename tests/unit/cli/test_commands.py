@@ -427,7 +427,7 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(main, "build", interrupted)
-    text = "stopped. Nothing is lost: run the same command to continue from what is recorded."
+    text = "stopped. Nothing is lost: run the same command again. What was recorded counts."
     assert main.run(["status"]) == (130, True)
     assert capsys.readouterr() == ("", f"{text}\n")
     assert main.run(["status", "--output", "json"]) == (130, True)
