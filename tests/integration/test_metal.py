@@ -72,7 +72,7 @@ class Machine:
 
     def reset(self, kind: str) -> None:
         with self.bmc as bmc:
-            bmc.post(f"{host(bmc)}/Actions/ComputerSystem.Reset", {"ResetType": kind})
+            bmc.send(f"{host(bmc)}/Actions/ComputerSystem.Reset", {"ResetType": kind})
 
     @property
     def system(self) -> dict[str, object]:

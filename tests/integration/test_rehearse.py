@@ -63,6 +63,6 @@ def test_rehearsal_takes_two_nodes_to_production_and_leaves_only_its_reports(clo
     assert "gate cluster/fabric/stress/incast" in [note["what"] for note in found["not_covered"]]
     assert containers(clone) == []
     left = {path.name for path in (clone.root / ".rackready").iterdir()}
-    assert left <= {"tools", "rehearsals", "sim.lock", "rehearse.lock"}
+    assert left <= {".gitignore", "tools", "rehearsals", "sim.lock", "rehearse.lock"}
     assert not (clone.root / "inventories" / ENV).exists()
     assert len(list((clone.root / ".rackready/rehearsals" / ENV).iterdir())) == 3
