@@ -45,7 +45,8 @@ def judged(check: dict[str, Any], **known: Any) -> tuple[bool, str]:
     """Return whether a check holds, and what it would say."""
     own = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     variables = {key: trust_as_template(value) if isinstance(value, str) else value for key, value in own.items()}
-    templar = Templar(loader=DataLoader(), variables=variables | known)
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    templar = Templar(loader=DataLoader(), variables=defaults | variables | known)
     that = check["that"] if isinstance(check["that"], list) else [check["that"]]
     holds = all(templar.template(trust_as_template(f"{{{{ {item} }}}}")) for item in that)
     words = {key: templar.template(trust_as_template(check[key])) for key in ("expected", "actual", "next_step")}
@@ -136,15 +137,15 @@ def test_enroot_must_start_for_a_user_without_rights() -> None:
         f"Expected: `enroot version` of user nobody ends with 0 Actual: {denied}. Let ENROOT_RUNTIME_PATH, "
         "ENROOT_DATA_PATH and ENROOT_CACHE_PATH of enroot_pyxis_settings end with a folder per user, such as "
         "user-$(id -u), in a folder of mode 1777. Role enroot_pyxis sets the mode where the path has enroot in it; set "
-        "it yourself elsewhere."
+        "it yourself elsewhere. Where a prolog makes the folders, set enroot_pyxis_shared_folders to false."
     )
     assert judged(checks("check")[1], __enroot_pyxis_version={"rc": 0, "stdout": "4.1.2", "stderr": ""})[0]
 
 
 def test_enroot_is_asked_as_a_job_asks_it() -> None:
-    [task] = [task for block in tasks("check") for task in block["block"] if "as user nobody" in task["name"]]
+    [task] = [task for block in tasks("check") for task in block["block"] if "as a job does" in task["name"]]
     command = task["ansible.builtin.shell"]["cmd"]
-    assert "setpriv --reuid=nobody" in command
+    assert "setpriv --reuid={{ __enroot_pyxis_user }}" in command
     assert "env -i PATH=/usr/local/bin:/usr/bin:/bin" in command
     assert task["become"] is True
 

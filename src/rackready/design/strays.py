@@ -20,13 +20,11 @@ class Stray:
 
 def added_by(documents: Iterable[Any]) -> frozenset[tuple[str, str]]:
     """Return rack and name of the nodes that overlays add: entries with a platform."""
-    return frozenset(
-        (rack["name"], node["name"])
-        for document in documents
-        for rack in _items(document, "racks")
-        for node in _items(rack, "nodes")
-        if "platform" in node
-    )
+    found: set[tuple[str, str]] = set()
+    for document in documents:
+        for rack in _items(document, "racks"):
+            found |= {(rack["name"], node["name"]) for node in _items(rack, "nodes") if "platform" in node}
+    return frozenset(found)
 
 
 def without_strays(

@@ -115,7 +115,7 @@ def test_stopped_by_systemd_it_ends_the_play_and_goes_on_later(world: World) -> 
     until(world.played)
     child.terminate()
     child.communicate(timeout=120)
-    assert child.returncode == 328 + signal.SIGTERM
+    assert child.returncode == 128 + signal.SIGTERM
     assert play._marked(Places(state=world.state)) == []
     assert world.state_of()["state"] == "begun"
 

@@ -109,8 +109,8 @@ class World:
         """Let the agent try again for a moment only where no server answers."""
         fetch = self.tmp / "agent/rackready_pull/fetch.py"
         text = fetch.read_text(encoding="utf-8")
-        assert "_TRIES_S, _LONGEST_PAUSE_S = 120.0" in text
-        fetch.write_text(text.replace("_LONGEST_PAUSE_S = 120.0", "_LONGEST_PAUSE_S = 2.0"), encoding="utf-8")
+        assert "_TRIES_S, _LONGEST_PAUSE_S, _OUTAGES = 120.0" in text
+        fetch.write_text(text.replace("_OUTAGES = 120.0", "_OUTAGES = 2.0"), encoding="utf-8")
 
     def away(self) -> int:
         """Stop the server, and return its port."""

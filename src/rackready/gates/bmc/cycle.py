@@ -338,11 +338,8 @@ def _went(bmc: Bmc) -> str:
                 return "BMC refused a login"
         time.sleep(1.0)
     step = "Name the node's outlets in the site file, or choose kind cold. The host is powered on again."
-    expected, actual = (
-        f"no answer within {_GONE_S:.0f} s: it cuts its own mains",
-        "answered all the time: nothing was cut",
-    )
-    raise BmcError(bmc.where, "AC power cycle by the BMC", expected=expected, actual=actual, next_step=step)
+    gone, seen = f"no answer within {_GONE_S:.0f} s: it cuts its own mains", "answered all the time: nothing was cut"
+    raise BmcError(bmc.where, "AC power cycle by the BMC", expected=gone, actual=seen, next_step=step)
 
 
 def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:
