@@ -87,7 +87,7 @@ def _unknown_numa(host: Hypervisor, node: Node, device: PassedDevice, loc: Loc, 
 
 
 def _functions(site: Site, node: Node, loc: Loc) -> list[Flaw]:
-    """Check that a virtual function on InfiniBand has what only Ethernet knows."""
+    """Check that virtual functions on InfiniBand have none of the keys that only Ethernet knows."""
     out = []
     for n, device in enumerate(node.virtual.nics if node.virtual else []):
         given = [name for name in ("mac", "vlan") if getattr(device, name) is not None]

@@ -45,14 +45,9 @@ def without_strays(
     kept, strays = [], list[Stray]()
     for r, rack in enumerate(given):
         nodes = _items(rack, "nodes")
-        there = known.get(rack["name"], set())
-        lost = [
-            n
-            for n, node in enumerate(nodes)
-            if node["name"] not in there and "platform" not in node and (rack["name"], node["name"]) not in added
-        ]
-        if rack["name"] in unclear:
-            lost = []
+        there = known.get(rack["name"], set()) | {name for where, name in added if where == rack["name"]}
+        lost = [n for n, node in enumerate(nodes) if node["name"] not in there and "platform" not in node]
+        lost = [] if rack["name"] in unclear else lost
         strays += [Stray(("racks", r, "nodes", n), nodes[n]["name"], rack["name"]) for n in lost]
         if not lost:
             kept.append(rack)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from .command import NodeProblem
@@ -117,10 +118,9 @@ def _stanzas(path: Path, text: str) -> Iterator[Entry]:
         if fields.get("enabled", ["yes"])[:1] not in [[word] for word in _OFF]:
             line = first + next((at for at, row in enumerate(stanza.split("\n")) if row.lower().startswith("uris:")), 0)
             signed = " ".join(fields.get("signed-by", []))
-            for kind in fields.get("types", []):
-                for uri in fields.get("uris", []):
-                    for suite in fields.get("suites", [""]):
-                        yield Entry(path, line, kind, uri, suite, signed)
+            lists = fields.get("types", []), fields.get("uris", []), fields.get("suites", [""])
+            for kind, uri, suite in product(*lists):
+                yield Entry(path, line, kind, uri, suite, signed)
         first += stanza.count("\n") + 1
 
 
