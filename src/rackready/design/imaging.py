@@ -32,6 +32,8 @@ class StoredImage(Model):
     """Bytes of the compressed file."""
     unpacked: int
     """Bytes on the node's root file system."""
+    mdadm: bool | None = None
+    """Whether it has mdadm; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

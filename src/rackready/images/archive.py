@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.model.problems import Message, RackreadyError
+from rackready.ondevice.agent.links import followed
 
 _BLOCK = 4096
 """Unit in which a file system stores a file, in bytes."""
@@ -21,6 +22,9 @@ _LOADERS = {
 }
 _LOADER_PACKAGES = "shim-signed and grub-efi-amd64-signed (RHEL family: shim-x64 and grub2-efi-x64)"
 _EL_LOADERS = re.compile(r"^boot/efi/EFI/[^/]+/(shimx64\.efi|grubx64\.efi)$")
+_LOADER_FILE = re.compile(r"\.efi(\.[^/]*)?$")
+_MDADM = {"usr/sbin/mdadm", "sbin/mdadm", "usr/bin/mdadm"}
+"""The last one where usr/sbin is a link to usr/bin (Fedora 42)."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,7 @@ class Contents:
     os_release: dict[str, str] = field(default_factory=dict)
     host_keys: list[str] = field(default_factory=list)
     has_cloud_init: bool = False
+    has_mdadm: bool = False
 
     @property
     def kernel(self) -> str:
@@ -50,8 +55,7 @@ def inspect(path: Path, called: Path) -> Contents:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         try:
             with tarfile.open(fileobj=child.stdout, mode="r|") as tar:
-                for member in tar:
-                    _look(tar, member, found)
+                links, files = _read(tar, found)
             while child.stdout is not None and child.stdout.read(1 << 20):
                 pass
         except (tarfile.TarError, EOFError) as error:
@@ -59,7 +63,27 @@ def inspect(path: Path, called: Path) -> Contents:
         said = child.stderr.read().decode(errors="replace").strip() if child.stderr else ""
     if child.returncode != 0:
         raise _unreadable(called, said)
+    # Ubuntu has an absolute link of update-alternatives in place of shimx64.efi.signed (shim-signed's postinst).
+    wanted = {name for group in _LOADERS.values() for name in group}
+    found.loaders |= {name for name in wanted if followed(name, lambda path: links.get(path, "")) in files}
     return found
+
+
+def _read(tar: tarfile.TarFile, found: Contents) -> tuple[dict[str, str], set[str]]:
+    """Look at every member, and return all links with what they lead to, and the regular files of boot loaders."""
+    links, files = dict[str, str](), set[str]()
+    for member in tar:
+        name = _look(tar, member, found)
+        if member.issym():
+            links[name] = member.linkname
+        elif _is_file(member) and _LOADER_FILE.search(name):
+            files.add(name)
+    return links, files
+
+
+def _is_file(member: tarfile.TarInfo) -> bool:
+    """Whether it is a regular file; a further name of one (a hard link) is one, too."""
+    return member.isreg() or member.islnk()
 
 
 def _unreadable(path: Path, actual: str) -> RackreadyError:
@@ -71,20 +95,21 @@ def _unreadable(path: Path, actual: str) -> RackreadyError:
     )
 
 
-def _look(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> None:
+def _look(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> str:
+    """Note what a member is about, and return its name below the root."""
     name = member.name.removeprefix("./").strip("/")
     found.unpacked += -(-member.size // _BLOCK) * _BLOCK if member.isreg() else _BLOCK
     if kernel := _KERNEL.match(name):
         found.kernels.add(kernel[1])
-    if name in {item for group in _LOADERS.values() for item in group}:
-        found.loaders.add(name)
-    elif loader := _EL_LOADERS.match(name):
+    if (loader := _EL_LOADERS.match(name)) and _is_file(member):
         found.loaders.add(loader[1])
     if name in _OS_RELEASE and member.isreg() and (source := tar.extractfile(member)) is not None:
         found.os_release = _fields(source.read().decode(errors="replace"))
     if re.match(r"^etc/ssh/ssh_host_.*_key$", name):
         found.host_keys.append(name)
     found.has_cloud_init = found.has_cloud_init or name in {"usr/bin/cloud-init", "bin/cloud-init"}
+    found.has_mdadm = found.has_mdadm or name in _MDADM
+    return name
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -89,6 +89,7 @@ def _add(
         os=found.os_release["ID"],
         release=found.os_release.get("VERSION_ID", "rolling"),
         kernel=found.kernel,
+        mdadm=found.has_mdadm,
         built=datetime.now(UTC).replace(microsecond=0),
         source=source,
         recipe=recipe,

@@ -29,6 +29,9 @@ class StoredImage(Model):
     os: Line = Field(description="ID of its os-release, e.g. debian")
     release: Line = Field(description="VERSION_ID of its os-release, e.g. 12")
     kernel: Line = Field(description="release of its newest kernel")
+    mdadm: bool | None = Field(
+        None, description="whether it has mdadm, which a RAID1 pair needs; none: imported before this was recorded"
+    )
     built: datetime = Field(description="when it was built or imported")
     source: Line = Field(description="what it was made of")
     recipe: Line = Field("", description="digest of the recipe that built it; empty if it was imported")

@@ -41,14 +41,29 @@ def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools.os, "geteuid", lambda: 0)
 
 
+SHIM = "usr/lib/shim/shimx64.efi.signed"
+UBUNTU = {
+    **WHOLE,
+    "usr/lib/os-release": "ID=ubuntu\nVERSION_ID='24.04'\n",
+    SHIM: "-> /etc/alternatives/shimx64.efi.signed",
+    "etc/alternatives/shimx64.efi.signed": f"-> /{SHIM}.latest",
+    f"{SHIM}.latest": "s",
+    f"{SHIM}.previous": "s",
+}
+"""shim-signed of Ubuntu: update-alternatives makes absolute links."""
+
+
 def pack(path: Path, files: dict[str, str], left_out: Iterable[str] = ()) -> Path:
-    """Write an archive of a root file system."""
+    """Write an archive of a root file system; a text that begins with an arrow makes a link."""
     raw = BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
         for name, text in files.items():
             if name not in left_out:
                 member = tarfile.TarInfo(f"./{name}")
-                member.size = len(text)
+                if text.startswith("-> "):
+                    member.type, member.linkname = tarfile.SYMTYPE, text.removeprefix("-> ")
+                else:
+                    member.size = len(text)
                 tar.addfile(member, BytesIO(text.encode()))
     with path.open("wb") as out:
         subprocess.run(["zstd", "-q"], input=raw.getvalue(), stdout=out, check=True)
@@ -79,6 +94,7 @@ def test_an_image_is_imported_shown_and_listed(call: Call, image: Path) -> None:
         "os": "debian",
         "release": "12",
         "kernel": "6.1.0-10-amd64",
+        "mdadm": False,
         "source": "imported from rocky9.tar.zst",
         "recipe": "",
         "archive": str(archive),
@@ -121,6 +137,26 @@ def no_loader(files: dict[str, str]) -> str:
         "Expected: a signed boot loader Actual: no usr/lib/shim/shimx64.efi.signed. Install shim-signed and "
         "grub-efi-amd64-signed (RHEL family: shim-x64 and grub2-efi-x64)."
     )
+
+
+@pytest.mark.parametrize("leads", ["latest", "previous"])
+def test_the_loader_of_ubuntu_is_behind_links(call: Call, tmp_path: Path, leads: str) -> None:
+    files = {**UBUNTU, "etc/alternatives/shimx64.efi.signed": f"-> /{SHIM}.{leads}"}
+    code, out, _ = call("image", "import", str(pack(tmp_path / "u.tar.zst", files)), "--name", "u", "--output", "json")
+    assert (code, json.loads(out)["os"]) == (0, "ubuntu")
+
+
+@pytest.mark.parametrize("leads", [f"/{SHIM}.gone", "/etc/alternatives/shimx64.efi.signed", "../../usr/lib"])
+def test_a_loader_whose_link_leads_to_no_file_is_refused(call: Call, tmp_path: Path, leads: str) -> None:
+    files = {**UBUNTU, "etc/alternatives/shimx64.efi.signed": f"-> {leads}"}
+    code, _, err = call("image", "import", str(pack(tmp_path / "u.tar.zst", files)), "--name", "u")
+    assert (code, f"Actual: no {SHIM}. Install shim-signed" in err) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["usr/sbin/mdadm", "sbin/mdadm", "usr/bin/mdadm"])
+def test_an_image_with_mdadm_says_so(call: Call, tmp_path: Path, place: str) -> None:
+    path = pack(tmp_path / "m.tar.zst", {**WHOLE, place: "m"})
+    assert json.loads(call("image", "import", str(path), "--name", "m", "--output", "json")[1])["mdadm"] is True
 
 
 def host_key(files: dict[str, str]) -> str:

@@ -20,15 +20,18 @@ _DEFAULTS = "etc/default/grub"
 _COMMAND_LINE = "etc/kernel/cmdline"
 """Options of kernels that are installed later (kernel-install(8))."""
 _DISKS = re.compile(
-    r"^(root|rootfstype|rootflags|resume|resume_offset|rd\.lvm\.lv|rd\.lvm\.vg|rd\.md\.uuid|rd\.luks\.\w+)="
+    r"^(root|rootfstype|rootflags|resume|resume_offset|rd\.lvm\.lv|rd\.lvm\.vg|rd\.md|rd\.md\.uuid|rd\.luks\.\w+)="
 )
 """Options that name disks of the machine from which the image came: dracut waits for them (modules.d/90lvm,
 parse-lvm.sh, wait_for_dev), and gives up."""
 _MODE = {"ro", "rw"}
 
 
-def make_menu(host: Host, target: Path, root_uuid: str, own: Sequence[str]) -> None:
+def make_menu(host: Host, target: Path, root_uuid: str, own: Sequence[str], arrays: Sequence[str] = ()) -> None:
     """Make GRUB's menu for the new root, with our kernel options in place of the image's of the same name.
+
+    ``arrays``: options that name the array of the root: without them dracut assembles none (dracut-rhel9,
+    modules.d/90mdraid/parse-md.sh).
 
     The entries are written last: grub2-mkconfig of some releases puts its own options into them (10_linux,
     update_bls_cmdline). Raises ImagingError for an image without entries.
@@ -36,11 +39,11 @@ def make_menu(host: Host, target: Path, root_uuid: str, own: Sequence[str]) -> N
     entries = sorted((target / _ENTRIES).glob("*.conf"))
     if not entries:
         raise ImagingError("unknown-system", "image", expected=f"{_ENTRIES}/*.conf", actual="none")
-    root = (f"root=UUID={root_uuid}", "ro")
+    root = (f"root=UUID={root_uuid}", "ro", *arrays)
     found = {entry: entry.read_text(encoding="utf-8") for entry in entries}
     newest = [word for word in _options(found[entries[-1]]) if not word.startswith("$")]
     _write(target / _COMMAND_LINE, " ".join((*root, *_kept(newest, own), *own)) + "\n")
-    _write(target / _DEFAULTS, _defaults(target / _DEFAULTS, own))
+    _write(target / _DEFAULTS, _defaults(target / _DEFAULTS, (*arrays, *own)))
     (target / "boot/grub2").mkdir(parents=True, exist_ok=True)
     with inside(host, target):
         within(host, target, "grub2-mkconfig", "-o", "/boot/grub2/grub.cfg")

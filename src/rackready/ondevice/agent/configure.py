@@ -26,10 +26,13 @@ def configure(host: Host, plan: Plan, target: Path, made: Volumes, scratch: str)
     _write(target / "etc/hostname", f"{plan.hostname}\n")
     _identity(target)
     seed(plan, target)
-    if is_el(os_release(target)):
-        (target / ".autorelabel").touch()  # files written here have no SELinux label
+    el = is_el(os_release(target))
     if made.pair:
-        _arrays(host, target)
+        _arrays(host, target / ("etc/mdadm.conf" if el else "etc/mdadm/mdadm.conf"))
+    if el:
+        (target / ".autorelabel").touch()  # files written here have no SELinux label
+    if el or made.pair:
+        _initramfs(host, target, pair=made.pair)
 
 
 def fstab(host: Host, plan: Plan, made: Volumes, scratch: str) -> str:
@@ -65,16 +68,24 @@ def seed(plan: Plan, target: Path) -> None:
     _write(config / "99-rackready.cfg", f"{_SOURCES}datasource_list: [NoCloud, None]\n")
 
 
-def _arrays(host: Host, target: Path) -> None:
-    """Name the arrays in mdadm.conf, and make the initramfs anew: it has a copy."""
+def _arrays(host: Host, path: Path) -> None:
+    """Name the arrays in mdadm.conf."""
     lines = host.must("mdadm", "--detail", "--scan")
-    el = is_el(os_release(target))
-    path = target / ("etc/mdadm.conf" if el else "etc/mdadm/mdadm.conf")
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, f"# Written by rackready.\nHOMEHOST <ignore>\nMAILADDR root\n{lines}")
+
+
+def _initramfs(host: Host, target: Path, *, pair: bool) -> None:
+    """Make the initramfs of each kernel anew: it has a copy of mdadm.conf.
+
+    That of the RHEL family is often for the hardware of the machine that made the image alone (hostonly in
+    /usr/lib/dracut/dracut.conf.d/01-dist.conf): it has no driver of this machine's disks. dracut passes all other
+    options on to each kernel's run (dracut-rhel9, dracut.sh, regenerate_all).
+    """
+    options = ("--mdadmconf", "--add", "mdraid") if pair else ()
     with inside(host, target):
-        if el:
-            within(host, target, "dracut", "--regenerate-all", "--force", "--mdadmconf")
+        if is_el(os_release(target)):
+            within(host, target, "dracut", "--regenerate-all", "--force", "--no-hostonly", *options)
         else:
             within(host, target, "update-initramfs", "-u", "-k", "all")
 

@@ -125,3 +125,16 @@ def uuid(host: Host, device: str) -> str:
     if not found:
         raise ImagingError("tool", f"{device}", expected="a file system with a UUID", actual="none")
     return found
+
+
+def array_uuid(host: Host, device: str) -> str:
+    """Return the UUID of an array, as mdadm and dracut write it: 4 groups of 8 hexadecimal digits with colons.
+
+    Raises ImagingError without one.
+    """
+    # dracut-rhel9, modules.d/90mdraid/mdraid_start.sh reads it in the same way.
+    out = host.must("mdadm", "--detail", "--export", device)
+    found = [line.removeprefix("MD_UUID=") for line in out.splitlines() if line.startswith("MD_UUID=")]
+    if not found:
+        raise ImagingError("tool", f"{device}", expected="an array with MD_UUID", actual="none")
+    return found[0]

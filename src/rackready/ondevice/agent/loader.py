@@ -14,15 +14,21 @@ from . import bls
 from .disks import Disk
 from .errors import ImagingError
 from .host import Host
-from .layout import Volumes, uuid
+from .layout import Volumes, array_uuid, uuid
+from .links import file_of
 from .mounts import inside, is_el, os_release, within
 from .plan import Plan
 
 _SHIM = "usr/lib/shim/shimx64.efi.signed"
-_MOK = "usr/lib/shim/mmx64.efi.signed"
+"""A file in Debian; in Ubuntu an absolute link of update-alternatives to ...signed.latest (shim-signed's postinst)."""
+_MOK = ("usr/lib/shim/mmx64.efi.signed", "usr/lib/shim/mmx64.efi")
+"""Debian (shim-helpers-amd64-signed) and Ubuntu (shim-signed) have it under these names."""
 _GRUB = "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
 _OPTIONS = "etc/default/grub.d/90-rackready.cfg"
 """After 50-cloudimg-settings.cfg of cloud images, which sets the command line anew."""
+_CONSOLE = re.compile(r"^console=ttyS(\d+)(?:,(\d+))?")
+"""Port and speed (Linux, Documentation/admin-guide/serial-console.rst: console=ttyS1,115200n8)."""
+_SPEED = "115200"
 _EFIVARS = "/sys/firmware/efi/efivars"
 _FIRST_PART = "1"
 
@@ -33,7 +39,8 @@ def prepare(host: Host, plan: Plan, target: Path, made: Volumes) -> None:
         if re.search(r"[\"'`$\\]", word):
             raise ImagingError("plan", f"kernel option {word}", expected="no quote, $ or backslash", actual="one")
     if is_el(os_release(target)):
-        bls.make_menu(host, target, uuid(host, made.root), plan.kernel_options)
+        arrays = [f"rd.md.uuid={array_uuid(host, made.root)}"] if made.pair else []
+        bls.make_menu(host, target, uuid(host, made.root), plan.kernel_options, arrays)
         return
     _debian_options(plan, target)
     (target / "boot/grub").mkdir(parents=True, exist_ok=True)
@@ -48,9 +55,21 @@ def _debian_options(plan: Plan, target: Path) -> None:
     lines = ["# Written by rackready.", "GRUB_DISABLE_OS_PROBER=true"]
     if words:
         lines.append(f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"')
-    if any(word.startswith("console=ttyS") for word in plan.kernel_options):
-        lines.append('GRUB_TERMINAL="console serial"')
+    lines += _serial(plan.kernel_options)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _serial(options: Sequence[str]) -> list[str]:
+    """Return GRUB's settings for the last serial console of the kernel; none without one.
+
+    Without a command, GRUB takes port 0 at 9600 baud (grub 2.06, util/grub.d/00_header.in; include/grub/serial.h,
+    grub_serial_config_defaults).
+    """
+    found = [match for word in options if (match := _CONSOLE.match(word))]
+    if not found:
+        return []
+    unit, speed = found[-1][1], found[-1][2] or _SPEED
+    return ['GRUB_TERMINAL="console serial"', f'GRUB_SERIAL_COMMAND="serial --unit={unit} --speed={speed}"']
 
 
 def install(host: Host, target: Path, esp: Path, root_uuid: str) -> str:
@@ -66,8 +85,10 @@ def install(host: Host, target: Path, esp: Path, root_uuid: str) -> str:
 
 def _install_debian(target: Path, esp: Path, release: dict[str, str], root_uuid: str) -> str:
     name = release.get("ID", "debian")
-    missing = [path for path in (_SHIM, _GRUB) if not (target / path).is_file()]
-    if missing:
+    signed, grub = file_of(target, _SHIM), file_of(target, _GRUB)
+    mok = next((found for path in _MOK if (found := file_of(target, path))), None)
+    if signed is None or grub is None:
+        missing = [path for path, found in ((_SHIM, signed), (_GRUB, grub)) if found is None]
         raise ImagingError(
             "boot-loader",
             "image",
@@ -80,11 +101,11 @@ def _install_debian(target: Path, esp: Path, release: dict[str, str], root_uuid:
     for folder, shim in ((own, "shimx64.efi"), (fallback, "BOOTX64.EFI")):
         folder.mkdir(parents=True, exist_ok=True)
         # GRUB before shim: with shim alone the firmware would find a loader that finds nothing.
-        shutil.copyfile(target / _GRUB, folder / "grubx64.efi")
-        if (target / _MOK).is_file():
-            shutil.copyfile(target / _MOK, folder / "mmx64.efi")
+        shutil.copyfile(grub, folder / "grubx64.efi")
+        if mok is not None:
+            shutil.copyfile(mok, folder / "mmx64.efi")
         (folder / "grub.cfg").write_text(stub, encoding="ascii")
-        shutil.copyfile(target / _SHIM, folder / shim)
+        shutil.copyfile(signed, folder / shim)
     (own / "BOOTX64.CSV").write_bytes(f"shimx64.efi,{name},,This is the boot entry for {name}\n".encode("utf-16"))
     return name
 

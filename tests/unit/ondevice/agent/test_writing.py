@@ -20,6 +20,10 @@ from tests.unit.ondevice.agent.machine import DIGEST, LABEL, Machine, document
 ROOT_UUID, ESP_UUID = "4a6e57a8-180a-404c-ac83-4f0c194ebbd1", "ABBE-57F4"
 VDA, VDB = Disk("vda", 100 << 30, ("S1",)), Disk("vdb", 100 << 30, ("S2",))
 PLAN = parse(document())
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\n'
+ARRAY = "79d2a5f3:0b5ab1c5:a24c5d23:8ea3d9d4"
+EXPORTED = f"MD_LEVEL=raid1\nMD_DEVICES=2\nMD_METADATA=1.2\nMD_UUID={ARRAY}\nMD_DEVNAME=md1\nMD_NAME=any:root\n"
+"""Lines of mdadm 4.2 (mdadm-project/mdadm, Detail.c)."""
 FIRMWARE = (
     "BootCurrent: 0003\nTimeout: 0 seconds\nBootOrder: 0001,0000,0002,0003\nBoot0000* UiApp\n"
     "Boot0001* debian (rackready 1)\nBoot0002* UEFI PXEv4 (MAC:525400000001)\nBoot0003* debian\n"
@@ -146,6 +150,41 @@ def test_a_pair_names_its_arrays_in_the_initramfs(machine: Machine, target: Path
     assert any(line.endswith("update-initramfs -u -k all") for line in machine.ran)
 
 
+@pytest.mark.parametrize(("disks", "options"), [([VDA], ""), ([VDA, VDB], " --mdadmconf --add mdraid")])
+def test_rhel_gets_an_initramfs_for_any_hardware(
+    machine: Machine, target: Path, disks: list[Disk], options: str
+) -> None:
+    (target / "usr/lib/os-release").write_text(ROCKY)
+    machine.answers["mdadm", "--detail", "--scan"] = Ended(0, "ARRAY /dev/md1 metadata=1.2 UUID=1:2:3:4\n")
+    machine.answers["blkid",] = Ended(0, f"{ROOT_UUID}\n")
+    configure.configure(machine, PLAN, target, layout.volumes(disks), "")
+    made = [line.partition("dracut ")[2] for line in machine.ran if " dracut " in line]
+    assert made == [f"--regenerate-all --force --no-hostonly{options}"]
+    assert (target / "etc/mdadm.conf").is_file() == bool(options)
+
+
+def test_rhel_on_a_pair_names_the_array_of_its_root(machine: Machine, target: Path) -> None:
+    (target / "usr/lib/os-release").write_text(ROCKY)
+    entry = target / "boot/loader/entries/0123-5.14.0.conf"
+    entry.parent.mkdir(parents=True)
+    entry.write_text(
+        "title Rocky\nlinux /boot/vmlinuz-5.14.0\noptions root=UUID=old ro rd.md=0 rd.md.uuid=of:the:image\n"
+    )
+    machine.answers["blkid",] = Ended(0, f"{ROOT_UUID}\n")
+    machine.answers["mdadm", "--detail", "--export", "/dev/md1"] = Ended(0, EXPORTED)
+    loader.prepare(machine, PLAN, target, layout.volumes([VDA, VDB]))
+    words = f"root=UUID={ROOT_UUID} ro rd.md.uuid={ARRAY} console=ttyS0"
+    assert entry.read_text().endswith(f"\noptions {words}\n")
+    assert (target / "etc/kernel/cmdline").read_text() == f"{words}\n"
+    assert f"GRUB_CMDLINE_LINUX='rd.md.uuid={ARRAY} console=ttyS0'\n" in (target / "etc/default/grub").read_text()
+
+
+def test_an_array_without_a_uuid_is_a_failure(machine: Machine) -> None:
+    with pytest.raises(ImagingError) as caught:
+        layout.array_uuid(machine, "/dev/md1")
+    assert caught.value.message == "/dev/md1 - Expected: an array with MD_UUID Actual: none."
+
+
 def test_the_marker_is_about_one_plan(target: Path) -> None:
     assert not configure.has_marker(PLAN, target)
     configure.write_marker(PLAN, target)
@@ -182,6 +221,39 @@ def test_debian_gets_its_signed_loader_twice(machine: Machine, target: Path, tmp
     )
 
 
+def ubuntu(target: Path, shim: str = "/usr/lib/shim/shimx64.efi.signed.latest") -> None:
+    """Put the loader as Ubuntu's packages do: shim is an absolute link of update-alternatives."""
+    with_loader(target)
+    (target / "usr/lib/os-release").write_text('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n')
+    folder = target / "usr/lib/shim"
+    for name, link in (("shimx64.efi.signed", "shimx64.efi.signed.latest"), ("mmx64.efi.signed", "mmx64.efi")):
+        (folder / name).replace(folder / link)
+    (target / "etc/alternatives").mkdir(parents=True)
+    (folder / "shimx64.efi.signed").symlink_to("/etc/alternatives/shimx64.efi.signed")
+    (target / "etc/alternatives/shimx64.efi.signed").symlink_to(shim)
+
+
+def test_ubuntus_loader_is_followed_inside_the_target(machine: Machine, target: Path, tmp_path: Path) -> None:
+    ubuntu(target)
+    assert loader.install(machine, target, tmp_path / "esp", ROOT_UUID) == "ubuntu"
+    files = {path.name: path.read_text() for path in (tmp_path / "esp/EFI/ubuntu").iterdir() if path.suffix == ".efi"}
+    assert files == {
+        "shimx64.efi": "shimx64.efi.signed",
+        "grubx64.efi": "grubx64.efi.signed",
+        "mmx64.efi": "mmx64.efi.signed",
+    }
+    assert (tmp_path / "esp/EFI/BOOT/BOOTX64.EFI").read_text() == "shimx64.efi.signed"
+
+
+@pytest.mark.parametrize("leads", ["{outside}", "../../../../../{outside}", "/etc/alternatives/shimx64.efi.signed"])
+def test_no_link_leads_out_of_the_target(machine: Machine, target: Path, tmp_path: Path, leads: str) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("of the ramdisk")
+    ubuntu(target, leads.format(outside=outside))
+    with pytest.raises(ImagingError, match=r"Expected: usr/lib/shim/shimx64\.efi\.signed Actual: missing"):
+        loader.install(machine, target, tmp_path / "esp", ROOT_UUID)
+
+
 def test_an_image_without_its_signed_loader_fails(machine: Machine, target: Path, tmp_path: Path) -> None:
     with pytest.raises(ImagingError) as caught:
         loader.install(machine, target, tmp_path, ROOT_UUID)
@@ -195,7 +267,7 @@ def test_an_image_without_its_signed_loader_fails(machine: Machine, target: Path
 
 
 def test_rhel_keeps_its_packaged_loader(machine: Machine, target: Path, tmp_path: Path) -> None:
-    (target / "usr/lib/os-release").write_text('ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+    (target / "usr/lib/os-release").write_text(ROCKY)
     for name in ("BOOT/BOOTX64.EFI", "rocky/shimx64.efi", "rocky/grubx64.efi"):
         path = target / "boot/efi/EFI" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,6 +289,24 @@ def test_kernel_options_come_after_those_of_cloud_images(machine: Machine, targe
     text = (target / "etc/default/grub.d/90-rackready.cfg").read_text()
     assert 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX console=ttyS0"' in text
     assert machine.ran[-5].endswith("grub-mkconfig -o /boot/grub/grub.cfg")
+
+
+@pytest.mark.parametrize(
+    ("options", "serial"),
+    [
+        (["console=ttyS0"], "serial --unit=0 --speed=115200"),
+        (["console=tty0", "console=ttyS1,57600n8"], "serial --unit=1 --speed=57600"),
+        (["console=ttyS0", "console=ttyS2,115200"], "serial --unit=2 --speed=115200"),
+        (["console=tty0"], ""),
+    ],
+)
+def test_grub_uses_the_serial_port_of_the_kernel(
+    machine: Machine, target: Path, options: list[str], serial: str
+) -> None:
+    loader.prepare(machine, parse(document(kernel_options=options)), target, layout.volumes([VDA]))
+    text = (target / "etc/default/grub.d/90-rackready.cfg").read_text()
+    wanted = f'GRUB_TERMINAL="console serial"\nGRUB_SERIAL_COMMAND="{serial}"\n'
+    assert text.endswith(wanted) if serial else "serial" not in text
 
 
 @pytest.mark.parametrize("word", ["a=$(id)", "b=`id`", 'c="d'])
