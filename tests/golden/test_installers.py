@@ -93,6 +93,18 @@ def test_every_selection_of_a_preseed_file_is_one_line_without_a_backslash() -> 
     )
 
 
+@pytest.mark.parametrize("name", only("debian"))
+def test_security_updates_come_from_the_mirror_that_the_site_names(name: str) -> None:
+    """apt-setup's own service takes them from http://HOST/debian-security (generators/91security)."""
+    lines = text_of(name).splitlines()
+    codename = {"debian12": "bookworm", "debian13": "trixie"}[name.partition("-")[0]]
+    assert "d-i apt-setup/services-select multiselect updates" in lines
+    assert (
+        "d-i apt-setup/local0/repository string "
+        f"http://192.0.2.2/security {codename}-security main contrib non-free-firmware"
+    ) in lines
+
+
 # --- kickstart --------------------------------------------------------------------------------------------------
 
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

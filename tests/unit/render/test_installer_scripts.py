@@ -166,6 +166,15 @@ def test_data_is_kept_unless_the_node_is_named_for_it(machine: Machine, holds: s
     assert found(machine, script(["H8"], erase=True)) == "system /dev/sdh scratch"
 
 
+def test_what_a_disk_holds_is_told_by_the_few_programs_of_an_installer(machine: Machine) -> None:
+    """The busybox of Debian's installer has a tr without classes."""
+    machine.disk("sdh", "H8", by="ID_SERIAL_SHORT", holds='LABEL="control" TYPE="ext4"', parts=2)
+    machine.program("tr", "echo no tr; exit 1")
+    assert found(machine, script(["H8"])) == (
+        'node01: sdh - Expected: an empty disk Actual: sdhp1 sdhp2 /dev/sdh: LABEL="control" TYPE="ext4"'
+    )
+
+
 SCRATCH = 'LABEL="rr-scratch" UUID="1" TYPE="ext4"'
 
 
@@ -237,6 +246,23 @@ def test_a_striped_scratch_that_is_there_is_assembled_and_left(machine: Machine)
         "mdadm --assemble /dev/md/rr-scratch /dev/sdh /dev/sdi",
         "mdadm --detail --brief /dev/md/rr-scratch",
     ]
+
+
+@pytest.mark.parametrize("names", [[], ["rocky.repo", "rocky-addons.repo"]])
+def test_other_repositories_go_also_where_there_is_none(tmp_path: Path, names: list[str]) -> None:
+    """RHEL itself has none until it is subscribed."""
+    folder = tmp_path / "yum.repos.d"
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    text = render("provisioning/finish.sh.j2", facts=facts("el9", SINGLE, proxy=None), report=lambda _: ":")
+    part = f"set -eu\n{text[text.index('for repository in') :]}".replace("/etc/yum.repos.d", str(folder))
+    done = subprocess.run(["dash", "-c", part], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in folder.iterdir()} == {
+        *(f"{name}.installer" for name in names),
+        "rackready-system.repo",
+    }
 
 
 @pytest.mark.parametrize("shell", SHELLS)
