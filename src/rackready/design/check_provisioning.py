@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from rackready.design.imaging import SERVED_BOOTS, boot_of, disks_of
 from rackready.design.names import listed
+from rackready.design.pull import node_processor
 from rackready.design.site_flaws import Flaw, Loc, Subject
 from rackready.model.problems import Message
 from rackready.model.provisioning import Provisioning
 from rackready.model.site import Node, Site
 
 _SHOWN = 5
+_IMAGED = "x86_64"
+"""Processor of the ramdisk's kernel (images/ramdisk.py) and of the boot loaders (drivers/boot_service/loaders.py)."""
 
 
 def check_provisioning(subject: Subject) -> list[Flaw]:
@@ -94,6 +97,7 @@ def unready(site: Site, nodes: Sequence[str]) -> list[Message]:
         out.append(Message("provisioning.method", "installer", "image", "not supported yet", step))
     return [
         *out,
+        *_other_processors(site, booting),
         *_unknown(
             [node for node in booting if node.boot_mac is None],
             "boot_mac",
@@ -107,6 +111,17 @@ def unready(site: Site, nodes: Sequence[str]) -> list[Message]:
             "Add disks to the node, or provisioning.disks: by serial number, or by path below /dev/disk.",
         ),
     ]
+
+
+def _other_processors(site: Site, nodes: Sequence[Node]) -> list[Message]:
+    """Return the nodes that no boot loader of ours starts: all that the boot service sends is for x86."""
+    others = {node.name: node_processor(site, node.name) for node in nodes}
+    others = {name: processor for name, processor in others.items() if processor != _IMAGED}
+    if not others:
+        return []
+    step = "Install its system by other means, and set boot: disk: rackready takes it from there."
+    actual = ", ".join(sorted(set(others.values())))
+    return [Message(f"{listed(others, _SHOWN)}: boot", "imaging over the network", _IMAGED, actual, step)]
 
 
 def _unknown(nodes: Sequence[Node], key: str, what: str, step: str) -> list[Message]:

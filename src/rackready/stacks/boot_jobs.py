@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,32 @@ from paramiko.pkey import PublicBlob
 from pydantic import Field, ValidationError
 
 from rackready import files
-from rackready.design.imaging import Login, StoredImage, boot_of, digest_of, imaged_nodes, imaging_words, node_plan
+from rackready.design.imaging import (
+    Login,
+    StoredImage,
+    boot_of,
+    digest_of,
+    disks_of,
+    imaged_nodes,
+    imaging_words,
+    node_plan,
+)
+from rackready.design.names import listed
 from rackready.drivers.boot_service import BootService
+from rackready.drivers.boot_service.loaders import trust_problem
 from rackready.drivers.redfish import BootTarget
 from rackready.drivers.ssh.host_keys import host_keys
 from rackready.drivers.ssh.pins import text_of
 from rackready.drivers.ssh.target import read_private_key
 from rackready.model.base import MacAddress, Model, Name
 from rackready.model.problems import Message, RackreadyError
-from rackready.model.provisioning import ProvisioningService
-from rackready.model.site import Site
+from rackready.model.provisioning import NodeDisks, ProvisioningService
+from rackready.model.site import Node, Site
 from rackready.paths import EnvPaths, private_dir
 from rackready.stacks.args import ImagingArgs
 
 _TARGETS = {"http": BootTarget.UEFI_HTTP, "pxe": BootTarget.PXE, "media": BootTarget.CD}
+_SHOWN = 5
 
 
 class ImagingJob(Model):
@@ -51,10 +64,15 @@ def jobs_dir(state: Path) -> Path:
 
 
 def require_images(site: Site, paths: EnvPaths, nodes: list[str]) -> None:
-    """Refuse to image nodes without their image in the image store, or without a ramdisk. Raises RackreadyError."""
-    if not any(node.name in nodes for node in imaged_nodes(site)):
+    """Refuse to image nodes without a ramdisk, or an image in the image store that can start them.
+
+    Raises RackreadyError.
+    """
+    chosen = [node for node in imaged_nodes(site) if node.name in nodes]
+    if not chosen:
         return
-    _image(site, paths)
+    _require_arrays(site, chosen, _image(site, paths))
+    _require_trust(site)
     folder = paths.base / "ramdisk"
     absent = [name for name in ("vmlinuz", "ramdisk.img") if not (folder / name).is_file()]
     if absent:
@@ -65,6 +83,33 @@ def require_images(site: Site, paths: EnvPaths, nodes: list[str]) -> None:
             actual=f"no {' and no '.join(absent)}",
             next_step="Run `rackready image ramdisk`.",
         )
+
+
+def _require_arrays(site: Site, nodes: Sequence[Node], image: StoredImage) -> None:
+    """Refuse nodes with arrays when the image cannot assemble them. Raises RackreadyError."""
+    arrays = [node.name for node in nodes if (disks := disks_of(site, node)) and _has_array(disks)]
+    if image.mdadm is not False or not arrays:
+        return
+    raise RackreadyError(
+        "provisioning.image",
+        image.name,
+        expected=f"mdadm in it: disks of {listed(arrays, _SHOWN)} are arrays",
+        actual="none",
+        next_step=f"Install mdadm in the root file system, and `rackready image import FILE --name {image.name}`.",
+    )
+
+
+def _has_array(disks: NodeDisks) -> bool:
+    return len(disks.system) > 1 or len(disks.scratch) > 1
+
+
+def _require_trust(site: Site) -> None:
+    """Refuse Secure Boot when this machine's shim does not trust the ramdisk's kernel. Raises RackreadyError."""
+    settings = site.provisioning
+    if settings is None or settings.secure_boot != "on":
+        return
+    if (problem := trust_problem()) is not None:
+        raise RackreadyError.of([problem])
 
 
 def write_jobs(site: Site, paths: EnvPaths, rack: str) -> dict[str, ImagingArgs]:

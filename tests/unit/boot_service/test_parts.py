@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -210,3 +211,31 @@ def test_units_are_installed_once_and_removed(layout: Layout, tmp_path: Path, mo
     systemd.stop(layout)
     assert list(fake.units.iterdir()) == []
     assert fake.log.read_text().splitlines()[3:] == [f"disable --now {both}", "daemon-reload"]
+
+
+@pytest.mark.parametrize(
+    ("authority_name", "trusted"),
+    [(b"Debian Secure Boot CA0", True), (b"Canonical Ltd. Master Certificate Authority", False)],
+)
+def test_secure_boot_needs_a_shim_that_trusts_the_ramdisks_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority_name: bytes, *, trusted: bool
+) -> None:
+    shim = tmp_path / "shimx64.efi.signed"
+    monkeypatch.setattr(loaders, "_SHIM", Loader("shimx64.efi", shim, "shim-signed"))
+    assert loaders.trust_problem() is None, "a shim that is not there is named by its package"
+    shim.write_bytes(b"MZ..\0" + authority_name + b"\0..")
+    problem = loaders.trust_problem()
+    assert (problem is None) == trusted
+    assert trusted or str(problem) == (
+        "provisioning.secure_boot: on - Expected: a shim on this controller that trusts the ramdisk's kernel, which "
+        f"is Debian's Actual: {shim} has another authority. Use a controller with Debian, whose packages shim-signed "
+        "and grub-efi-amd64-signed do, or secure_boot: off."
+    )
+
+
+@pytest.mark.skipif(
+    not Path("/usr/lib/shim/shimx64.efi.signed").exists() or not Path("/etc/debian_version").exists(),
+    reason="shim-signed of Debian",
+)
+def test_debians_own_shim_trusts_it() -> None:
+    assert platform.freedesktop_os_release()["ID"] != "debian" or loaders.trust_problem() is None

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from rackready.design.check_provisioning import unready
 from rackready.design.deployable import NotDeployableError, require
 from tests.unit.design.cabling.kit import lab
-from tests.unit.design.written import Change, change, parse, refusals
+from tests.unit.design.written import Change, change, example, parse, refusals
 
 STEP = "Add it, or set boot: disk."
 SERVICE = {"address": "10.10.255.1", "interface": "eno2", "network": "10.10.0.0/16"}
@@ -165,3 +166,21 @@ def test_what_imaging_lacks_is_refused_before_it_begins(apply: Change, expected:
     assert expected in _messages(document, "provision")
     assert expected not in _messages(whole, "provision")
     assert expected not in _messages(document, "validate")
+
+
+def test_a_node_with_arm_cores_is_not_imaged() -> None:
+    """The ramdisk, its kernel and all boot loaders are for x86."""
+    document = example("gb200-nvl72-8-racks")
+    document["provisioning"] = {
+        "boot": "media",
+        "image": "debian12",
+        "disks": {"system": [{"serial": "S1"}]},
+        "service": {"address": "10.0.255.1", "interface": "eno2", "network": "10.0.0.0/8"},
+    }
+    found = parse(document)
+    names = [node.name for node in found.nodes()][:2]
+    assert str(unready(found, names)[0]) == (
+        f"{', '.join(names)}: boot: imaging over the network - Expected: x86_64 Actual: aarch64. "
+        "Install its system by other means, and set boot: disk: rackready takes it from there."
+    )
+    assert unready(parse(site()), ["node01", "node02"]) == []

@@ -29,8 +29,9 @@ CD_LOADERS = (Loader("BOOTX64.EFI", _SHIM.source, _SHIM.package), _GRUB_CD)
 """Loaders of a boot medium, whatever loader is sent over the network."""
 _IPXE = Loader("ipxe.efi", Path("/usr/lib/ipxe/ipxe.efi"), "ipxe")
 LOADERS = {"signed": (_SHIM, _GRUB), "ipxe": (_IPXE,)}
-
-
+_DEBIAN_CA = b"Debian Secure Boot CA"
+"""In Debian's shim: the name of the one authority, beside the firmware's, that it trusts (salsa.debian.org,
+efi-team/shim, debian/debian-uefi-ca.der). Ubuntu's has Canonical's, and refuses Debian's kernel."""
 _OVER_HTTP = b"UefiHttpBoot/1.0"
 """In a GRUB that reads files by HTTP through the firmware: the name that it gives to servers (Debian 13's 2.12 has it,
 Debian 12's 2.06 does not, and would wait at its prompt for ever)."""
@@ -47,6 +48,22 @@ def http_boot_problem(loader: str) -> Message | None:
         "a GRUB that reads by HTTP",
         f"{last.source} does not",
         f"Use boot: pxe, loader: ipxe (without Secure Boot), or {last.package} 2.12 or later.",
+    )
+
+
+def trust_problem() -> Message | None:
+    """Return why the ramdisk does not start with Secure Boot, None when this machine's shim trusts its kernel.
+
+    A shim that is not there is refused elsewhere.
+    """
+    if not _SHIM.source.exists() or _DEBIAN_CA in _SHIM.source.read_bytes():
+        return None
+    return Message(
+        "provisioning.secure_boot",
+        "on",
+        "a shim on this controller that trusts the ramdisk's kernel, which is Debian's",
+        f"{_SHIM.source} has another authority",
+        f"Use a controller with Debian, whose packages {_SHIM.package} and {_GRUB.package} do, or secure_boot: off.",
     )
 
 
