@@ -186,7 +186,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "nic_stack_ib_umad": needs_umad(site, platform),
         "nvidia_driver_gpus": platform.gpus,
         "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
-        "nvidia_fabricmanager_gpus": platform.gpus,
+        "nvidia_fabricmanager_gpus": platform.gpus if loader.gpu(platform.gpu).registers else 0,
         **_fabric_vars(site, platform),
         "nvidia_persistence_gpus": platform.gpus,
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,

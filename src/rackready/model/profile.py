@@ -126,6 +126,15 @@ class GpuProfile(Model):
     pcie: PcieLink | None = Field(None, description="PCIe link; null: not published")
     mig: Mig | None = Field(None, description="null: the GPU has no MIG")
 
+    @property
+    def registers(self) -> bool:
+        """Return whether the GPU registers with an NVSwitch fabric, and so reports a fabric state.
+
+        NVML has the fabric state only for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi prints N/A on
+        A100 servers whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d).
+        """
+        return self.architecture != "ampere"
+
 
 Cage = Literal["osfp_finned", "osfp_flat", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
 """Connector of a port. Finned OSFP: air-cooled switches; flat-top OSFP: heat sink on the cage (adapters, DGX)."""

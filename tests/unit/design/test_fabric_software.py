@@ -31,6 +31,18 @@ def test_switches_up_to_nvlink_4_need_the_fabric_manager_alone(platform: str) ->
     )
 
 
+def test_gpus_that_report_no_fabric_state_are_not_waited_for() -> None:
+    """bottlerocket-os/bottlerocket pull request 3873: N/A on A100 servers whose fabric manager runs."""
+    site = parse(example("b200-4su-roce"))
+    wanted = {name: platform_vars(site, loader.platform(name)) for name in ("dgx_a100", "dgx_h100", "dgx_b200")}
+    assert {name: found["nvidia_fabricmanager_gpus"] for name, found in wanted.items()} == {
+        "dgx_a100": 0,
+        "dgx_h100": 8,
+        "dgx_b200": 8,
+    }
+    assert wanted["dgx_a100"]["nvidia_fabricmanager_enabled"]
+
+
 @pytest.mark.parametrize("platform", ["dgx_b200", "dgx_b300", "sys_a22ga_b200"])
 def test_boards_with_nvlink_5_need_the_subnet_manager_too(platform: str) -> None:
     """NVIDIA/gpu-driver-container ubuntu24.04/precompiled/nvidia-driver 09dc954: libnvsdm, nvlsm, infiniband-diags."""

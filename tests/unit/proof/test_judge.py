@@ -176,9 +176,9 @@ RULED: list[tuple[str, Any, Any, str]] = [
         FABRIC,
         said(SMI.format("Completed")),
         said(SMI.format("In Progress")),
-        "fabric states In Progress, were Completed",
+        "fabric states In Progress/Success, were Completed/Success",
     ),
-    (FABRIC, said(SMI.format("Completed")), said(""), "fabric states none, were Completed"),
+    (FABRIC, said(SMI.format("Completed")), said(""), "fabric states none, were Completed/Success"),
     (TUNED, said("0, 700.00, 1980\n1, 700.00, 1980"), said("0, 700.00, 1950\n1, 700.00, 1900"), ""),
     (
         TUNED,

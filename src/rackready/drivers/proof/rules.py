@@ -31,8 +31,8 @@ class AnswerRule:
     bounds: tuple[str, ...] = ()
 
 
-FABRIC_STATE = r"Fabric\s*\n\s+State\s*: ([^\n]+?)\s*\n"
-"""As ``__nvidia_fabricmanager_state`` of role nvidia_fabricmanager; a test compares them."""
+FABRIC_STATE = r"Fabric\s*\n\s+State\s*: ([^\n]+?)\s*\n\s+Status\s*: ([^\n]+?)\s*\n"
+"""State and status. As ``__nvidia_fabricmanager_state`` of role nvidia_fabricmanager; a test compares them."""
 
 
 def _room(recorded: Any, found: Any, bounds: Bounds, _now: Now) -> str:  # noqa: ANN401 - JSON types
@@ -59,7 +59,7 @@ def _boot_room(recorded: Any, found: Any, _bounds: Bounds, _now: Now) -> str:  #
 
 
 def _fabric(recorded: Any, found: Any, _bounds: Bounds, _now: Now) -> str:  # noqa: ANN401
-    was, now = (re.findall(FABRIC_STATE, answer["stdout"]) for answer in (recorded, found))
+    was, now = (["/".join(pair) for pair in re.findall(FABRIC_STATE, answer["stdout"])] for answer in (recorded, found))
     if recorded["rc"] != found["rc"] or was != now:
         return f"fabric states {', '.join(now) or 'none'}, were {', '.join(was) or 'none'}"
     return ""

@@ -8,7 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
-from rackready.gates.nodecheck.rules import FABRIC_PARTS, HEALTHY_FABRIC, NOT_SUPPORTED, UNREGISTERED
+from rackready.gates.nodecheck.rules import FABRIC_PARTS, HEALTHY_FABRIC, NOT_SUPPORTED
 from rackready.model.place import Place
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
@@ -110,7 +110,7 @@ def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> N
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
     """Return whether a GPU reports no fabric state, and its model need not report one."""
-    return facts.gpu.architecture == UNREGISTERED and gpu.text("fabric/state") is None
+    return not facts.gpu.registers and gpu.text("fabric/state") is None
 
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:

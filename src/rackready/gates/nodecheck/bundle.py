@@ -91,7 +91,7 @@ def _fabric(facts: NodeFacts) -> str:
     """Return whether GPUs register with the NVSwitch fabric; "silent": they may report no state (gates.gpu.fabric)."""
     if not facts.platform.nvswitch:
         return ""
-    return "silent" if facts.gpu.architecture == rules.UNREGISTERED else "reported"
+    return "reported" if facts.gpu.registers else "silent"
 
 
 def _units(facts: NodeFacts) -> list[str]:

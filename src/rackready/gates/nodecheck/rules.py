@@ -23,12 +23,6 @@ FABRIC_PARTS = {
 NOT_SUPPORTED = "Not Supported"
 """nvidia-smi's value of a field of the fabric's health that this GPU does not have."""
 HEALTHY_FABRIC = frozenset({"Healthy", NOT_SUPPORTED})
-UNREGISTERED = "ampere"
-"""GPUs of this architecture do not register with the fabric.
-
-NVML has the fabric state only for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi prints N/A on servers
-whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d).
-"""
 CORRUPT_INFOROM, LOST = 14, 15
 """Exit codes of nvidia-smi (its manual): an InfoROM is corrupt, a GPU is lost. The report is still printed."""
 HARMLESS = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})

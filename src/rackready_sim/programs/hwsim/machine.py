@@ -241,9 +241,14 @@ def carrier(nic: State) -> bool:
         return False
 
 
-def fabric_state() -> str:
-    """Return the state of the NVSwitch fabric: Not Started, In Progress or Completed; N/A without NVSwitches."""
-    if not store.hardware()["nvswitches"]:
+def fabric_state(gpu: Gpu) -> str:
+    """Return what a GPU reports of its NVSwitch fabric: Not Started, In Progress or Completed.
+
+    N/A without NVSwitches and on Ampere, whose GPUs do not register: bottlerocket-os/bottlerocket pull request 3873
+    shows it on a p4d whose fabric manager runs. The driver: NVIDIA/open-gpu-kernel-modules subdevice_ctrl_gpu_kernel.c,
+    subdeviceCtrlCmdGetGpuFabricProbeInfo_IMPL (no probe: UNSUPPORTED).
+    """
+    if not store.hardware()["nvswitches"] or gpu.part["architecture"] == "ampere":
         return "N/A"
     return str(store.runtime()["fabric"]["state"])
 

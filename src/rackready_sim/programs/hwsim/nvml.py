@@ -123,7 +123,7 @@ def _health(gpu: Gpu) -> dict[str, object]:
     rows: dict[str, object] = {
         "ecc_mode": 1,
         "recovery_action": _RECOVERY.get(part["recovery_action"], 0),
-        "fabric_state": _FABRIC[machine.fabric_state()],
+        "fabric_state": _FABRIC[machine.fabric_state(gpu)],
     }
     for period in ("volatile", "aggregate"):
         for kind in ("corrected", "uncorrected"):

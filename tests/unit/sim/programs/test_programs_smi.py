@@ -76,6 +76,24 @@ def test_report_shows_the_fabric_and_sections(machine: Machine) -> None:
     assert [gpu.findtext("serial") for gpu in tree.findall("gpu")] == [gpu["serial"] for gpu in machine.state["gpus"]]
 
 
+def test_gpus_of_ampere_report_no_fabric(machine: Machine) -> None:
+    machine.ready()
+    for gpu in machine.state["gpus"]:
+        gpu["architecture"] = "ampere"
+    machine.save()
+    text = (
+        "    Fabric\n        State                             : N/A\n        Status                            : N/A\n"
+    )
+    assert machine.run(nvidia_smi, "-q")[1].count(text) == 8
+    tree = ET.fromstring(machine.run(nvidia_smi, "-q", "-x")[1].split("\n", 2)[2])  # noqa: S314 - our own program wrote it
+    assert {(gpu.findtext("fabric/state"), gpu.findtext("fabric/status")) for gpu in tree.findall("gpu")} == {
+        ("N/A", "N/A")
+    }
+    assert machine.run(nvidia_smi, "--query-gpu=fabric.state,fabric.status", "--format=csv,noheader", "-i", "0")[1] == (
+        "N/A, N/A\n"
+    )
+
+
 def test_a_lost_gpu_ends_it_with_15(machine: Machine) -> None:
     machine.ready()
     machine.inject("gpu-lost", gpu=5)

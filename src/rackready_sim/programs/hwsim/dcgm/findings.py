@@ -78,7 +78,7 @@ def _rows(gpu: Gpu) -> list[Warning_]:
 
 
 def _fabric(gpu: Gpu) -> list[Warning_]:
-    state = machine.fabric_state()
+    state = machine.fabric_state(gpu)
     if state == "N/A" or machine.fabric_usable():
         return []
     if state == "In Progress":

@@ -108,8 +108,8 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     "clocks_event_reasons.sw_thermal_slowdown": ("", _event(0x20)),
     "clocks_event_reasons.hw_thermal_slowdown": ("", _event(0x40)),
     "clocks_event_reasons.hw_power_brake_slowdown": ("", _event(0x80)),
-    "fabric.state": ("", lambda _gpu: machine.fabric_state()),
-    "fabric.status": ("", lambda _gpu: {"Completed": "Success"}.get(machine.fabric_state(), "N/A")),
+    "fabric.state": ("", machine.fabric_state),
+    "fabric.status": ("", lambda gpu: {"Completed": "Success"}.get(machine.fabric_state(gpu), "N/A")),
     "gpu_recovery_action": ("", lambda gpu: gpu.part["recovery_action"]),
     **{
         f"ecc.errors.{kind}.{period}.{place}": ("", _ecc(period, kind, place))

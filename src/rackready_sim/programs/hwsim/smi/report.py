@@ -64,7 +64,7 @@ def tree(gpu: Gpu) -> Tree:
 
 def _identity(gpu: Gpu) -> Tree:
     part = gpu.part
-    state = machine.fabric_state()
+    state = machine.fabric_state(gpu)
     return {
         "Product Name": part["name"],
         "Product Brand": "NVIDIA",

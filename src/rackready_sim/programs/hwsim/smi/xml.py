@@ -270,7 +270,7 @@ def _clocks(gpu: Gpu) -> Tree:
 
 
 def _fabric(gpu: Gpu) -> Tree:
-    state, own = machine.fabric_state(), gpu.part["fabric"]
+    state, own = machine.fabric_state(gpu), gpu.part["fabric"]
     done = state == "Completed"
     health = own["health"] or dict.fromkeys(
         (
