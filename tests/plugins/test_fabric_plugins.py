@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -190,6 +191,44 @@ def test_the_file_of_nccl_becomes_roots_only_for_settings_of_the_site(settings: 
     templar = Templar(loader=DataLoader(), variables={"host_roce_nccl": settings, "omit": "left alone"})
     given = [templar.template(trust_as_template(block[name])) for name in ("owner", "group", "mode")]
     assert given == (["root", "root", "0644"] if settings else ["left alone"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("stack", "packages", "says"),
+    [
+        ("inbox", {"mlnx-tools": "25.10.0-1"}, "mlnx-tools 25.10.0-1"),
+        ("doca", {}, "the mlnx-tools that DOCA-OFED brings"),
+    ],
+)
+def test_the_nic_tools_are_the_stack_s_own(stack: str, packages: dict[str, str], says: str, tmp_path: Path) -> None:
+    role = ROOT / "roles/host_roce"
+    tasks = {task["name"]: task for task in yaml.safe_load((role / "tasks/install.yml").read_text(encoding="utf-8"))}
+    own = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))
+    known = {key: trust_as_template(value) if isinstance(value, str) else value for key, value in own.items()}
+    known |= {"host_roce_stack": stack, "host_roce_package_version": "25.10.0-1" if stack == "inbox" else ""}
+    known["__host_roce_path"] = str(tmp_path)
+
+    def said(text: str) -> object:
+        return Templar(loader=DataLoader(), variables=known).template(trust_as_template(text))
+
+    install = tasks["install | Install the exact version of the NIC tools and hold it"]
+    assert said(install["rackready_packages"]["packages"]) == packages
+    for name in ("mlnx_qos", "cma_roce_tos"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    shell = str(said(tasks["install | Look for the programs of the NIC tools"]["ansible.builtin.shell"]))
+    found = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, text=True, check=True).stdout
+    known["__host_roce_lacks"] = {"stdout_lines": found.splitlines()}
+    check = tasks["install | Check that the node has every program"]["rackready_check"]
+    assert said(f"{{{{ {check['that']} }}}}") is False
+    assert said(check["expected"]) == f"mlnx_qos, cma_roce_mode, cma_roce_tos of {says}"
+    assert said(check["actual"]) == "cma_roce_mode missing"
+    [inputs] = [
+        task["rackready_check"]
+        for task in yaml.safe_load((role / "tasks/preflight.yml").read_text(encoding="utf-8"))
+        if task["name"] == "preflight | Check the role's inputs"
+    ]
+    assert [said(f"{{{{ {that} }}}}") for that in inputs["that"] if "version" in that] == [True]
 
 
 def test_in_a_routed_fabric_peers_of_other_subnets_are_an_entry_of_their_own() -> None:

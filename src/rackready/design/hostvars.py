@@ -112,7 +112,7 @@ def software_vars(site: Site) -> dict[str, Any]:
         **_driver_vars(site, software),
         **_library_vars(site, software),
         **nic_stack_vars(site, software),
-        **roce_vars(site.fabric, software),
+        **roce_vars(site, software),
         **infiniband_vars(site),
     }
 

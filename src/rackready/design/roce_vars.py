@@ -8,15 +8,21 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.design.overlay import isolated
 from rackready.design.qos import qos_facts
 from rackready.design.wiring import trunk_ends
-from rackready.model.site import Fabric, Site
+from rackready.model.site import Site
 from rackready.model.software import SoftwareProfile
 
 
-def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
-    """Return the variables of role host_roce that are the same on every node, plain JSON types only."""
+def roce_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
+    """Return the variables of role host_roce that are the same on every node, plain JSON types only.
+
+    DOCA-OFED brings an mlnx-tools of its own, numbered higher than the site's: 2510.0.16-1 in DOCA 3.2.1 (public list
+    of its packages for RHEL 10), 2510.0.14 in the driver container of 25.10-1.2.8.0.
+    """
+    fabric, stack = site.fabric, site.software.nic_stack
     qos = qos_facts(fabric.qos)
     return {
-        "host_roce_package_version": software.doca,
+        "host_roce_stack": stack,
+        "host_roce_package_version": software.doca if stack == "inbox" else "",
         "host_roce_mtu": fabric.mtu,
         "host_roce_manager": fabric.address_manager,
         "host_roce_dscp": qos.dscp,

@@ -121,7 +121,7 @@ class SoftwareProfile(Model):
         description="version of NVLSM, the subnet manager of boards with NVLink 5; it is not tied to the driver's; "
         "empty: the set does not install it",
     )
-    doca: str = Field(description="version of the NIC user space (mlnx-tools)")
+    doca: str = Field(description="version of the NIC user space (mlnx-tools), with the kernel's own drivers")
     doca_ofed: DocaSet | None = Field(
         None, description="DOCA-OFED, for software.nic_stack: doca; null: no source names its packages for this system"
     )

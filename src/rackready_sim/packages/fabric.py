@@ -65,6 +65,8 @@ RemainAfterExit=on
 WantedBy=network-online.target
 """
 """Debian's unit; its instances opensm@GUID are left out."""
+_DOCA_TOOLS = "2510.0.16-1"
+"""Version of mlnx-tools in DOCA 3.2.1 (mlnx-tools-2510.0.16-1 in a public list of its packages for RHEL 10)."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
 
 
@@ -168,7 +170,7 @@ def _readme(name: str) -> dict[str, bytes | str]:
 def nic_packages(perftest: str, doca: str, profile: str = "") -> list[Deb]:
     """Return RDMA performance tests built with CUDA, and the NIC tools.
 
-    ``profile``: version of the package doca-ofed; empty: the mirror has none.
+    ``profile``: version of the package doca-ofed, which brings its own NIC tools; empty: the mirror has none.
     """
     tests: dict[str, bytes | str] = {
         f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]')
@@ -184,10 +186,14 @@ def nic_packages(perftest: str, doca: str, profile: str = "") -> list[Deb]:
             ("sbin", "ibdev2netdev"),
         )
     }
+    needs = {"Depends": f"mlnx-tools (>= {_DOCA_TOOLS})"}
     return [
         Deb(
             "perftest", perftest, "InfiniBand verbs performance tests, with GPUDirect", {"Replaces": "perftest"}, tests
         ),
-        Deb("mlnx-tools", doca, "tools for NVIDIA network adapters", {"Depends": "python3"}, tools),
-        *([Deb("doca-ofed", profile, "DOCA-OFED profile", {}, _readme("doca-ofed"))] if profile else []),
+        *(
+            Deb("mlnx-tools", version, "tools for NVIDIA network adapters", {"Depends": "python3"}, tools)
+            for version in ((doca, _DOCA_TOOLS) if profile else (doca,))
+        ),
+        *([Deb("doca-ofed", profile, "DOCA-OFED profile", needs, _readme("doca-ofed"))] if profile else []),
     ]

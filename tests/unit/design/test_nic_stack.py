@@ -71,6 +71,7 @@ def test_inbox_is_the_default_and_brings_the_set_s_mft(site: Site) -> None:
     found = site_vars(site)
     assert (found["nic_stack_kind"], found["nic_stack_doca_packages"]) == ("inbox", {})
     assert found["gate_tools_packages"]["mft"] == found["nic_stack_mft"] == "4.33.0-169"
+    assert (found["host_roce_stack"], found["host_roce_package_version"]) == ("inbox", "25.10.0-1")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ def test_doca_comes_with_its_own_mft(site: Site, name: str, version: str) -> Non
     found = site_vars(with_doca(site, name))
     assert (found["nic_stack_doca_version"], found["nic_stack_doca_packages"]) == (version, {"doca-ofed": ""})
     assert "mft" not in found["gate_tools_packages"]
+    assert (found["host_roce_stack"], found["host_roce_package_version"]) == ("doca", "")
     require(with_doca(site, name), ["node01"], "install")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
-from rackready_sim.packages import deb, driver, repo
+from rackready_sim.packages import deb, driver, fabric, repo
 from rackready_sim.programs import build
 
 pytestmark = pytest.mark.skipif(
@@ -56,6 +56,14 @@ def test_it_carries_what_the_site_wants_and_newer_ones(mirror: Path) -> None:
         for item in re.split(r"[,|]", row.get("Depends", "")):
             needed = item.split("(")[0].strip()
             assert needed in names | {"", "libc6", "python3"}, f"{row['Package']} needs {needed}"
+
+
+def test_doca_brings_nic_tools_that_are_newer_than_the_site_s() -> None:
+    """DOCA 3.2.1 has mlnx-tools 2510.0.16-1: a site's own 25.10.0-1 would be a downgrade of it."""
+    found = fabric.nic_packages("25.10.0-1", "25.10.0-1", "3.2.1-1")
+    assert [package.version for package in found if package.name == "mlnx-tools"] == ["25.10.0-1", "2510.0.16-1"]
+    assert found[-1].fields == {"Depends": "mlnx-tools (>= 2510.0.16-1)"}
+    assert [package.name for package in fabric.nic_packages("25.10.0-1", "25.10.0-1")] == ["perftest", "mlnx-tools"]
 
 
 def test_it_carries_what_builds_a_module_for_the_kernel_that_runs(mirror: Path) -> None:
