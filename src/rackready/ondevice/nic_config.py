@@ -15,6 +15,7 @@ from pathlib import Path
 from .command import Done, NodeProblem, Run, run
 from .difference import Difference
 from .fence import FOLDER, fence
+from .lockdown import lockdown
 from .nic_values import Parameter, number, parse
 from .whole_file import replace_file
 
@@ -34,8 +35,16 @@ _ESTABLISHED = "01"
 """State of a TCP connection in /proc/net/tcp (tcp_states.h of Linux: TCP_ESTABLISHED)."""
 _BACK_S = 60.0
 """Longest wait for a card after its reset; judgement: mlxfwreset itself returns after the driver's start."""
+_UNLOCK = (
+    "Load a signed module for the firmware tools (`mst start` of MFT, or mstflint_access of mstflint), or turn Secure "
+    "Boot off; then run again: docs/howto/nic-stack.md."
+)
 Wanted = dict[str, dict[str, int]]
 """PCI address to parameter to value."""
+
+
+class LockedError(NodeProblem):
+    """The kernel is locked down, and the tool reads nothing of a card."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,11 @@ class NicConfig:
         """Return the values that are not in force. Raises NodeProblem for a port of a fixed other type."""
         found: list[ParameterDifference] = []
         for pci, values in sorted(wanted.items()):
-            have = self._query(pci, list(values))
+            try:
+                have = self._query(pci, list(values))
+            except LockedError as problem:
+                self._unread(pci, values, problem)
+                continue
             for name, value in values.items():
                 if name not in have:
                     self._absent(pci, name, value)
@@ -158,6 +171,9 @@ class NicConfig:
         argv = [self._tool(0), "-d", pci, "-e", "query"]
         done = self.run(argv)
         have = parse(done.out)
+        if not have and (mode := lockdown(self.root)):
+            actual = f"exit {done.returncode}: {_last(done)}, in a kernel in lockdown ({mode})"
+            raise LockedError(f"the parameters of {pci}", actual, _UNLOCK)
         if not have or (done.returncode != 0 and any(name not in have for name in names)):
             step = f"Run `{' '.join(argv)}` on the node and read its output."
             raise NodeProblem(f"the parameters of {pci}", f"exit {done.returncode}: {_last(done)}", step)
@@ -166,13 +182,29 @@ class NicConfig:
     def _absent(self, pci: str, name: str, value: int) -> None:
         """Compare the link where its type is fixed; note any other parameter that the firmware does not have."""
         if not name.startswith(_LINK):
-            note = f"{pci}: its firmware has no {name}; left out"
-            self.notes += [] if note in self.notes else [note]
+            self._note(f"{pci}: its firmware has no {name}; left out")
             return
-        layers = sorted({self._text(path) for path in self._ports(pci)})
+        layers = self._layers(pci)
         if layers and layers != [_LAYERS[value]]:
             step = "Replace the card, or correct fabric.kind in site.yml: this card's link type is fixed."
             raise NodeProblem(f"{pci} with link layer {_LAYERS[value]}", ", ".join(layers), step)
+
+    def _unread(self, pci: str, values: dict[str, int], problem: LockedError) -> None:
+        """Compare the link layer, which shows the link type; note what nobody can read while the kernel is locked."""
+        layers = self._layers(pci)
+        for name, value in values.items():
+            if name.startswith(_LINK) and layers:
+                if layers != [_LAYERS[value]]:
+                    actual = f"{', '.join(layers)}; {problem.check['actual']}"
+                    raise NodeProblem(f"{pci} with link layer {_LAYERS[value]}", actual, _UNLOCK)
+            else:
+                self._note(f"{pci}: {name} not reported, {value} wanted: {problem.check['actual']}")
+
+    def _layers(self, pci: str) -> list[str]:
+        return sorted({self._text(path) for path in self._ports(pci)})
+
+    def _note(self, note: str) -> None:
+        self.notes += [] if note in self.notes else [note]
 
     def _is_adapter(self, pci: str) -> bool:
         path = self._device(pci) / "vendor"

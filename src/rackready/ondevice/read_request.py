@@ -15,6 +15,7 @@ from .command import Done, NodeProblem, Run, run
 from .difference import Difference, words
 from .fence import FOLDER, fence
 from .file_state import digest, state, text
+from .lockdown import lockdown
 from .whole_file import replace_file
 
 UNIT = "rackready-nic-read-request.service"
@@ -46,6 +47,7 @@ class ReadRequest:
         found = self.differences(cards, size, unit)
         if check or not found:
             return found
+        self._refuse_locked(found)
         with fence("install", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             found = self.differences(cards, size, unit)
             self._write(found, size, unit)
@@ -83,6 +85,14 @@ class ReadRequest:
             step = f"Run `{' '.join(argv)}` on the node; check `lspci` and the platform profile."
             raise NodeProblem(f"Device Control of {pci}, read by setpci", _first_line(done), step)
         return SIZES[number]
+
+    def _refuse_locked(self, found: list[Difference]) -> None:
+        """Refuse, before anything is written, registers that a locked kernel lets nobody write."""
+        nics = [item for item in found if item.kind == "nic"]
+        if nics and (mode := lockdown(self.root)):
+            step = "Leave out software.nic_max_read_request, set the value in the BIOS, or turn Secure Boot off."
+            actual = f"{words(nics, 'actual')}; a kernel in lockdown ({mode}) refuses setpci's writes"
+            raise NodeProblem(words(nics, "expected"), actual, step)
 
     def _write(self, found: list[Difference], size: int, unit: str) -> None:
         place = self.root / UNIT_FILE.lstrip("/")

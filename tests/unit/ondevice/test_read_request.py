@@ -136,3 +136,19 @@ def test_a_write_that_fails_is_refused(cards: ReadRequest, node: Node) -> None:
         f"Expected: `{line}` succeeds Actual: exit 1: setpci: pcilib: sysfs_write: Operation not permitted. Run "
         f"`{line}` on the node and read its output."
     )
+
+
+def test_a_locked_kernel_is_refused_before_anything_is_written(cards: ReadRequest, node: Node, tmp_path: Path) -> None:
+    """Linux drivers/pci/pci-sysfs.c, pci_write_config."""
+    (tmp_path / "sys/kernel/security").mkdir(parents=True)
+    (tmp_path / "sys/kernel/security/lockdown").write_text("none integrity [confidentiality]\n")
+    with pytest.raises(NodeProblem) as caught:
+        cards.ensure(CARDS, 4096, "[Unit]\n", 1, "a")
+    assert str(caught.value) == (
+        f"Expected: {CARDS[0]} MaxReadReq 4096 bytes Actual: {CARDS[0]} MaxReadReq 512 bytes; a kernel in lockdown "
+        "(confidentiality) refuses setpci's writes. Leave out software.nic_max_read_request, set the value in the "
+        "BIOS, or turn Secure Boot off."
+    )
+    assert (node.ran, (tmp_path / UNIT_FILE.lstrip("/")).exists()) == ([], False)
+    node.registers[CARDS[0]] = 0x5937
+    assert [item.name for item in cards.ensure(CARDS, 4096, "[Unit]\n", 1, "a")] == [UNIT_FILE]

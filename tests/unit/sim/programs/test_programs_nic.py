@@ -289,6 +289,61 @@ def test_a_failed_reading_is_no_card_without_parameters(tmp_path: Path) -> None:
     )
 
 
+LOCKED = "exit 3: -E- Failed to open the device, in a kernel in lockdown (integrity)"
+"""As mstconfig says it (Mellanox/mstflint issues 416 and 1371)."""
+
+
+def locked(root: Path, layer: str) -> NicConfig:
+    nics = failing(root, "-E- Failed to open the device\n")
+    (root / f"sys/bus/pci/devices/{PCI}/infiniband/mlx5_3").mkdir(parents=True)
+    (root / "sys/class/infiniband/mlx5_3/ports/1").mkdir(parents=True)
+    (root / "sys/class/infiniband/mlx5_3/ports/1/link_layer").write_text(f"{layer}\n")
+    (root / "sys/kernel/security").mkdir(parents=True)
+    (root / "sys/kernel/security/lockdown").write_text("none [integrity] confidentiality\n")
+    return nics
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_lockdown_keeps_from_the_tools_is_not_reported(tmp_path: Path, *, check: bool) -> None:
+    nics = locked(tmp_path, "Ethernet")
+    assert nics.ensure(WANTED, 0, "", check=check) == []
+    assert nics.notes == [f"{PCI}: ATS_ENABLED not reported, 0 wanted: {LOCKED}"]
+
+
+def test_a_link_layer_that_only_a_locked_tool_could_change_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NodeProblem) as caught:
+        locked(tmp_path, "InfiniBand").ensure(WANTED, 0, "")
+    assert str(caught.value) == (
+        f"Expected: {PCI} with link layer Ethernet Actual: InfiniBand; {LOCKED}. Load a signed module for the firmware "
+        "tools (`mst start` of MFT, or mstflint_access of mstflint), or turn Secure Boot off; then run again: "
+        "docs/howto/nic-stack.md."
+    )
+
+
+def test_a_card_without_a_port_has_no_link_type_to_compare(tmp_path: Path) -> None:
+    nics = locked(tmp_path, "Ethernet")
+    (tmp_path / f"sys/bus/pci/devices/{PCI}/infiniband/mlx5_3").rmdir()
+    assert nics.ensure(WANTED, 0, "") == []
+    assert nics.notes[0] == f"{PCI}: LINK_TYPE_P1 not reported, 2 wanted: {LOCKED}"
+
+
+def test_a_kernel_that_could_be_locked_and_is_not_excuses_no_failed_reading(tmp_path: Path) -> None:
+    nics = locked(tmp_path, "Ethernet")
+    (tmp_path / "sys/kernel/security/lockdown").write_text("[none] integrity confidentiality\n")
+    with pytest.raises(NodeProblem, match="Run `mstconfig"):
+        nics.ensure(WANTED, 0, "")
+
+
+def test_a_locked_kernel_whose_tools_read_the_cards_is_as_any_other(node: Node) -> None:
+    """With a signed module: mstflint's kernel/README.txt."""
+    paths.at("/sys/kernel/security").mkdir(parents=True)
+    paths.at("/sys/kernel/security/lockdown").write_text("none [integrity] confidentiality\n")
+    node.machine.inject("nic-link-type", nic=2)
+    nics = node.nics()
+    assert [str(item) for item in nics.ensure(WANTED, 0, "")] == [f"{PCI} LINK_TYPE_P1=2"]
+    assert (nics.notes, node.ran[0]) == ([], f"mlxconfig -d {PCI} -y set LINK_TYPE_P1=2")
+
+
 def test_a_node_without_the_tools_is_refused(tmp_path: Path) -> None:
     nics = failing(tmp_path, "")
     (tmp_path / "usr/bin/mstconfig").unlink()
