@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from rackready.model.outcome import Outcome
-from tests.gates.support import Case, check, judge, told
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import Case, check, judge, outputs, tells, told
 from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
 
 OLD_EXPECTED = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
@@ -218,3 +220,44 @@ def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
         lambda found: found["metadata"].update({f"EUD {word} Version": "580.95" for word in EUD}),
     )
     check(R3, Case("no results", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
+
+
+def of_platform(platform: str, change: Callable[[dict[str, Any]], object]) -> Verdict:
+    """Level 3 of a node of this platform, whose nvbandwidth DCGM skipped without a reason, changed further."""
+    known = facts(platform, 1)
+
+    def skipped(found: dict[str, Any]) -> None:
+        for entity in gpus_of(found):
+            entity["device_id"] = known.nodes["node01"].gpu.pci_device_id
+        for result in by_name(found)["nvbandwidth"]["results"]:
+            del result["info"]
+        change(found)
+
+    run = gate(R3).plan(known, ["node01"])[0]
+    said = {"dcgmi": changed("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json", skipped)}
+    return gate(R3).evaluate(known, run, outputs(run, said))
+
+
+def test_nvbandwidth_that_dcgm_disables_on_a_model_is_a_note() -> None:
+    verdict = of_platform("dgx_a100", lambda _: None)
+    assert (tells(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 8)
+    assert "DCGM does not run its nvbandwidth test on this GPU model; gate" in verdict.note
+
+
+def test_nvbandwidth_skipped_on_a_model_that_dcgm_lists_is_an_error() -> None:
+    verdict = of_platform("dgx_h100", lambda _: None)
+    assert verdict.outcome is Outcome.ERROR
+    assert {finding.code for finding in verdict.findings} == {"dcgm-diag-test-skipped"}
+
+
+@pytest.mark.parametrize("test", ["nvbandwidth", "memory_bandwidth"])
+def test_a_skip_with_a_reason_or_of_another_test_stays_an_error(test: str) -> None:
+    def change(found: dict[str, Any]) -> None:
+        result = by_name(found)[test]["results"][2]
+        result["status"] = "Skip"
+        if test == "nvbandwidth":
+            result["info"] = ["Skipping this test due to previously detected row remap failure."]
+
+    verdict = of_platform("dgx_a100", change)
+    assert verdict.outcome is Outcome.ERROR
+    assert [found[:2] for found in tells(verdict)] == [("dcgm-diag-test-skipped", "node01 gpu2")]

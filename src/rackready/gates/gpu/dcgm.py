@@ -33,8 +33,11 @@ _ACTION = {
 }
 _CONTRADICTED = frozenset({"isolate", "triage", "reset"})
 """Severities that ask for a repair of the GPU (dcgm_errors.h, dcgmErrorSeverity_enum): they contradict a Pass."""
+_DISABLED = (
+    "DCGM does not run its nvbandwidth test on this GPU model; gate node/gpu/performance/nvbandwidth measures the same"
+)
 _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
-_LONG = ("nvbandwidth", "memory_bandwidth", dcgm_tests.EUD, "cpu_eud", "nccl_tests")
+_LONG = (dcgm_tests.NVBANDWIDTH, "memory_bandwidth", dcgm_tests.EUD, "cpu_eud", "nccl_tests")
 """Tests that levels 3 and 4 run beside the required ones if they are installed and suit the GPU.
 
 Source: DCGM_FI_DEV_DIAG_*_RESULT of DCGM 4.
@@ -189,7 +192,11 @@ class DcgmDiagnostic(Gate):
         _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         eud = dcgm_tests.eud_installed(diagnostic)
+        device_id = facts.nodes[node].gpu.pci_device_id
         for result in diagnostic.results:
+            if dcgm_tests.is_disabled(result, device_id):
+                judge.remark(_DISABLED)
+                continue
             # DCGM 3 lists EUD on every node, and skips it if not installed
             if not eud and dcgm_tests.canonical_name(result.test) == dcgm_tests.EUD:
                 continue

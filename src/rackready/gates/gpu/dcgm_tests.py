@@ -26,6 +26,22 @@ _ALIASES_3 = {"gpu_memory": "memory", "eud_test": "eud"}
 """Names of DCGM 3.x (HelperGetTestName in dcgmi/Diag.cpp) -> those of 4.x, if more than the spelling differs."""
 
 EUD = "eud"
+NVBANDWIDTH = "nvbandwidth"
+
+# fmt: off
+_NVBANDWIDTH_IDS = frozenset({
+    "20bd", "230c", "230e", "2321", "2328", "2329", "232c", "2330", "2335", "233a", "233b", "2342",
+    "2345", "2348", "237f", "26b7", "26b9", "26ba", "26bb", "27b6", "28b0", "2909", "2941", "29bb",
+    "2bb3", "2bb4", "2bb5", "2bb9", "2c3a", "3021", "3182", "31a1", "31c2",
+})
+# fmt: on
+"""PCI device ids for which DCGM runs nvbandwidth, in all their variants.
+
+It runs nowhere else: is_allowed is False unless the id's entry sets it (nvbandwidth/NVBandwidthPlugin.cpp).
+2901 (B200) and 2920 have it for some subsystem ids only, which the report does not show.
+
+Source: NVIDIA/DCGM nvvs/diag-skus.yaml.in, 4.6.0.
+"""
 
 
 @lru_cache(maxsize=256)
@@ -48,6 +64,22 @@ def gpus_with_result(
     return {
         result.gpu for result in found if result.gpu is not None and (statuses is None or result.status in statuses)
     }
+
+
+def is_disabled(result: dcgm_diag.Result, device_id: str) -> bool:
+    """Return whether DCGM skipped a test because it has no settings of it for this GPU.
+
+    Levels 3 and 4 always list nvbandwidth (FillTestVectors in nvvs/src/NvidiaValidationSuite.cpp). If it is not
+    allowed, the result is a Skip without a word: the plugin's reason goes to the log only (PluginTest::AddInfo). A GPU
+    that DCGM leaves out for its state has a reason in its result.
+    """
+    return (
+        canonical_name(result.test) == NVBANDWIDTH
+        and result.status == "Skip"
+        and not result.info
+        and not result.warnings
+        and device_id not in _NVBANDWIDTH_IDS
+    )
 
 
 def _software_is_split(diagnostic: dcgm_diag.Diagnostic) -> bool:

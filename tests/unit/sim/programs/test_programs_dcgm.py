@@ -42,6 +42,22 @@ def test_a_healthy_machine_passes_every_level(machine: Machine) -> None:
     assert document["entity_groups"][0]["entities"][0]["device_id"] == "2330"
 
 
+@pytest.mark.parametrize(("device_id", "status"), [("0x20B210DE", "Skip"), ("0x26B910DE", "Pass")])
+def test_nvbandwidth_runs_on_the_models_that_dcgm_lists_for_it(machine: Machine, device_id: str, status: str) -> None:
+    for gpu in machine.state["gpus"]:
+        gpu["device_id"] = device_id
+    machine.save()
+    machine.ready()
+    code, out, _ = machine.run(dcgmi, "diag", "-j", "-r", "3")
+    tests = {
+        test["name"]: test for item in json.loads(out)["DCGM Diagnostic"]["test_categories"] for test in item["tests"]
+    }
+    assert (code, failures(out)) == (0, {})
+    assert {row["status"] for row in tests["nvbandwidth"]["results"]} == {status}
+    assert "info" not in str(tests["nvbandwidth"])
+    assert tests["memory_bandwidth"]["test_summary"] == {"status": "Pass"}
+
+
 FAULTY: list[tuple[str, dict[str, Any], dict[tuple[str, int], list[int]]]] = [
     ("nvlink-down", {"gpu": 2}, {("pcie", 2): [14]}),
     ("pcie-width", {"gpu": 1}, {("pcie", 1): [46]}),

@@ -25,6 +25,12 @@ _PLUGINS: dict[str, tuple[str, int, Check]] = {
     "targeted_stress": ("Stress", 3, findings.targeted_stress),
     "targeted_power": ("Stress", 3, findings.targeted_power),
 }
+_NVBANDWIDTH_IDS = frozenset({"2321", "2330", "2335", "26b9", "2941", "2bb5", "3182", "31c2"})
+"""PCI device ids whose entry in nvvs/diag-skus.yaml.in (NVIDIA/DCGM 4.6.0) allows nvbandwidth.
+
+On other GPUs its plugin skips it (nvvs/plugin_src/nvbandwidth/NVBandwidthPlugin.cpp, Go), and the result has no reason,
+which goes to the log only (PluginTest::AddInfo in nvvs/src/PluginTest.cpp).
+"""
 _ORDER = ("Deployment", "Integration", "Hardware", "Stress")
 _LEVELS = {"1": 1, "quick": 1, "short": 1, "2": 2, "medium": 2, "3": 3, "long": 3, "4": 4, "xlong": 4}
 _SECONDS = {1: 0.2, 2: 0.5, 3: 1.0, 4: 2.0}
@@ -101,17 +107,24 @@ def main(argv: list[str], version: str) -> int:
 
 
 def run(tests: list[str], gpus: list[Gpu]) -> Results:
-    """Run the plugins in order; after software problems the others do not run (a value of None is skipped)."""
+    """Run the plugins in order; a value of None is skipped.
+
+    After software problems the others do not run; nvbandwidth runs on the models that DCGM lists for it.
+    """
     results: Results = {}
     blocked = False
     for test in tests:
-        if blocked:
+        if blocked or (test == "nvbandwidth" and any(_device_id(gpu) not in _NVBANDWIDTH_IDS for gpu in gpus)):
             results[test] = None
             continue
         check = _PLUGINS[test][2]
         results[test] = {gpu.index: check(gpu) + (findings.watched(gpu) if test != "software" else []) for gpu in gpus}
         blocked = test == "software" and any((results[test] or {}).values())
     return results
+
+
+def _device_id(gpu: Gpu) -> str:
+    return str(gpu.part["device_id"])[2:6].lower()
 
 
 def _code(results: Results) -> int:
@@ -174,8 +187,7 @@ def render_json(results: Results, gpus: list[Gpu], version: str) -> str:
         if tests:
             categories.append({"category": category, "tests": tests})
     entities = [
-        {"device_id": gpu.part["device_id"][2:6].lower(), "entity_id": gpu.index, "serial_num": gpu.part["serial"]}
-        for gpu in gpus
+        {"device_id": _device_id(gpu), "entity_id": gpu.index, "serial_num": gpu.part["serial"]} for gpu in gpus
     ]
     document = {
         "DCGM Diagnostic": {"test_categories": categories},
@@ -221,7 +233,7 @@ def render_text(results: Results, gpus: list[Gpu], version: str) -> str:
     """Return the table that ``dcgmi diag`` prints."""
     rule = f"+{'-' * 27}+{'-' * 48}+"
     lines = ["Successfully ran diagnostic for group.", rule, _row("Diagnostic", "Result"), f"+{'=' * 27}+{'=' * 48}+"]
-    ids = ", ".join(gpu.part["device_id"][2:6].lower() for gpu in gpus)
+    ids = ", ".join(_device_id(gpu) for gpu in gpus)
     lines += [
         _head("Metadata"),
         _row("DCGM Version", version),
