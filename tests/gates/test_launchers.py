@@ -170,6 +170,7 @@ class Cluster:
     def __init__(self, **drained: str) -> None:
         self.drained = drained
         self.said: list[str] = []
+        self.equipment = "CPUEfctv=224 CPUTot=224 Gres=gpu:h100:8 ThreadsPerCore=2"
         self.reservations = "No reservations in the system"
 
     def run(self, command: str) -> tuple[int, str, str]:
@@ -178,7 +179,7 @@ class Cluster:
             reason = self.drained.get(node)
             state = "IDLE+DRAIN" if reason else "IDLE+MAINT"
             end = f" Reason={reason} [root@2026-11-01T10:00:00]" if reason else ""
-            return 0, f"NodeName={node} Arch=x86_64 State={state} Partitions=gpu{end}\n", ""
+            return 0, f"NodeName={node} Arch=x86_64 {self.equipment} State={state} Partitions=gpu{end}\n", ""
         if command == "scontrol show reservation --oneliner":
             return 0, f"{self.reservations}\n", ""
         self.said.append(command)
@@ -357,7 +358,10 @@ def test_srun_gets_the_qos_behind_its_environment_and_no_other_command_does() ->
     assert _with_launch(command("env", "srun", "p"), ()).argv == ("env", "srun", "p")
 
 
-@pytest.mark.parametrize(("qos", "options"), [("validation", ("--qos=validation",)), (None, ())])
+STEP = ("--gres=gpu:8", "--cpus-per-task=28")
+
+
+@pytest.mark.parametrize(("qos", "options"), [("validation", ("--qos=validation", *STEP)), (None, STEP)])
 def test_a_measurement_asks_for_the_sites_qos_before_it_reserves(
     monkeypatch: pytest.MonkeyPatch, qos: str | None, options: tuple[str, ...]
 ) -> None:
@@ -378,3 +382,48 @@ def test_a_measurement_asks_for_the_sites_qos_before_it_reserves(
         assert found == options
     asked = ["scontrol show", "sacctmgr --noheader"] if qos else []
     assert order[: len(asked)] == asked
+
+
+# What a step of srun asks for ----------------------------------------------------------------------------------------
+
+LINE = "NodeName=n CPUAlloc=0 CPUTot={} Gres={} Sockets=2 State=IDLE ThreadsPerCore={} CfgTRES=cpu=8,gres/gpu=8"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads", "gres", "options"),
+    [
+        ("224", "2", "gpu:h100:8", ("--gres=gpu:8", "--cpus-per-task=28")),
+        ("224", "2", "gpu:8(S:0-1)", ("--gres=gpu:8", "--cpus-per-task=28")),
+        ("224", "2", "gpu:a:4(S:0,2),gpu:b:4(S:1),nic:2", ("--gres=gpu:8", "--cpus-per-task=28")),
+        ("7", "1", "gpu:8", ("--gres=gpu:8",)),
+        ("224", "2", "(null)", ("--cpus-per-task=28",)),
+    ],
+)
+def test_a_step_asks_for_the_gpus_and_cpus_that_slurm_knows(
+    cpus: str, threads: str, gres: str, options: tuple[str, ...]
+) -> None:
+    line = LINE.format(cpus, gres, threads)
+    assert SlurmAdapter(lambda _: (0, line, ""), "here").step_options({"node01": 8, "node02": 8}) == options
+
+
+def test_cores_that_slurmd_keeps_for_itself_are_not_asked_for() -> None:
+    line = LINE.format("224", "gpu:8", "2").replace("CPUTot", "CPUEfctv=208 CPUTot")
+    assert SlurmAdapter(lambda _: (0, line, ""), "here").step_options({"node01": 8})[1] == "--cpus-per-task=26"
+
+
+def test_a_node_of_which_slurm_knows_another_number_of_gpus_is_refused_before_it_is_reserved() -> None:
+    def run(command: str) -> tuple[int, str, str]:
+        return 0, LINE.format("224", "gpu:8" if "node01" in command else "(null)", "2"), ""
+
+    with pytest.raises(SchedulerError) as caught:
+        SlurmAdapter(run, "here").step_options({"node01": 8, "node02": 8})
+    assert str(caught.value) == (
+        "node02: GPUs in Slurm on here - Expected: Gres=gpu:8, as the platform has Actual: none, while other nodes of "
+        "the program have some. Nothing was started. Correct Gres of the node in slurm.conf and gres.conf, then "
+        "`scontrol reconfigure`; or use the launcher openmpi."
+    )
+
+
+def test_a_node_without_its_cpus_is_an_error() -> None:
+    with pytest.raises(SchedulerError, match=r"node01: `scontrol show node` - Expected: CPUTot=... ThreadsPerCore"):
+        SlurmAdapter(lambda _: (0, "NodeName=node01 State=IDLE", ""), "here").step_options({"node01": 8})

@@ -149,18 +149,23 @@ def test_the_launcher_is_that_of_the_part_and_refuses_nodes_of_two(monkeypatch: 
         asked.append((prefix, "+".join(nodes)))
         yield "reservation"
 
+    class Slurm:
+        def step_options(self, gpus: dict[str, int]) -> tuple[str, ...]:
+            asked.append(("options", " ".join(f"{node}:{count}" for node, count in gpus.items())))
+            return ("--gres=gpu:8",)
+
     @contextmanager
-    def connected(handover: Any, _paths: object) -> Iterator[object]:  # noqa: ANN401 - the part's handover
+    def connected(handover: Any, _paths: object) -> Iterator[Slurm]:  # noqa: ANN401 - the part's handover
         asked.append(("connect", str(handover.controller)))
-        yield object()
+        yield Slurm()
 
     monkeypatch.setattr(launch, "connect_slurm", connected)
     monkeypatch.setattr(launch, "reserved", reserved)
     nothing: Any = None
     start = launch.launcher(site, nothing, nothing, {})
     with start("node01", ["node02"]) as options:
-        assert options == ()
-    assert asked == [("connect", "192.0.2.5"), ("rackready", "node01+node02")]
+        assert options == ("--gres=gpu:8",)
+    assert asked == [("connect", "192.0.2.5"), ("options", "node01:8 node02:8"), ("rackready", "node01+node02")]
     with pytest.raises(UnreachableError) as caught, start("node01", ["node02", "node03"]):
         pass
     assert str(caught.value) == (

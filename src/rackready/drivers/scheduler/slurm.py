@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from rackready.drivers.scheduler import slurm_idle
+from rackready.drivers.scheduler import slurm_idle, slurm_step
 from rackready.drivers.scheduler.base import (
     Job,
     JobsUnknownError,
@@ -68,6 +68,14 @@ class SlurmAdapter(SchedulerAdapter):
 
     def show(self, node: str) -> SchedulerNode:
         """Return Slurm's state of a node. Raises UnknownNodeError when slurm.conf does not name it."""
+        return parse_node(self._shown(node))
+
+    def step_options(self, gpus: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the options of srun for one process on each GPU of these nodes. Raises SchedulerError."""
+        found = {node: slurm_step.parse_equipment(node, self._shown(node)) for node in gpus}
+        return slurm_step.options(self._where, found, gpus)
+
+    def _shown(self, node: str) -> str:
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         text = " ".join((err or out).split())
         if code != 0 and f"Node {node} not found" not in text:  # not the shell's "scontrol: command not found"
@@ -86,7 +94,7 @@ class SlurmAdapter(SchedulerAdapter):
                 actual=text,
                 next_step="Add it, then run again.",
             )
-        return parse_node(out)
+        return out
 
     def drain(self, node: str, reason: str) -> bool:
         """Drain with our reason. A node that somebody else drained is left alone: no job starts on it anyway."""

@@ -17,7 +17,7 @@ _STOPS = _DOWN | {"DRAIN", "FUTURE", "INVAL", "POWERED_DOWN", "POWERING_DOWN", "
 
 def parse_node(line: str) -> SchedulerNode:
     """Return the node of one line. Raises SchedulerError for any other text."""
-    name, state = _field(line, "NodeName"), _field(line, "State")
+    name, state = field_of(line, "NodeName"), field_of(line, "State")
     if not name or not state:
         shown = " ".join(line.split())[:200] or "nothing"
         raise SchedulerError(
@@ -151,11 +151,11 @@ class Reservation:
 
 def parse_reservation(text: str, name: str) -> Reservation | None:
     """Return one reservation of `scontrol show reservation --oneliner`; None when it is not there."""
-    lines = [line for line in text.splitlines() if _field(line, "ReservationName") == name]
+    lines = [line for line in text.splitlines() if field_of(line, "ReservationName") == name]
     if not lines:
         return None
-    flags = frozenset(filter(None, _field(lines[0], "Flags").split(",")))
-    return Reservation(_field(lines[0], "Users"), expand_hosts(_field(lines[0], "Nodes")), flags)
+    flags = frozenset(filter(None, field_of(lines[0], "Flags").split(",")))
+    return Reservation(field_of(lines[0], "Users"), expand_hosts(field_of(lines[0], "Nodes")), flags)
 
 
 def state_words(state: str) -> set[str]:
@@ -163,7 +163,8 @@ def state_words(state: str) -> set[str]:
     return set(state.replace("*", "+NOT_RESPONDING").upper().split("+"))
 
 
-def _field(line: str, key: str) -> str:
+def field_of(line: str, key: str) -> str:
+    """Return the value of a key in a line of scontrol; empty where it has none."""
     match = re.search(rf"(?:^|\s){key}=(\S+)", line)
     return match[1] if match else ""
 

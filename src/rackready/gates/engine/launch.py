@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rackready.design.facts import node_facts
 from rackready.design.handover_of import by_scheduler
 from rackready.drivers.launch_key import PeerLogin, launch_key
 from rackready.drivers.remote import Remote, UnreachableError
@@ -74,8 +75,10 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
             with connect_slurm(site.handover, paths) as slurm:
                 if qos is not None:
                     slurm.require_qos(qos)
-                with reserved(slurm, [head, *peers], prefix, site.handover.validation_user):
-                    yield (f"--qos={qos}",) if qos is not None else ()
+                nodes = [head, *peers]
+                step = slurm.step_options({node: node_facts(site, node).platform.gpus for node in nodes})
+                with reserved(slurm, nodes, prefix, site.handover.validation_user):
+                    yield (*((f"--qos={qos}",) if qos is not None else ()), *step)
         except SchedulerError as error:
             raise UnreachableError.of(error.messages) from error
 

@@ -66,7 +66,7 @@ def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str
 
     Values with commas cannot be in --export, so the environment comes before srun. srun has no --uid from 24.11, so
     another user than root starts it itself; its limits are then slurmd's, since PAM's for that user may lock little
-    memory.
+    memory. The step's GPUs and CPUs are those that slurmctld knows (gates/engine/launch.py).
     """
     other = facts.job_user != "root"
     as_user = ("runuser", "-u", facts.job_user, "--") if other else ()
