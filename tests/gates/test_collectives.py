@@ -268,6 +268,45 @@ def test_a_rank_that_said_nothing_is_not_proved() -> None:
     assert verdict.outcome is Outcome.ERROR
 
 
+NO_MATTER = "NVLS multicast support is available on dev 7 (NVLS_NCHANNELS 16)"
+"""A line that a ring does not need, in whose place NCCL says something else."""
+AS_ONE = {"via NET/IB/0/GDRDMA": "via NET/IB/8/GDRDMA", "via NET/IB/1/GDRDMA": "via NET/IB/8/GDRDMA"}
+
+
+def test_a_nic_that_nccl_lists_by_its_data_direct_function_is_that_nic() -> None:
+    assert said(ring({":1/RoCE": "_dma:1/RoCE"})) == ""
+    fused = "NET/IB : Made virtual device [8] name=mlx5_0_dma+mlx5_3_dma speed=1600000 ndevs=2"
+    assert said(ring({":1/RoCE": "_dma:1/RoCE", NO_MATTER: fused, **AS_ONE})) == ""
+
+
+def test_ports_that_nccl_fuses_to_one_device_are_both_used() -> None:
+    fused = "NET/IB : Made virtual device [8] name={} speed=800000 ndevs=2"
+    assert said(ring({NO_MATTER: fused.format("mlx5_0+mlx5_3"), **AS_ONE})) == ""
+    verdict = ring({NO_MATTER: fused.format("mlx5_0+mlx5_4"), **AS_ONE})
+    assert verdict.outcome is Outcome.FAIL
+    assert "node01: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4" in said(verdict)
+
+
+def test_ports_that_nccl_fuses_in_its_list_are_both_used() -> None:
+    """NCCL 2.21 to 2.23: channels count the entries of the list, whose other indexes are those of the ports."""
+    site = rack(1)
+    names = [nic.rdma_device for nic in site.nodes["node01"].nics]
+    plain = " ".join(f"[{at}]{name}:1/RoCE" for at, name in enumerate(names))
+    first = f"[0]={{[0] {names[0]}:1/RoCE, [1] {names[1]}:1/RoCE}}"
+    others = " ".join(f"[{at}]{name}:1/RoCE" for at, name in enumerate(names) if at > 1)
+    channels = {f"via NET/IB/{at}/": f"via NET/IB/{max(0, at - 1)}/" for at in range(8)}
+    assert said(ring({plain: f"{first} {others}", **channels})) == ""
+
+
+def test_a_channel_over_hcas_that_the_log_does_not_name_is_an_error() -> None:
+    verdict = ring({"via NET/IB/0/GDRDMA": "via NET/IB/8/GDRDMA"})
+    assert verdict.outcome is Outcome.ERROR
+    assert [finding.code for finding in verdict.findings] == ["nccl-hcas-not-named"] * 2
+    assert "HCAs of NCCL's channels - Expected: each channel over HCAs that NCCL names Actual: NET/IB/8." in said(
+        verdict
+    )
+
+
 def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
     """It may be the one over sockets: an unknown channel is not left out."""
     verdict = ring({"[1] -> 9[1] [send] via NET/IB/1/GDRDMA": "[1] -> 9[1] [send] via WIRE:IB:1"})

@@ -32,7 +32,7 @@ _NVLINK_PATHS = frozenset({"NVL", "LOC"})
 PCIe."""
 _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
 _SUBSYSTEMS = (
-    "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: P2P logs the channels "
+    "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: NET logs the HCAs, P2P the channels "
     "between GPUs, GRAPH the kinds of their paths."
 )
 """NCCL's default is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
@@ -112,6 +112,12 @@ OTHER_HCAS = FailKind(
     meaning="NCCL used other HCAs than those of the compute fabric.",
     next_step="Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf.",
 )
+HCAS_NOT_NAMED = ErrorKind(
+    "nccl-hcas-not-named",
+    "HCAs of NCCL's channels",
+    meaning="NCCL's log does not name the HCAs of a channel, so it does not show which rails it used.",
+    next_step=_SUBSYSTEMS,
+)
 LINK_LAYER = FailKind(
     "nccl-link-layer",
     "link layer of its HCAs",
@@ -166,6 +172,7 @@ FINDINGS = (
     PROVIDER_NOT_TOLD,
     OTHER_PROVIDER,
     OTHER_HCAS,
+    HCAS_NOT_NAMED,
     LINK_LAYER,
     PATHS_NOT_TOLD,
     NO_NVLINK_BETWEEN_GPUS,
@@ -315,7 +322,10 @@ def _provider(judge: Judge, node: str, log: HostLog) -> None:
 
 def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: HostLog) -> None:
     expected = {nic.rdma_device for nic in of_node.nics}
-    if log.used() != expected:
+    if unnamed := log.unnamed():
+        actual = ", ".join(f"NET/{device}" for device in sorted(unnamed))
+        judge.error(node, HCAS_NOT_NAMED, "each channel over HCAs that NCCL names", actual)
+    elif log.used() != expected:
         actual = ", ".join(sorted(log.used())) or "none"
         judge.fail(node, OTHER_HCAS, ", ".join(sorted(expected)), actual)
     wanted = layer(fabric)

@@ -3,8 +3,8 @@
 The log does not show how much each rail carried; counters do.
 
 Lines as NCCL 2.18 to 2.30 writes them: src/transport/net.cc and p2p.cc (channels), src/transport/nvls.cc (multicast),
-src/mnnvl.cc (domain over several nodes), src/graph/search.cc (the kind of path between GPUs), and aws-ofi-nccl's own
-(NET/OFI).
+src/mnnvl.cc (domain over several nodes), src/graph/search.cc (the kind of path between GPUs), src/transport/net_ib
+(HCAs), and aws-ofi-nccl's own (NET/OFI).
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ _LINE = re.compile(
     r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE
 )
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
-_DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)(?::\d*(?::\d+)?)?/(?P<link>\w+)")
+_ENTRY = re.compile(r"\[\d+\](?:=\{[^}]*\}|\S+)")
+"""One HCA of the list, or several as one: [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} (NCCL 2.21 to 2.23)."""
+_DEVICE = re.compile(r"\[(?P<index>\d+)\] ?(?P<name>[\w.-]+):(?P<port>\d+)(?::\d*(?::\d+)?)?/(?P<link>\w+)")
 """After the port, NCCL 2.30 prints rail and plane, as far as NCCL_IB_HCA gives them."""
+_FUSED = re.compile(r"NET/IB : Made virtual device \[(?P<index>\d+)\] name=(?P<names>[\w.+-]+) ")
+"""The ports of one NIC are one device to channels, with an index of its own (NCCL from 2.24, ncclTopoAutoMerge)."""
+_DATA_DIRECT = "_dma"
+"""NCCL names a NIC's Data Direct function so, and lists it in place of the NIC (from 2.27.3, ncclIbInitDevices)."""
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
 _NET = re.compile(
@@ -41,7 +47,9 @@ class HostLog:
     """Log of one host's processes. Fields are empty if nothing was logged; the gate judges that."""
 
     devices: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Index that channels use -> (HCA, link layer)."""
+    """Index in NCCL's list -> (HCA, link layer)."""
+    fused: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Index that channels use -> its HCAs, where NCCL says so."""
     networks: set[str] = field(default_factory=set)
     """Networks chosen: IB, Socket, AWS Libfabric, ..."""
     sought_rdma: bool = False
@@ -70,7 +78,15 @@ class HostLog:
 
     def used(self) -> frozenset[str]:
         """Return the HCAs that its channels use, as far as the log names them."""
-        return frozenset(self.devices[index][0] for _, index, _ in self.channels if index in self.devices)
+        return frozenset(name for _, index, _ in self.channels for name in self._names(index))
+
+    def unnamed(self) -> frozenset[str]:
+        """Return the channels' devices whose HCAs the log does not name, as NCCL writes them: IB/9."""
+        return frozenset(f"{net}/{index}" for net, index, _ in self.channels if not self._names(index))
+
+    def _names(self, index: int) -> frozenset[str]:
+        alone = frozenset({self.devices[index][0]}) if index in self.devices else frozenset[str]()
+        return self.fused.get(index, alone)
 
 
 def parse(text: str) -> dict[str, HostLog]:
@@ -116,8 +132,22 @@ def _read(host: HostLog, line: str) -> None:
     elif found := _PROVIDER.match(line):
         host.providers.add(found["name"])
     elif found := _DEVICES.match(line):
-        for item in _DEVICE.finditer(found["list"]):
-            host.devices[int(item["index"])] = (item["name"], item["link"])
+        _listed(host, found["list"])
+    elif found := _FUSED.match(line):
+        host.fused[int(found["index"])] = frozenset(map(_hca, found["names"].split("+")))
+
+
+def _listed(host: HostLog, text: str) -> None:
+    """Add NCCL's list of HCAs. Where it fuses some there, channels count entries: the index of others is their own."""
+    entries = [list(_DEVICE.finditer(entry)) for entry in _ENTRY.findall(text)]
+    for item in (item for entry in entries for item in entry):
+        host.devices[int(item["index"])] = (_hca(item["name"]), item["link"])
+    if any(len(entry) > 1 for entry in entries):
+        host.fused.update({at: frozenset(_hca(item["name"]) for item in entry) for at, entry in enumerate(entries)})
+
+
+def _hca(name: str) -> str:
+    return name.removesuffix(_DATA_DIRECT)
 
 
 def _channel(host: HostLog, line: str) -> None:

@@ -181,6 +181,26 @@ def test_info_lines_name_the_transport(machine: Machine, monkeypatch: pytest.Mon
     assert re.search(r"7\[7\] -> 8\[0\] \[send\] via NET/IB/0/GDRDMA", text)
 
 
+def test_info_lines_name_data_direct_functions_and_ports_of_one_card(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.state["nics"][0]["rate_gbps"] = 800
+    machine.state["nics"][1]["pci"] = machine.state["nics"][0]["pci"].replace(".0", ".1")
+    machine.save()
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    text, _ = launch(cluster(machine, 2), "-b", "8M", "-e", "8M", ranks=8)
+    assert "NET/IB : Using [0]mlx5_0_dma:1/RoCE [1]mlx5_3:1/RoCE [2]mlx5_4:1/RoCE" in text
+    assert "NET/IB : Made virtual device [8] name=mlx5_0_dma+mlx5_3 speed=1200000 ndevs=2" in text
+    logs = nccl_log.parse(text)
+    every = {nic["rdma_device"] for nic in machine.state["nics"]}
+    for log in logs.values():
+        assert {index for _, index, _ in log.channels} == {8, *range(2, 8)}
+        assert (log.used(), log.unnamed()) == (every, frozenset())
+    monkeypatch.setenv("NCCL_NET_MERGE_LEVEL", "LOC")
+    text, _ = launch(cluster(machine, 2), "-b", "8M", "-e", "8M", ranks=8)
+    assert "NET/IB/8" not in text
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -13,6 +13,8 @@ from ..nic.tools import settings, traffic_class
 
 Facts = dict[str, Any]
 _ROCE_PRIORITY = 3
+_CONNECTX8_GBPS = 800
+"""Rate of a ConnectX-8; a ConnectX-7 has 400. The newer one has a Data Direct function."""
 
 
 def gpu_facts() -> list[Facts]:
@@ -49,6 +51,8 @@ def nic_facts() -> list[Facts]:
             {
                 "device": nic["rdma_device"],
                 "netdev": nic["netdev"],
+                "card": nic["pci"].rpartition(".")[0],
+                "data_direct": nic["rate_gbps"] >= _CONNECTX8_GBPS,
                 "rail": nic["rail"],
                 "gpu": nic["gpu"],
                 "numa": nic["numa"],

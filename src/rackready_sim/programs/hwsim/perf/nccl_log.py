@@ -49,6 +49,34 @@ def _communicator(ranks: list[Rank]) -> str:
     return f"0x{hashlib.sha256(repr([(rank.host, rank.pid, rank.device) for rank in ranks]).encode()).hexdigest()[:16]}"
 
 
+def _function(nic: Facts) -> str:
+    """Return the name in NCCL's list: from 2.27.3 that of the NIC's Data Direct function (src/transport/net_ib.cc)."""
+    return f"{nic['device']}_dma" if nic["data_direct"] else str(nic["device"])
+
+
+def _made(at: int, nics: list[Facts]) -> str:
+    """Return the line of a device of channels (ncclIbMakeVDeviceInternal); each NIC alone is one, too."""
+    speed = 1000 * sum(nic["rate"] for nic in nics)
+    return f"NET/IB : Made virtual device [{at}] name={'+'.join(map(_function, nics))} speed={speed} ndevs={len(nics)}"
+
+
+def fused(node: Facts, settings: dict[str, str]) -> dict[int, list[Facts]]:
+    """Return the devices that channels use, by index: the ports of one card are one (src/graph/topo.cc, 2.28).
+
+    NCCL_NET_MERGE_LEVEL=LOC keeps them apart (ncclTopoGetFusionEnv), NCCL_IB_MERGE_NICS=0 as well. An index of its own
+    follows those of the NICs; addresses that differ in the function only are one card's (ncclTopoGetPath).
+    """
+    apart = settings.get("NCCL_NET_MERGE_LEVEL") == "LOC" or settings.get("NCCL_IB_MERGE_NICS") == "0"
+    cards: dict[str, list[int]] = {}
+    for at, nic in enumerate(node["nics"]):
+        cards.setdefault(str(at) if apart or not nic["card"] else nic["card"], []).append(at)
+    found, following = {}, len(node["nics"])
+    for places in cards.values():
+        at, following = (places[0], following) if len(places) == 1 else (following, following + 1)
+        found[at] = [node["nics"][place] for place in places]
+    return found
+
+
 def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
     """Return a rank's lines before it talks to others: what it found, and which network it chose."""
     out = [
@@ -64,13 +92,15 @@ def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str],
     out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
     if network == "IB":
         devices = " ".join(
-            f"[{at}]{nic['device']}:1/{'IB' if 'ib' in nic else 'RoCE'}" for at, nic in enumerate(node["nics"])
+            f"[{at}]{_function(nic)}:1/{'IB' if 'ib' in nic else 'RoCE'}" for at, nic in enumerate(node["nics"])
         )
+        out += [_made(at, [nic]) for at, nic in enumerate(node["nics"])]
         out += [
             f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>",
             "Initialized NET plugin IB",
             "Using network IB",
         ]
+        out += [_made(at, nics) for at, nics in fused(node, settings).items() if len(nics) > 1]
         if node["gdr"]:
             out.append(f"DMA-BUF is available on GPU device {rank.device}")
     else:
@@ -130,8 +160,8 @@ def _channels(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, st
     if not network:
         return ""
     out = ""
-    for at, _nic in enumerate(node["nics"] or [None]):
-        via = f"NET/IB/{at}{'/GDRDMA' if node['gdr'] else ''}" if network == "IB" else "NET/Socket/0"
+    for at, device in enumerate(fused(node, settings) or [0]):
+        via = f"NET/IB/{device}{'/GDRDMA' if node['gdr'] else ''}" if network == "IB" else "NET/Socket/0"
         out += (
             f"{tag}Channel {at:02d}/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] [send] "
             f"via {via}\n"
