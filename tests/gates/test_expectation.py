@@ -172,6 +172,20 @@ def test_a_slow_node_fails_and_an_impossible_one_is_an_error() -> None:
     assert verdict(node, "all_reduce", 713.9, published=476.0).outcome is Outcome.PASS
 
 
+def test_references_over_a_slow_pcie_link_are_those_of_that_link() -> None:
+    slow = Domain(count=2, **{**A100, "nic": 50.0, "gpu_link": 27.0})
+    found = reference(slow, "all_gather", "default", efficiency=NDR)
+    assert found is not None
+    assert (found.value, found.derived) == (pytest.approx(0.92 * 8 * 27.0), True)
+    assert found.source.endswith("; b is the payload rate of the GPU's PCIe link, below its NICs'")
+    alltoall = reference(slow, "alltoall", "default", efficiency=NDR)
+    assert alltoall is not None
+    assert alltoall.value == pytest.approx(0.92 * 27.0 * 15 / 8)
+    many = floor(None, Domain(count=64, **{**A100, "nic": 50.0, "gpu_link": 27.0}), single=False)
+    assert many is not None
+    assert many.value == pytest.approx(0.75 * 8 * 27.0)
+
+
 @pytest.mark.parametrize("value", [0.0, -3.0, float("nan"), float("inf")])
 def test_no_number_is_no_pass(value: float) -> None:
     assert verdict(Domain(count=1, **H100), "all_reduce", value, published=476.0).outcome is Outcome.ERROR

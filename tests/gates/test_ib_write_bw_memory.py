@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rackready.model.outcome import Outcome
-from tests.gates.support import Said, Told, check, text
+from rackready.gates.base import GateFacts
+from rackready.gates.engine.registry import gate
+from rackready.gates.judging.node_topology import domain, gpu_link
+from rackready.gates.judging.predicted_bounds import predicted
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.profile import GpuPath
+from rackready.profiles import loader
+from tests.gates.support import Said, Told, between, check, outputs, rack, tells, text
 from tests.gates.test_ib_write_bw import BACK, FORTH, FROM_HOST, GATE, HEALTHY, HOST, HOST_BACK, pair
 
 
@@ -64,3 +72,69 @@ def test_a_server_on_gpu_memory_is_no_measurement_of_host_memory() -> None:
     check(HOST, pair("host", Outcome.PASS, **said, server_forth=served(FROM_HOST)))
     finding = ("ib-write-bw-other-memory", FORTH, "host memory", "GPU memory by dma-buf", "end= at the receiver")
     check(HOST, pair("GPU", Outcome.ERROR, finding, **said, server_forth=served(HEALTHY)))
+
+
+SLOW = text("perftest/dgx_h100_rail1_slow.txt")
+LINK = "at least 183.2 Gb/s (floor)"
+
+
+def with_gpu(model: str, *nodes: str) -> GateFacts:
+    """Two nodes with NICs of 400 Gb/s, some of them with another GPU."""
+    known = rack(2)
+    return replace(
+        known,
+        nodes={
+            name: replace(node, gpu=loader.gpu(model)) if name in nodes else node for name, node in known.nodes.items()
+        },
+    )
+
+
+def wrote(known: GateFacts, gate_id: str, body: str) -> Verdict:
+    """The verdict on writes of which both ends say this; the server's GPU is not told."""
+    run = gate(gate_id).plan(known, list(known.nodes))[0]
+    models = [known.nodes[node].gpu.product_name for node in run.nodes]
+    forth, back = (Said(body.replace("NVIDIA H100 80GB HBM3", model)) for model in models)
+    back = Said(between(back.stdout, "192.168.1.12", "192.168.1.11"))
+    case = pair("written", Outcome.PASS, client_forth=forth, client_back=back)
+    return gate(gate_id).evaluate(known, run, outputs(run, case.outputs))
+
+
+@pytest.mark.parametrize("nodes", [("node01", "node02"), ("node01",), ("node02",)])
+def test_gpu_memory_is_judged_by_the_pcie_link_of_the_slower_gpu(nodes: tuple[str, ...]) -> None:
+    known = with_gpu("l40s", *nodes)
+    assert tells(wrote(known, GATE, SLOW)) == []
+    slower = SLOW.replace("187.52", "150.10").replace("187.40", "150.00").replace("0.002792", "0.002235")
+    assert tells(wrote(known, GATE, slower)) == [
+        ("rdma-write-slow-to-gpu", where, LINK, "150.0 Gb/s") for where in (FORTH, BACK)
+    ]
+    wanted = ("rdma-write-implausible", FORTH, "at most 256.0 Gb/s (ceiling)", "391.3 Gb/s")
+    assert tells(wrote(known, GATE, HEALTHY.stdout))[0] == wanted
+
+
+def test_the_criteria_name_the_part_that_limits_the_write() -> None:
+    found = {one.label: one for one in predicted(gate(GATE), with_gpu("a100_80_sxm", "node01"), ["node01"])}
+    assert found["reference"].bound == pytest.approx(256 * 128 / 152)
+    assert found["reference"].source.startswith("derived: rate of the GPU's PCIe link x 128/(128+24)")
+    assert found["floor"].bound == pytest.approx(0.85 * 256 * 128 / 152)
+    host = {one.label: one for one in predicted(gate(HOST), with_gpu("a100_80_sxm", "node01"), ["node01"])}
+    assert host["floor"].bound > 370
+    lower = {
+        one.label: one for one in predicted(gate(GATE, {"floor_share": 0.7}), with_gpu("l4", "node01"), ["node01"])
+    }
+    assert lower["floor"].bound == pytest.approx(0.7 * 256 * 128 / 152)
+
+
+def test_a_server_may_connect_its_gpus_with_less_than_they_have() -> None:
+    node = rack(1).nodes["node01"]
+    for gen, lanes, rate in ((5, 16, 64.0), (4, 16, 32.0), (5, 8, 32.0), (4, 8, 16.0), (6, 16, 64.0)):
+        path = GpuPath(gen=gen, lanes=lanes, source="a test")
+        platform = node.platform.model_copy(update={"gpu_path": path})
+        assert gpu_link(replace(node, platform=platform)) == rate
+    assert gpu_link(replace(node, gpu=loader.gpu("b200_sxm"))) is None
+
+
+def test_a_collective_reaches_no_more_than_the_gpus_pcie_link() -> None:
+    slow = domain(with_gpu("a100_80_sxm", "node01").nodes["node01"], 2)
+    assert (slow.nic, slow.reached) == (50.0, pytest.approx(32 * 128 / 152))
+    plain = domain(rack(1).nodes["node01"], 2)
+    assert (plain.reached, plain.limit) == (50.0, "")

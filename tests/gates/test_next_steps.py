@@ -75,8 +75,8 @@ def test_nccl_that_tells_no_kinds_of_paths_is_run_with_the_subsystem_that_does()
     wanted = (
         "node01: NCCL did not report how its GPUs talk - Expected: channels between GPUs and the kind of "
         "their path Actual: no kind of path (subsystem GRAPH). Run with NCCL_DEBUG=INFO and "
-        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: P2P logs the channels between GPUs, GRAPH the kinds "
-        "of their paths."
+        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: NET logs the HCAs, P2P the channels between GPUs, "
+        "GRAPH the kinds of their paths."
     )
     assert wanted in [str(finding) for finding in verdict.findings]
     assert verdict.outcome is Outcome.ERROR

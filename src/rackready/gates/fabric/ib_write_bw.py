@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.design.facts import NicFacts
+from rackready.design.facts import NicFacts, NodeFacts
 from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
@@ -44,7 +44,7 @@ from rackready.gates.formats import perftest
 from rackready.gates.judging import gpu_models, pair_fleet
 from rackready.gates.judging.expectation import Bound, judge
 from rackready.gates.judging.judge import Judge
-from rackready.gates.judging.node_topology import rail_parts
+from rackready.gates.judging.node_topology import TLP_BYTES, TLP_PAYLOAD, gpu_link, gpu_link_payload, rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.place import Place
 from rackready.ondevice import rdma_counters
@@ -54,6 +54,10 @@ _LOOK = (
     "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
     "those of a good rail"
 )
+_GPU_LINK = "gpu_link"
+"""Input of a bound that a GPU's PCIe link sets: its rate, Gb/s."""
+_OF_GPU_LINK = 0.85
+"""Share of the payload rate of that link: its packets are larger than the smallest, and NICs wait for its answers."""
 
 
 class IbWriteBw(Gate):
@@ -245,9 +249,8 @@ class IbWriteBw(Gate):
             self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and len(gathered.errors) == before
         )
         if told and self._far_memory(gathered, where, receiver[1], far):
-            self.judge_bandwidth(
-                gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result
-            )
+            expected = self.expected(facts, (sender[0], receiver[0]), sender[1], result.mtu)
+            self.judge_bandwidth(gathered, where, sender[1], expected, result)
 
     def _transport(
         self,
@@ -326,28 +329,58 @@ class IbWriteBw(Gate):
                 f"{moved / 1e9:.1f} GB",
             )
 
+    def expected(self, facts: GateFacts, nodes: Sequence[str], nic: NicFacts, mtu: int) -> Bound:
+        """Return the payload rate of the slowest part, Gb/s: the port, or with GPU memory a GPU's PCIe link."""
+        port = payload_rate(nic.rate, mtu, layer(facts.fabric))
+        links = [_gpu_link(facts.nodes[node]) for node in nodes] if self.inputs.gpu_memory else []
+        return min([port, *(link for link in links if link is not None)], key=lambda bound: bound.value)
+
+    def _bounds(self, nic: NicFacts, expected: Bound) -> tuple[Bound, Bound]:
+        """Return the rate that a direction cannot exceed, and the floor."""
+        link = expected.inputs.get(_GPU_LINK)
+        if isinstance(link, float):
+            share = min(self.inputs.floor_share, _OF_GPU_LINK)
+            lower = f"{share} x payload rate of the GPU's PCIe link: derived reference, as in gate nvbandwidth"
+            upper = Bound(min(float(nic.rate), link), "rate of the GPU's PCIe link", inputs={_GPU_LINK: link})
+        else:
+            share = self.inputs.floor_share
+            lower = (
+                f"{share} x payload rate; published marks of 400 Gb/s NICs are 380 (azurehpc-health-checks, H100) and "
+                "384 (oci-hpc)"
+            )
+            upper = Bound(float(nic.rate), "port rate", derived=False, inputs={"rate": float(nic.rate)})
+        return upper, Bound(share * expected.value, lower, inputs={"reference": expected.value, "share": share})
+
     def judge_bandwidth(
         self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth
     ) -> None:
-        """Judge a direction's bandwidth between its floor and the port's rate.
+        """Judge a direction's bandwidth between its floor and the rate of the slowest part.
 
         ``expected``: payload share of that rate, Gb/s.
         """
-        lower = Bound(
-            self.inputs.floor_share * expected.value,
-            f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 "
-            "(azurehpc-health-checks, H100) and 384 (oci-hpc)",
-            inputs={"reference": expected.value, "share": self.inputs.floor_share},
-        )
-        upper = Bound(float(nic.rate), "port rate", derived=False, inputs={"rate": float(nic.rate)})
+        upper, lower = self._bounds(nic, expected)
         verdict = judge("bw_average", result.average, "Gb/s", upper=upper, expected=expected, lower=lower)
         gathered.metric("bw_average", where, result.average, "Gb/s")
         gathered.criteria.extend(verdict.criteria)
         cable = f"cable {nic.switch} {nic.port}" if nic.switch else "its cable"
-        if verdict.outcome == "fail":
+        if verdict.outcome == "fail" and _GPU_LINK in expected.inputs:
+            gathered.fail(where, kinds.WRITE_SLOW_TO_GPU, verdict.expected, f"{result.average:.1f} Gb/s")
+        elif verdict.outcome == "fail":
             gathered.fail(where, kinds.WRITE_SLOW, verdict.expected, f"{result.average:.1f} Gb/s", cable=cable)
         elif verdict.outcome == "error":
             gathered.error(where, kinds.WRITE_IMPLAUSIBLE, verdict.expected, f"{result.average:.1f} Gb/s")
+
+
+def _gpu_link(facts: NodeFacts) -> Bound | None:
+    """Return the payload rate of a GPU's PCIe link, Gb/s; None if its profile has none."""
+    rate, payload = gpu_link(facts), gpu_link_payload(facts)
+    if rate is None or payload is None:
+        return None
+    source = (
+        f"derived: rate of the GPU's PCIe link x {TLP_PAYLOAD}/({TLP_PAYLOAD}+{TLP_BYTES}), header and payload of its "
+        "packets (PCI Express Base Specification)"
+    )
+    return Bound(8 * payload, source, inputs={_GPU_LINK: 8 * rate})
 
 
 class IbWriteBwHost(IbWriteBw):

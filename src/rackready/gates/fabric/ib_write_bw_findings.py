@@ -63,11 +63,19 @@ WRITE_SLOW = FailKind(
     next_step=f"Check {{cable}}, errors of the port and PCIe width of the NIC: {_RUNBOOK}.",
     runbook=_RUNBOOK,
 )
+WRITE_SLOW_TO_GPU = FailKind(
+    "rdma-write-slow-to-gpu",
+    "RDMA write is slow",
+    meaning="This rail carries less than the PCIe link of its GPU must carry, which is slower than the NIC's port.",
+    next_step="Run gates node/gpu/sanity/pcie-path and pair/fabric/performance/ib-write-bw-host: a slow GPU link shows "
+    f"in the first, a slow port also in the second: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
+)
 WRITE_IMPLAUSIBLE = ErrorKind(
     "rdma-write-implausible",
     "RDMA write bandwidth is implausible",
-    meaning="The figure is more than the NIC's line rate.",
-    next_step="Check the NIC's rate in the platform profile.",
+    meaning="The figure is more than the NIC's line rate, or than the PCIe link of its GPU carries.",
+    next_step="Check the NIC's rate in the platform profile, and the PCIe link in the GPU's.",
 )
 ONE_OUTPUT_BOTH_WAYS = ErrorKind(
     "rdma-one-output-both-ways",
@@ -145,6 +153,7 @@ FINDINGS = (
     OTHER_GPU,
     WRITE_OTHER_PORT,
     WRITE_SLOW,
+    WRITE_SLOW_TO_GPU,
     WRITE_IMPLAUSIBLE,
     ONE_OUTPUT_BOTH_WAYS,
 )

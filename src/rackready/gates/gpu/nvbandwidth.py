@@ -24,6 +24,7 @@ from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.node_topology import TLP_BYTES, TLP_PAYLOAD
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.place import Place
 from rackready.model.supply import Figure
@@ -31,11 +32,8 @@ from rackready.model.supply import Figure
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 _OWN = "device_local_copy"
 _EFFECT, _SIGMA = 0.1, 0.01
-_TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
-"""A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check; 0.85: derived references.
-
-Source: PCI Express Base Specification.
-"""
+_DERIVED = 0.85
+"""Share of a derived reference below which a copy fails."""
 _MEMORY = 0.5
 _MEMORY_SOURCE = (
     "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
@@ -275,8 +273,8 @@ def _floor(facts: NodeFacts, test: str) -> Bound | None:
             source,
             inputs={"links": nvlink.links, "ring": nvlink.ring.value},
         )
-    value = rate.value * _DERIVED * _PAYLOAD_BYTES / (_PAYLOAD_BYTES + _TLP_BYTES)
-    source = f"derived: {_DERIVED} x {rate.value:g} GB/s x {_PAYLOAD_BYTES}/({_PAYLOAD_BYTES}+{_TLP_BYTES})"
+    value = rate.value * _DERIVED * TLP_PAYLOAD / (TLP_PAYLOAD + TLP_BYTES)
+    source = f"derived: {_DERIVED} x {rate.value:g} GB/s x {TLP_PAYLOAD}/({TLP_PAYLOAD}+{TLP_BYTES})"
     return Bound(value, source, inputs={"rate": rate.value})
 
 

@@ -2,7 +2,7 @@
 
 All bandwidths of collectives are nccl-tests' busbw in GB/s. n is the number of ranks, g the GPUs of one NVLink domain,
 N the number of domains, P the NVLink rate of one GPU and direction, b the network rate of one GPU, B = g b that of one
-domain.
+domain. References take b as far as the GPU's PCIe link carries it: NICs reach GPU memory over it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Domain:
     """GB/s per GPU and direction, 0 without NVLink."""
     nic: float = 0.0
     """GB/s per GPU."""
+    gpu_link: float | None = None
+    """Payload rate of a GPU's PCIe link, GB/s per direction; None: not published."""
     nvls: bool = False
     link_ring: float = 0.0
     """Rate of one GPU's links in a ring, GB/s: links x NCCL's per-link figure."""
@@ -51,6 +53,16 @@ class Domain:
     def network(self) -> float:
         """Return B: the rate of one domain's NICs, GB/s."""
         return self.gpus * self.nic
+
+    @property
+    def reached(self) -> float:
+        """Return b as far as the GPU's PCIe link carries it, GB/s."""
+        return self.nic if self.gpu_link is None else min(self.nic, self.gpu_link)
+
+    @property
+    def limit(self) -> str:
+        """Return words for the source of a reference that the GPU's PCIe link limits."""
+        return "; b is the payload rate of the GPU's PCIe link, below its NICs'" if self.reached < self.nic else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +141,8 @@ def reference(  # noqa: PLR0911
         return published
     inputs: dict[str, float | str] = {
         "links": domain.link_ring,
-        "B": domain.network,
-        "b": domain.nic,
+        "B": domain.gpus * domain.reached,
+        "b": domain.reached,
         "g": domain.gpus,
         "n": domain.ranks,
     }
@@ -145,18 +157,18 @@ def reference(  # noqa: PLR0911
     inputs |= {"e": efficiency.value}
     if collective == "alltoall":
         return Bound(
-            efficiency.value * domain.nic * (domain.ranks - 1) / (domain.ranks - domain.gpus),
-            f"e b (n-1)/(n-g), e: {efficiency.source}",
-            not efficiency.measured,
+            efficiency.value * domain.reached * (domain.ranks - 1) / (domain.ranks - domain.gpus),
+            f"e b (n-1)/(n-g), e: {efficiency.source}{domain.limit}",
+            not efficiency.measured or bool(domain.limit),
             inputs,
         )
     if domain.boards > 1:  # the minimum below needs the NVLink rate across nodes, which is unknown
         return None
     if algorithm == "ring" or collective in {"all_gather", "reduce_scatter"}:
         return Bound(
-            min(domain.link_ring, efficiency.value * domain.network),
-            f"min(links x per-link, e B), e: {efficiency.source}",
-            not efficiency.measured,
+            min(domain.link_ring, efficiency.value * (domain.gpus * domain.reached)),
+            f"min(links x per-link, e B), e: {efficiency.source}{domain.limit}",
+            not efficiency.measured or bool(domain.limit),
             inputs,
         )
     return None
@@ -185,17 +197,17 @@ def _from_reference(expected: Bound | None, domain: Domain, collective: Collecti
         if domain.link_ring <= 0:
             return None
         if collective == "alltoall":  # the NIC of one GPU limits it; the rates of links and B are above its ceiling
-            value = _LARGE * domain.nic * (domain.ranks - 1) / (domain.ranks - domain.gpus)
+            value = _LARGE * domain.reached * (domain.ranks - 1) / (domain.ranks - domain.gpus)
             return Bound(
                 value,
-                f"{_LARGE} x b (n-1)/(n-g): above {_LARGE_DOMAINS} nodes, judgement",
-                inputs={"b": domain.nic, "n": domain.ranks},
+                f"{_LARGE} x b (n-1)/(n-g): above {_LARGE_DOMAINS} nodes, judgement{domain.limit}",
+                inputs={"b": domain.reached, "n": domain.ranks},
             )
-        value = _LARGE * min(domain.link_ring, domain.network)
+        value = _LARGE * min(domain.link_ring, domain.gpus * domain.reached)
         return Bound(
             value,
-            f"{_LARGE} x min(links x per-link, B): above {_LARGE_DOMAINS} nodes, judgement",
-            inputs={"links": domain.link_ring, "B": domain.network},
+            f"{_LARGE} x min(links x per-link, B): above {_LARGE_DOMAINS} nodes, judgement{domain.limit}",
+            inputs={"links": domain.link_ring, "B": domain.gpus * domain.reached},
         )
     if expected is None:
         return None

@@ -16,7 +16,7 @@ from rackready.gates.fabric.ib_write_bw import IbWriteBw
 from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.fabric.latency_bounds import judge_mark, judge_plausible
 from rackready.gates.fabric.perftest_call import ASKED
-from rackready.gates.fabric.rdma_port import layer, path_mtu, payload_rate
+from rackready.gates.fabric.rdma_port import path_mtu
 from rackready.gates.formats.perftest import Memory, WriteBandwidth
 from rackready.gates.gpu import nvbandwidth
 from rackready.gates.gpu.dcgm import DcgmDiagnostic
@@ -68,7 +68,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
         result = WriteBandwidth(
             nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0, call=ASKED
         )
-        gate.judge_bandwidth(gathered, nodes[0], nic, payload_rate(nic.rate, mtu, layer(facts.fabric)), result)
+        gate.judge_bandwidth(gathered, nodes[0], nic, gate.expected(facts, nodes[:1], nic, mtu), result)
     return tuple(gathered.criteria)
 
 
