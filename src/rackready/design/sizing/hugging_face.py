@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from rackready.design.sizing.families import GATED_MLP, LEARNED_POSITIONS, PLAIN_MLP, TIED
 from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
@@ -22,15 +23,6 @@ _NAMES = {
     "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
     "context": ("max_position_embeddings", "n_positions", "n_ctx"),
 }
-_PLAIN_MLP = frozenset(
-    {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"}
-)
-"""Families whose feed-forward block has two matrices, without a gate."""
-_LEARNED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt"})
-_TIED = frozenset(
-    {"bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"}
-)
-"""Families that tie embeddings unless the file says otherwise (defaults of transformers)."""
 _DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FOUR, _EIGHT = 4, 8
 
@@ -131,15 +123,26 @@ def _model(reader: Reader, name: str) -> Llm:
         head_dim=reader.positive("head_dim") or hidden // heads,
         intermediate=_intermediate(reader, hidden),
         vocabulary=reader.required("vocabulary"),
-        tied=bool(reader.raw.get("tie_word_embeddings", family in _TIED)),
-        mlp_matrices=2 if family in _PLAIN_MLP else 3,
-        learned_positions=(reader.number("context") or 0) if family in _LEARNED else 0,
+        tied=bool(reader.raw.get("tie_word_embeddings", family in TIED)),
+        mlp_matrices=_matrices(reader, family),
+        learned_positions=(reader.number("context") or 0) if family in LEARNED_POSITIONS else 0,
         latent=latent,
         experts=_experts(reader),
         weights=weights,
         group=group,
         context=reader.number("context"),
     )
+
+
+def _matrices(reader: Reader, family: str) -> Literal[2, 3]:
+    """Return the matrices of a feed-forward block: config.json never says whether it has a gate."""
+    if family in PLAIN_MLP:
+        return 2
+    if family not in GATED_MLP:
+        reader.assume(
+            f"the feed-forward block has a gate, three matrices: rackready does not know model_type {family or 'none'}"
+        )
+    return 3
 
 
 def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:

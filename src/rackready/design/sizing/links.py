@@ -45,5 +45,10 @@ def network(platform: PlatformProfile) -> LinkRates:
 
 
 def all_reduce(size: float, gpus: int, rate: float) -> float:
-    """Return the seconds of a ring all-reduce of ``size`` bytes: 2 (n - 1) / n x size / rate."""
-    return 2 * (gpus - 1) / gpus * size / rate
+    """Return the seconds of a ring all-reduce of ``size`` bytes: a reduce-scatter and an all-gather."""
+    return 2 * half(size, gpus, rate)
+
+
+def half(size: float, gpus: float, rate: float) -> float:
+    """Return the seconds of a ring all-gather or reduce-scatter of ``size`` bytes: (n - 1) / n x size / rate."""
+    return (gpus - 1) / gpus * size / rate

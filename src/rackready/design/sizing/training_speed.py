@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rackready.design.sizing import links, parameters
 from rackready.design.sizing.parallel import Layout, stage_layers
 from rackready.design.sizing.stages import stages
-from rackready.design.sizing.training_memory import TrainingJob
+from rackready.design.sizing.training_memory import WEIGHT_BYTES, TrainingJob
 from rackready.model.llm import Llm
 from rackready.model.profile import GpuProfile, PlatformProfile, Precision
 
@@ -20,6 +20,9 @@ _REDUCTIONS = 4
 """All-reduces of one layer under tensor parallelism: two forward, two backward (Megatron-LM, arXiv 1909.08053)."""
 _PASSES = 3
 """Times that a micro-batch reads the weights: forward, gradients of inputs, gradients of weights."""
+
+_SHARDED_GRADIENTS = 2
+"""ZeRO stage from which a rank keeps only its part of the gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,9 @@ def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, 
 
 
 def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile) -> float | None:
-    """Return the seconds of one step's all-reduces, none of them hidden; None: not published, 0: none.
+    """Return the seconds of one step's exchanges, none of them hidden; None: not published, 0: none.
 
-    Tensor-parallel ones occur per micro-batch, gradients once.
+    All-reduces of tensor parallelism occur per micro-batch; ``_sent`` says what data-parallel ranks exchange.
     """
     seconds = 0.0
     if layout.tp > 1:
@@ -88,5 +91,25 @@ def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, pla
         if rate is None:
             return None
         stage = max(stages(model, layout), key=lambda item: item.parameters)
-        seconds += links.all_reduce(job.gradient_bytes * stage.parameters, layout.dp, rate)
+        sent = _sent(layout, job)
+        seconds += links.half(sent * (stage.dense + stage.outside), layout.dp, rate)
+        # Each expert-parallel rank has its own experts: only dp / ep ranks hold the same ones.
+        seconds += links.half(sent * stage.routed, layout.dp / layout.ep, rate)
     return seconds
+
+
+def _sent(layout: Layout, job: TrainingJob) -> float:
+    """Return the bytes per parameter that data-parallel ranks gather or scatter in one step.
+
+    ZeRO stages 0 and 1 reduce gradients once a step: an all-reduce, which is both. From stage 2 on a rank keeps only
+    its part of the gradients, so each micro-batch scatters all of them (deepspeedai/DeepSpeed, issue 2252 and pull
+    request 338), and stage 2 gathers the updated weights once a step (arXiv 1910.02054, 7.2.1). Stage 3 gathers the
+    weights in the forward and again in the backward pass of each micro-batch (the same, 7.2.2;
+    deepspeedai/DeepSpeed/docs/code-docs/source/zero3.rst).
+    """
+    batches = job.micro_batches or layout.pp
+    if layout.zero < _SHARDED_GRADIENTS:
+        return 2 * job.gradient_bytes
+    if layout.zero == _SHARDED_GRADIENTS:
+        return batches * job.gradient_bytes + WEIGHT_BYTES
+    return batches * (job.gradient_bytes + 2 * WEIGHT_BYTES)

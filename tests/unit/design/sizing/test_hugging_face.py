@@ -46,6 +46,29 @@ def test_missing_values_are_assumed_and_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize("family", ["apertus", "nemotron", "arcee", "starcoder2", "gpt2"])
+def test_families_without_a_gate_have_two_matrices(family: str) -> None:
+    # huggingface/transformers, modeling_apertus.py and modeling_nemotron.py: up_proj and down_proj alone.
+    model, assumed = read(model_type=family)
+    assert model.mlp_matrices == 2
+    assert assumed == []
+
+
+def test_a_gate_of_an_unknown_family_is_an_assumption() -> None:
+    model, assumed = read(model_type="new_family")
+    assert model.mlp_matrices == 3
+    assert assumed == [
+        "the feed-forward block has a gate, three matrices: rackready does not know model_type new_family"
+    ]
+
+
+@pytest.mark.parametrize("family", ["cohere", "cohere2", "smollm3", "gemma2"])
+def test_families_that_tie_embeddings_unless_the_file_says_otherwise(family: str) -> None:
+    # huggingface/transformers, configuration_cohere.py: tie_word_embeddings True.
+    assert read(model_type=family)[0].tied
+    assert not read(model_type=family, tie_word_embeddings=False)[0].tied
+
+
 def test_sliding_windows_are_an_upper_bound() -> None:
     assert read(sliding_window=4096)[1] == [
         "the cache is counted as if every layer used the whole context; sliding windows need less"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.design.sizing import candidates, links
+from rackready.design.sizing import candidates, links, parameters
 from rackready.design.sizing.cost import Price, gpu_hour, per_million, virtual
 from rackready.design.sizing.hugging_face import read_config
 from rackready.design.sizing.parallel import Layout
@@ -136,6 +136,36 @@ def test_training_names_what_binds() -> None:
     assert small.days > 2 * large.days
     assert small.gpu_hours == pytest.approx(small.days * 24 * 1024)
     assert small.step_tokens == 4096 * 128
+
+
+def exchanged(zero: int, batches: int) -> float:
+    job = TrainingJob(4096, 1, micro_batches=batches, recompute="full")
+    return training_time(L70, Layout(dp=1024, zero=zero), job, H100, DGX, 1e12, 0.4).seconds["interconnect"]
+
+
+def test_zero_2_scatters_gradients_and_zero_3_gathers_weights_in_every_micro_batch() -> None:
+    # One GPU's share of the network of a DGX H100 is 400 Gb/s, 50e9 bytes a second.
+    one = 1023 / 1024 * parameters.total(L70) / 50e9
+    assert exchanged(1, 8) == exchanged(1, 1) == pytest.approx(one * 2 * 4)
+    assert exchanged(2, 8) == pytest.approx(one * (8 * 4 + 2))
+    assert exchanged(3, 8) == pytest.approx(one * 8 * (4 + 2 + 2))
+
+
+def test_a_run_with_zero_3_lasts_at_least_as_long_as_its_gathers() -> None:
+    job = TrainingJob(4096, 1, micro_batches=4, recompute="full")
+    run = training_time(L70, Layout(dp=1024, zero=3), job, H100, DGX, 1e12, 0.4)
+    gathers = 1e12 / (4096 * 1024) * 2 * 2 * parameters.total(L70) / 50e9 / 86_400
+    assert gathers > 15
+    assert (run.limit, run.days > gathers) == ("interconnect", True)
+
+
+def test_ranks_with_different_experts_do_not_gather_them_from_each_other() -> None:
+    job = TrainingJob(4096, 1, micro_batches=1)
+    whole, own = (
+        training_time(MIXTRAL, Layout(dp=8, ep=ep, zero=3), job, H100, DGX, 1e12, 0.4).seconds["interconnect"]
+        for ep in (1, 8)
+    )
+    assert own < whole / 10
 
 
 def test_what_training_cannot_know_is_not_called_compute() -> None:
