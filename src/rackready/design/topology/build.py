@@ -9,13 +9,14 @@ from functools import partial
 from rackready.design.collector import without_gc
 from rackready.design.topology import growth, wire
 from rackready.design.topology.graph import downward, upward
-from rackready.design.topology.place import place
+from rackready.design.topology.place import empty_units, place, without_nodes
 from rackready.design.topology.ports import radix_of
 from rackready.design.topology.prove import Design, prove
 from rackready.design.topology.refuse import too_large
 from rackready.design.topology.sizing import Demand, Shape, ports_down, shape
 from rackready.design.topology.spof import losses
 from rackready.design.topology.types import EndpointNode, FabricPlan, TrunkLink
+from rackready.model.host_list import spans
 from rackready.model.problems import Problem
 from rackready.model.topology import Topology
 
@@ -68,6 +69,9 @@ def _planes(
     su_nodes = topology.su_nodes or platform_su_nodes or ports_down(radix[0], topology.oversubscription)
     placed, problems = place(nodes, topology.reserved, su_nodes)
     problems = _rail_problems(topology, rails, placed[len(nodes) :]) + problems
+    if problems:
+        return [], [], problems
+    problems = empty_units(topology, placed)
     if problems:
         return [], [], problems
     populated = max(node.su for node in placed)
@@ -225,12 +229,16 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
     }
     cut_off = tuple(loss.text for loss in lost if loss.cuts_off)
     return FabricPlan(
-        switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0]))
+        switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0], placed))
     )
 
 
-def _notes(plane: wire.Plane) -> Iterator[str]:
-    """Yield notes on leafs that could take at least twice the nodes, and on cables that one more unit would move."""
+def _notes(plane: wire.Plane, placed: Sequence[EndpointNode]) -> Iterator[str]:
+    """Yield notes on empty units, cables that one more unit would move, and leafs that could take twice the nodes."""
+    empty = without_nodes(placed)
+    if empty:
+        leafs = len(empty) * plane.shape.leaf.per_unit * plane.topology.planes
+        yield f"topology: units without a node ({spans(empty)}): {leafs} leafs are planned for them all the same."
     yield from _growth_note(plane)
     leaf, radix = plane.shape.leaf, plane.radix[0]
     down = ports_down(radix, plane.topology.oversubscription)
