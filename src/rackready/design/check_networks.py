@@ -9,9 +9,10 @@ from rackready.design.assign import FIRST_HOST, blocks_in
 from rackready.design.check_addresses import site_pools
 from rackready.design.check_names import Loc
 from rackready.design.compute_addresses import racks_in_subnet, subnet_number
-from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.endpoints import link_rate, rack_number, unit_of
 from rackready.design.names import listed
 from rackready.design.site_flaws import ADDRESS, RAIL_ADDRESS, Flaw, Subject
+from rackready.design.topology.ports import lanes_short
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
 from rackready.model.topology import Topology
@@ -288,6 +289,32 @@ def _made(site: Site, topology: Topology) -> list[Flaw]:
                     "Choose another model.",
                     expected=f"{layer} for link: {topology.link}",
                     reads=(("topology", "link"),),
+                )
+            )
+    return out + _lanes(site, topology)
+
+
+def _lanes(site: Site, topology: Topology) -> list[Flaw]:
+    """Check that links of the nodes' NICs have as many lanes at a leaf as at the NIC."""
+    if topology.leaf.model not in loader.known("switch"):
+        return []
+    leaf = loader.switch(topology.leaf.model)
+    known = set(loader.known("platform"))
+    platforms = sorted({node.platform for node in site.nodes() if node.kind != "virtual"} & known)
+    out = []
+    for platform in map(loader.platform, platforms):
+        cages = {nic.cage for nic in platform.nics}
+        found = next(filter(None, (lanes_short(leaf, link_rate(platform, topology), cage) for cage in cages)), None)
+        if found is not None:
+            out.append(
+                Flaw.of(
+                    ("topology", "leaf", "model"),
+                    f"{leaf.id}: lanes of a link of {link_rate(platform, topology)} Gb/s to the NICs of {platform.id}",
+                    "rackready cannot plan switches that run their lanes at half their rate. Use a switch whose ports "
+                    "have that rate, such as one with a profile of your own, or describe the cables by links.",
+                    expected=f"{found[0]}, as its QSFP56 ports have",
+                    actual=f"{found[1]}",
+                    reads=(("racks",),),
                 )
             )
     return out

@@ -10,6 +10,7 @@ from rackready.design.endpoints import endpoints, unit_size
 from rackready.design.topology.build import build
 from rackready.design.topology.types import FabricPlan
 from rackready.model.site import Site
+from tests.unit.design.written import example, refusals
 
 SITE: dict[str, Any] = {
     "schema": "rackready/site/v1",
@@ -66,3 +67,15 @@ def test_a_shorter_rack_keeps_its_place_in_the_order_of_numbers() -> None:
     assert {(link.switch, link.port) for link in plan.endpoints if link.node == "a09-n1" and link.nic == 1} == {
         ("leaf-su002-r1", 1)
     }
+
+
+def test_nics_of_dgx_a100_are_refused_on_switches_with_faster_lanes() -> None:
+    document = example("h100-1su-infiniband")
+    document["templates"]["nodes"]["h100"]["platform"] = "dgx_a100"
+    (text,) = (text for text in refusals(document) if text.startswith("topology.leaf"))
+    assert text == (
+        "topology.leaf.model: qm9700: lanes of a link of 200 Gb/s to the NICs of dgx_a100 - "
+        "Expected: 4, as its QSFP56 ports have Actual: 2. rackready cannot plan switches that run their lanes at half "
+        "their rate. Use a switch whose ports have that rate, such as one with a profile of your own, or describe the "
+        "cables by links."
+    )

@@ -234,11 +234,17 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
 
 
 def _notes(plane: wire.Plane, placed: Sequence[EndpointNode]) -> Iterator[str]:
-    """Yield notes on empty units, cables that one more unit would move, and leafs that could take twice the nodes."""
+    """Yield notes on units, leafs and spines that nodes do not need, and on cables that one more unit would move."""
     empty = without_nodes(placed)
     if empty:
         leafs = len(empty) * plane.shape.leaf.per_unit * plane.topology.planes
         yield f"topology: units without a node ({spans(empty)}): {leafs} leafs are planned for them all the same."
+    if plane.shape.leafs == 1:
+        yield (
+            f"topology: switches above the only leaf of a plane - Expected: none, since they join no other leaf "
+            f"Actual: {plane.shape.spines} with {plane.shape.leaf.up} cables. Describe the cables of nodes by links "
+            "instead of topology, or set grow_to_su if more units follow."
+        )
     yield from _growth_note(plane)
     leaf, radix = plane.shape.leaf, plane.radix[0]
     down = ports_down(radix, plane.topology.oversubscription)

@@ -17,6 +17,9 @@ _SUB_PORT_BY_PLACE = "{port}/{place}"
 
 _LAYER = {"roce": "ethernet", "infiniband": "infiniband"}
 
+_QSFP56_RATE, _QSFP56_LANES = 200, 4
+"""Gb/s of a QSFP56 port over its four lanes of 50 Gb/s."""
+
 
 def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
     """Return the name of a port, counted from 1 over all ports after a breakout; raises ValueError if out of range."""
@@ -83,6 +86,20 @@ def breakout_of(profile: SwitchProfile, rate: int) -> int | None:
         return None
     ways = profile.rate // rate
     return ways if ways == 1 or ways in profile.breakout else None
+
+
+def lanes_short(profile: SwitchProfile, rate: int, cage: str | None) -> tuple[int, int] | None:
+    """Return (lanes of the NIC, fewer lanes of the switch) if a link of that rate cannot join them; else None.
+
+    A QSFP56 port runs 200 Gb/s over four lanes of 50 Gb/s. A switch with lanes of 100 Gb/s gives it half of a cage of
+    eight lanes, and the lanes run at 50 (docs.nvidia.com/networking/display/MCP7Y60HXXX400pub: one twin-port OSFP of
+    2 x 200 Gb/s to two QSFP56). A breakout into links of two lanes would count twice the ports that there are.
+    """
+    ways = breakout_of(profile, rate)
+    if cage != "qsfp56" or rate != _QSFP56_RATE or ways is None or profile.lanes is None:
+        return None
+    lanes = profile.lanes // ways
+    return (_QSFP56_LANES, lanes) if lanes < _QSFP56_LANES else None
 
 
 def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int, Problem | None]:

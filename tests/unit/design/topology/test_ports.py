@@ -136,3 +136,17 @@ def test_every_shipped_switch_has_names_for_all_its_ports() -> None:
         for ways in {1, *own.breakout}:
             names = ports.port_names(own, ways)
             assert len(set(names)) == len(names) > 0
+
+
+@pytest.mark.parametrize(("model", "lanes"), [("qm9700", 2), ("sn5600", 2)])
+def test_a_qsfp56_port_has_four_lanes_that_a_faster_switch_does_not_give_it(model: str, lanes: int) -> None:
+    # MCP7Y60: a QM9700 carries 64 links to QSFP56 ports, not 128, and an SN5600 128, not 256.
+    switch = loader.switch(model)
+    assert ports.lanes_short(switch, 200, "qsfp56") == (4, lanes)
+    # ConnectX-7 runs 200 Gb/s over two lanes of 100 (MCP7Y40, MCP7Y50).
+    assert ports.lanes_short(switch, 200, "qsfp112") is ports.lanes_short(switch, 400, "osfp_flat") is None
+
+
+def test_a_switch_with_lanes_of_50_takes_qsfp56() -> None:
+    assert ports.lanes_short(profile(rate=200, lanes=4, breakout=[1]), 200, "qsfp56") is None
+    assert ports.lanes_short(profile(rate=400, lanes=8, breakout=[1, 2]), 200, "qsfp56") is None

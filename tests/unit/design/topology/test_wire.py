@@ -162,3 +162,16 @@ def test_every_fabric_that_is_built_is_proved(
     assert [plan.counts[tier] for tier in ("leaf", "spine", "core")] == [
         sum(own == tier for own in tiers_of.values()) for tier in ("leaf", "spine", "core")
     ]
+
+
+def test_spines_above_an_only_leaf_are_noted() -> None:
+    def notes(**fields: object) -> list[str]:
+        return [note for note in fabric(3, 4, 128, kind="fat_tree", **fields).notes if "only leaf" in note]
+
+    (note,) = notes()
+    assert note == (
+        "topology: switches above the only leaf of a plane - Expected: none, since they join no other leaf "
+        "Actual: 1 with 32 cables. Describe the cables of nodes by links instead of topology, or set grow_to_su if "
+        "more units follow."
+    )
+    assert notes(grow_to_su=2) == []
