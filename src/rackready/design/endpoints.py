@@ -43,9 +43,8 @@ def _published(platforms: Iterable[str]) -> int | None:
 
 def _leaf_down(site: Site, topology: Topology) -> int | None:
     """Return the ports down of a leaf; None if there is none yet: the fabric's own checks say why."""
-    known = set(loader.known("platform"))
-    wired = {node.platform for node in site.nodes() if node.kind != "virtual" and node.platform in known}
-    rates = {link_rate(profile, topology) for profile in map(loader.platform, wired) if profile.nics}
+    wired = {node.platform for node in site.nodes() if _wired(site, node)}
+    rates = {link_rate(loader.platform(platform), topology) for platform in wired}
     if len(rates) != 1:
         return None
     radix, problem = radix_of("topology.leaf", topology.leaf, rates.pop(), topology.link)
@@ -84,13 +83,18 @@ def _in_fabric(site: Site, rack: Rack) -> bool:
     """Return whether the size of the topology's units counts for a rack: all if it is given, else those with NICs."""
     if site.topology is None:
         return False
-    return site.topology.su_nodes is not None or any(_wired(node) for node in rack.nodes)
+    return site.topology.su_nodes is not None or any(_wired(site, node) for node in rack.nodes)
 
 
-def _wired(node: Node) -> bool:
+def _wired(site: Site, node: Node) -> bool:
     """Return whether a node has NICs of its own on the compute fabric."""
-    known = node.platform in loader.known("platform")
-    return known and node.kind != "virtual" and bool(loader.platform(node.platform).nics)
+    return node.kind != "virtual" and node.platform in site.remember("platforms with NICs", lambda: _with_nics(site))
+
+
+def _with_nics(site: Site) -> set[str]:
+    """Return the platforms of a site whose profiles have compute NICs."""
+    found = {node.platform for node in site.nodes()} & set(loader.known("platform"))
+    return {platform for platform in found if loader.platform(platform).nics}
 
 
 def _largest(site: Site) -> int:
@@ -98,7 +102,7 @@ def _largest(site: Site) -> int:
     return site.remember(
         "largest rack",
         lambda: (
-            max((sum(map(_wired, rack.nodes)) for rack in site.racks), default=0)
+            max((sum(_wired(site, node) for node in rack.nodes) for rack in site.racks), default=0)
             or max((len(rack.nodes) for rack in site.racks), default=0)
         ),
     )
