@@ -14,7 +14,7 @@ from rackready.design.check_groups import domain_nodes
 from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
-from rackready.design.handover_of import handover_views
+from rackready.design.handover_of import handover_site, handover_views
 from rackready.design.infiniband import infiniband_node_vars, infiniband_vars
 from rackready.design.monitoring.exporters import (
     exporter_node_vars,
@@ -30,7 +30,7 @@ from rackready.design.software_of import software_views
 from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
 from rackready.model.kubernetes import KubernetesHandover
-from rackready.model.operations import files_of
+from rackready.model.operations import files_of, makes_imex_channel
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.several import SeveralHandover
 from rackready.model.site import Node, Site, SlurmHandover
@@ -242,7 +242,15 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         **exporter_node_vars(site, facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
         **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),
+        **_channel_vars(site, name, facts.platform),
     }
+
+
+def _channel_vars(site: Site, name: str, platform: PlatformProfile) -> dict[str, bool]:
+    """Return whether a node gets the IMEX channel of all jobs; nothing where no IMEX runs."""
+    if not platform.runs_imex:
+        return {}
+    return {"nvidia_fabricmanager_imex_channel": makes_imex_channel(handover_site(site, name).handover)}
 
 
 def _domain_addresses(site: Site, name: str) -> list[str]:

@@ -76,6 +76,8 @@ class GateFacts:
     """First part of the names of Slurm reservations (site.yml handover.validation_reservation)."""
     job_user: str = USER
     """User of Slurm jobs (site.yml handover.validation_user)."""
+    imex_channel: bool = False
+    """Whether nodes of an NVLink domain have an IMEX channel of rackready's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,11 @@ class SlurmHandover(Model):
         description="user of the jobs with which gates measure nodes, the only one who can use their reservation; must "
         "exist on the controller and the nodes",
     )
+    imex_channels: Literal["shared", "per_job"] = Field(
+        "shared",
+        description="IMEX channels of NVL72; shared: rackready makes one for all jobs; per_job: Slurm makes one for "
+        "each (SwitchType=switch/nvidia_imex, from 24.05)",
+    )
     files: SlurmFiles | None = Field(
         None, description="rackready's part of Slurm's own files; absent: the nodes stand in them already"
     )
@@ -299,6 +304,17 @@ Handover = SlurmHandover | KubernetesHandover | FileHandover | PlugInHandover
 def files_of(handover: Model) -> SlurmFiles | None:
     """Return what rackready writes into Slurm's files; None where it writes nothing."""
     return handover.files if isinstance(handover, SlurmHandover) else None
+
+
+def makes_imex_channel(handover: Model) -> bool:
+    """Return whether rackready makes the IMEX channel of nodes in an NVLink domain: nobody else does.
+
+    In Kubernetes the DRA driver makes channels. Slurm's switch/nvidia_imex empties their folder when slurmd starts
+    (SchedMD/slurm, src/plugins/switch/nvidia_imex/imex_device.c).
+    """
+    if isinstance(handover, SlurmHandover):
+        return handover.imex_channels == "shared"
+    return not isinstance(handover, KubernetesHandover)
 
 
 def absent_is_free(handover: Model) -> str:

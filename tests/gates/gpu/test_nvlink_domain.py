@@ -45,8 +45,8 @@ def lonely(member: str, other: str) -> str:
     return json.dumps(found)
 
 
-def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None) -> Verdict:
-    known = facts("gb200_nvl72", 2)
+def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None, *, channel: bool = False) -> Verdict:
+    known = replace(facts("gb200_nvl72", 2), imex_channel=channel)
     known = replace(known, nodes={name: replace(of, driver="580.173.02") for name, of in known.nodes.items()})
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 2})
     run = found.plan(known, list(known.nodes))[0]
@@ -57,6 +57,8 @@ def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None) -> Ver
         "imex-node02": imex(),
         "address-node01": "198.19.0.1 198.18.1.1 fd00::1 \n",
         "address-node02": "198.19.0.2 198.18.1.2 fd00::2 \n",
+        "channel-node01": "",
+        "channel-node02": "",
     }
     outputs = {
         command.key: Output(
@@ -70,6 +72,16 @@ def domain(texts: dict[str, str], codes: Mapping[str, int] | None = None) -> Ver
         for command in run.commands
     }
     return found.evaluate(known, run, outputs)
+
+
+def test_a_node_without_the_channel_of_all_jobs_fails() -> None:
+    """CUDA cannot import another node's memory there; where Slurm makes channels for each job, none is looked for."""
+    assert tells(domain({}, channel=True)) == []
+    verdict = domain({}, {"channel-node02": 1}, channel=True)
+    device = "device /dev/nvidia-caps-imex-channels/channel0"
+    assert tells(verdict) == [("imex-channel-absent", "node02", device, "not there")]
+    assert verdict.outcome is Outcome.FAIL
+    assert tells(domain({}, {"channel-node02": 1})) == []
 
 
 def test_a_healthy_domain_passes() -> None:

@@ -8,6 +8,7 @@ from rackready.design.deployable import NotDeployableError, require
 from rackready.design.fabric_software import FabricSoftware, fabric_software
 from rackready.design.facts import desired_digest
 from rackready.design.hostvars import node_vars, platform_vars
+from rackready.gates.engine.site_facts import site_facts
 from rackready.model.site import Site
 from rackready.profiles import loader
 from tests.unit.design.written import example, parse
@@ -145,3 +146,26 @@ def test_every_node_of_a_domain_gets_the_same_list(racks: Site) -> None:
     assert len(lists[0]) == 18
     assert all(one == lists[0] for one in lists)
     assert platform_vars(racks, loader.platform("gb200_nvl72"))["nvidia_fabricmanager_enabled"] is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "made"),
+    [
+        ("slurm", {}, True),
+        ("slurm", {"imex_channels": "per_job"}, False),
+        ("kubernetes", {}, False),
+        ("file", {}, True),
+    ],
+)
+def test_a_node_gets_an_imex_channel_where_its_scheduler_makes_none(
+    kind: str, more: dict[str, str], *, made: bool
+) -> None:
+    own = {
+        "slurm": {"controller": "198.18.0.9", "private_key": "keys/slurm"},
+        "kubernetes": {"kubeconfig": "kube/config", "context": "prod"},
+        "file": {"path": "ready.txt"},
+    }
+    site = parse(example("gb200-nvl72-8-racks") | {"handover": {"kind": kind, **own[kind], **more}})
+    node = site.racks[0].nodes[0].name
+    assert node_vars(site, node)["nvidia_fabricmanager_imex_channel"] is made
+    assert site_facts(site, [node]).imex_channel is made

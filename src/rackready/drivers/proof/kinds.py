@@ -60,6 +60,7 @@ KINDS: Mapping[str, Kind] = {
             "rackready_fresh_programs",
             "rackready_gpudirect",
             "rackready_host_tuning",
+            "rackready_imex_channel",
             "rackready_kernel",
             "rackready_mig",
             "rackready_mps",

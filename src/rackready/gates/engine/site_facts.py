@@ -12,6 +12,7 @@ from rackready.design.handover_of import by_scheduler, handover_views
 from rackready.drivers.scheduler.reserve import PREFIX, USER
 from rackready.gates.base import GateFacts, LastPass
 from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.operations import makes_imex_channel
 from rackready.model.site import Site, SlurmHandover
 
 
@@ -41,7 +42,8 @@ def of_part(facts: GateFacts, site: Site) -> GateFacts:
     """Return the facts with the launcher and the scheduler of one part, by which ``site`` is seen."""
     reservation, user = slurm_jobs(site)
     cluster = site.handover if isinstance(site.handover, KubernetesHandover) else None
-    return replace(facts, launcher=site.gates.launcher, cluster=cluster, reservation=reservation, job_user=user)
+    found = replace(facts, launcher=site.gates.launcher, cluster=cluster, reservation=reservation, job_user=user)
+    return replace(found, imex_channel=makes_imex_channel(site.handover))
 
 
 def slurm_jobs(site: Site) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from rackready.gates.engine.recorder import not_run
 from rackready.gates.formats import imex
 from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
-from rackready.gates.gpu import fabric, parts, smi
+from rackready.gates.gpu import fabric, imex_channel, parts, smi
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -150,6 +150,7 @@ FINDINGS = (
     IMEX_CONNECTIONS,
     IMEX_VERSION_UNKNOWN,
     IMEX_VERSION,
+    imex_channel.CHANNEL_ABSENT,
 )
 
 
@@ -182,10 +183,10 @@ class NvLinkDomain(Gate):
         for node in nodes:
             if facts.nodes[node].platform.nvlink_domain is not None:
                 racks.setdefault(facts.nodes[node].rack, []).append(node)
-        return [self._run(rack, members) for rack, members in racks.items()]
+        return [self._run(facts, rack, members) for rack, members in racks.items()]
 
     @staticmethod
-    def _run(rack: str, members: list[str]) -> Run:
+    def _run(facts: GateFacts, rack: str, members: list[str]) -> Run:
         ask = tuple(smi.command(node, f"smi-{node}") for node in members)
         status = tuple(
             Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60)
@@ -194,6 +195,7 @@ class NvLinkDomain(Gate):
         own = tuple(
             Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members
         )
+        own += imex_channel.commands(facts, members)
         return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -201,13 +203,8 @@ class NvLinkDomain(Gate):
         judge = Judge()
         wanted = self._size(facts, run)
         judge.judged += 1
-        judge.count(
-            "nodes_of_the_domain",
-            run.target,
-            len(run.nodes),
-            wanted,
-            "platform profile: NVLink domain / GPUs of a server",
-        )
+        source = "platform profile: NVLink domain / GPUs of a server"
+        judge.count("nodes_of_the_domain", run.target, len(run.nodes), wanted, source)
         if len(run.nodes) != wanted:
             judge.error(run.target, DOMAIN_NOT_WHOLE, f"{wanted}", f"{len(run.nodes)}")
         seen: dict[str, tuple[str, str]] = {}
@@ -217,6 +214,8 @@ class NvLinkDomain(Gate):
                 seen |= _gpus(judge, facts, node, log)
         _no_shared_gpus(judge, {node: log for node, log in logs.items() if log is not None})
         _agree(judge, run.target, seen)
+        for node in run.nodes:
+            imex_channel.judge_channel(judge, facts, node, outputs)
         lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
         if len(run.nodes) == wanted:
             _members(
