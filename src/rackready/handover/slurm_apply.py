@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rackready.design.handover_of import served
 from rackready.drivers.remote import Remote
-from rackready.drivers.scheduler import slurm_checks
+from rackready.drivers.scheduler import slurm_checks, slurm_values
 from rackready.drivers.scheduler import slurm_files as driver
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_files import Cluster, Reload, SlurmController
@@ -31,6 +31,7 @@ from rackready.model.problems import Problem
 from rackready.model.site import Site, SlurmHandover
 from rackready.ondevice import slurm_conf
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 from rackready.render import slurm_files as render
 from rackready.render.slurm_files import NodeParts
 
@@ -130,7 +131,8 @@ def candidate(
     files, handover = files_of(site.handover), site.handover
     assert files is not None  # noqa: S101 - controller() refuses a site without
     assert isinstance(handover, SlurmHandover)  # noqa: S101 - as above
-    partitions = render.partitions_of(files, handover.partition)
+    theirs = {name: text for name, text in cluster.files.items() if name not in {render.NODES, render.GRES}}
+    partitions = render.partitions_of(files, handover.partition, default=not slurm_values.default_of_others(theirs))
     good = {node: found for node, found in parts.items() if isinstance(found, NodeParts)}
     lines = driver.own_lines(cluster.files) | {
         node: render.node_line(site, node, found) for node, found in good.items()
@@ -140,7 +142,7 @@ def candidate(
     placed = [node for node in lines if node in there]
     others = sorted((driver.nodes_of_others(cluster.files) | set(lines)) - set(placed))
     names = [partition.name for partition in partitions]
-    problems = list(driver.objections(where, cluster, sorted(lines), names, files))
+    problems = list(driver.objections(where, cluster, sorted(lines), names, files, _channels(site)))
     if files.topology == "block":
         problems += _outside_blocks(where, others + render.outside_blocks(site, placed))
     if problems:
@@ -169,6 +171,12 @@ def candidate(
         tuple(sorted(set(lines) - there)),
         lacking,
     )
+
+
+def _channels(site: Site) -> str:
+    """Return who makes the IMEX channels of the site's nodes in Slurm, "" where they need none."""
+    needed = any(loader.platform(node.platform).runs_imex for node in served(site))
+    return site.handover.imex_channels if needed and isinstance(site.handover, SlurmHandover) else ""
 
 
 def _outside_blocks(where: str, nodes: Sequence[str]) -> Iterator[Problem]:

@@ -90,7 +90,8 @@ class SlurmFiles(Model):
         "does; only with distribution: classic",
     )
     partitions: list[SlurmPartition] = Field(
-        default_factory=list, description="empty: handover.partition, with every node, as the default"
+        default_factory=list,
+        description="empty: handover.partition, with every node, as the default where nobody else has one",
     )
     topology: Literal["none", "tree", "block"] = Field(
         "none",

@@ -32,6 +32,7 @@ from typing import Any
 
 from .slurm_conf import complaints, settings, twice, unplaced
 from .slurm_copy import BYTES, KEPT, copy_folder, keep, prepare, replace, write
+from .slurm_trial import SCRIPT, own_settings, own_state
 
 FORMAT = "rackready/slurm-files/v1"
 MAIN = "slurm.conf"
@@ -41,11 +42,6 @@ UP = "Running as primary controller"
 """slurmctld's line once it has read its files (Slurm, src/slurmctld/controller.c; seen with 22.05.8 and 24.11.5)."""
 TRIAL_S = 30
 _NULL = subprocess.DEVNULL
-_TRIAL = """
-ip link set lo up && ip addr add 10.255.255.1/32 dev lo && mount --bind "$1" "$2" || exit 97
-exec timeout "$3" "$4" -D -c -f "$2/slurm.conf"
-"""
-"""``10.255.255.1``: without an address beside 127.0.0.1 no name resolves in the namespace (AI_ADDRCONFIG)."""
 
 
 class StopError(Exception):
@@ -347,39 +343,24 @@ def try_out(folder: Path, wanted: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="rackready-slurm-") as place:
         candidate, state = Path(place) / "conf", Path(place) / "state"
         copy_folder(folder, candidate, KEPT)
-        state.mkdir()
         for name, text in wanted.items():
             replace(candidate / name, text)
         found = settings(texts(candidate))
         replace(candidate / MAIN, texts(candidate)[MAIN].rstrip("\n") + "\n" + own_settings(place, state, found))
-        owner = found.get("slurmuser", "root")
         try:
-            shutil.chown(state, user=owner)
+            uid = own_state(state, found)
         except LookupError:
+            owner = found.get("slurmuser", "root")
             raise StopError("not-tried", [f"SlurmUser {owner} does not exist on the controller"]) from None
         Path(place).chmod(0o755)
-        places = (str(candidate), str(folder), str(TRIAL_S), program)
-        out = watched("unshare", "-n", "-m", "sh", "-c", _TRIAL, "sh", *places)
+        places = (str(candidate), str(folder), str(TRIAL_S), program, str(uid))
+        out = watched("unshare", "-n", "-m", "sh", "-c", SCRIPT, "sh", *places)
         lost = twice(out, texts(candidate)) + unplaced(out, texts(candidate))
     if UP not in out:
         began = "slurmctld" in out and "unshare:" not in out
         raise StopError("refused" if began else "not-tried", complaints(out) or out.splitlines()[-3:])
     if lost:
         raise StopError("refused", lost)
-
-
-def own_settings(place: str, state: Path, found: dict[str, str]) -> str:
-    """Return settings that keep the trial away from the cluster: the last value of a key counts (seen with 22.05.8)."""
-    own = {"SlurmctldPidFile": f"{place}/pid", "SlurmctldLogFile": f"{place}/log", "StateSaveLocation": str(state)}
-    without = {  # no daemon can be reached from the namespace, and no program may act for the trial
-        "accountingstoragetype": ("AccountingStorageType", "accounting_storage/none"),
-        "accountingstorageenforce": ("AccountingStorageEnforce", "none"),
-        "jobcomptype": ("JobCompType", "jobcomp/none"),
-        "slurmctldprimaryonprog": ("SlurmctldPrimaryOnProg", "/bin/true"),
-        "slurmctldprimaryoffprog": ("SlurmctldPrimaryOffProg", "/bin/true"),
-    }
-    own.update(without[key] for key in without if key in found)
-    return "".join(f"{key}={value}\n" for key, value in own.items())
 
 
 def watched(*argv: str) -> str:

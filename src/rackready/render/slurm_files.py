@@ -54,9 +54,9 @@ class NodeParts:
     gpus: tuple[Gpu, ...]
 
 
-def partitions_of(files: SlurmFiles, partition: str) -> tuple[SlurmPartition, ...]:
-    """Return the partitions: those declared, else one with every node."""
-    return tuple(files.partitions) or (SlurmPartition(name=partition, default=True),)
+def partitions_of(files: SlurmFiles, partition: str, *, default: bool) -> tuple[SlurmPartition, ...]:
+    """Return the partitions: those declared, else one with every node. ``default``: that one is for all jobs."""
+    return tuple(files.partitions) or (SlurmPartition(name=partition, default=default),)
 
 
 def gpu_type(profile: str) -> str:

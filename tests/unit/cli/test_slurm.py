@@ -22,7 +22,9 @@ from rackready.render.slurm_files import Gpu, NodeParts
 from tests.unit.handover.test_slurm_classic import Nodes
 
 Call = Callable[..., tuple[int, str, str]]
-THEIRS = "ClusterName=x\nSlurmctldParameters=enable_configless\nPartitionName=admin State=UP\n"
+THEIRS = (
+    "ClusterName=x\nSelectType=select/cons_tres\nSlurmctldParameters=enable_configless\nPartitionName=admin State=UP\n"
+)
 PARTS = NodeParts(2, 56, 2, 2063500, tuple(Gpu(at) for at in range(8)))
 
 
@@ -90,7 +92,7 @@ def cluster(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> Cont
 def test_diff_shows_what_handover_would_write_for_certified_nodes(cluster: Controller, call: Call) -> None:
     code, out, err = call("slurm", "diff", "--limit", "node01,node02")
     assert code == 1
-    assert "+++ b/slurm.conf\n@@ -1,3 +1,4 @@\n" in out
+    assert "+++ b/slurm.conf\n@@ -2,3 +2,4 @@\n" in out
     assert "+Include rackready_nodes.conf\n" in out
     assert "+NodeName=node01 NodeAddr=192.0.2.11 Sockets=2 " in out
     assert "node02" not in out

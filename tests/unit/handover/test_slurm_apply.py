@@ -26,7 +26,9 @@ from rackready.render.slurm_files import Gpu, NodeParts
 
 ROOT = Path(__file__).resolve().parents[3]
 WHERE = "Slurm controller 192.0.2.5:22"
-THEIRS = "ClusterName=x\nSlurmctldParameters=enable_configless\nPartitionName=admin State=UP\n"
+THEIRS = (
+    "ClusterName=x\nSelectType=select/cons_tres\nSlurmctldParameters=enable_configless\nPartitionName=admin State=UP\n"
+)
 PARTS = NodeParts(2, 56, 2, 2063500, tuple(Gpu(at, "0-55" if at < 4 else "56-111") for at in range(8)))
 
 
@@ -124,7 +126,7 @@ UNREAD = (
 @pytest.mark.parametrize(
     ("files", "options", "text"),
     [
-        ({"slurm.conf": "ClusterName=x\n"}, {}, CONFIGLESS),
+        ({"slurm.conf": "ClusterName=x\nSelectType=select/cons_tres\n"}, {}, CONFIGLESS),
         (
             {"slurm.conf": THEIRS + "NodeName=node[01-04] Sockets=2\n"},
             {},

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackready.ondevice import slurm_conf, slurm_files
+from rackready.ondevice import slurm_files
 
 Ask = Callable[..., dict[str, Any]]
 """Sends a request to the program and returns its answer."""
@@ -294,15 +294,6 @@ def test_bytes_of_others_come_back_as_they_were(tmp_path: Path, daemon: Daemon, 
     assert (tmp_path / "slurm.conf").read_bytes() == b"# caf\xe9 \xc3\xa9\nInclude x.conf\n"
 
 
-def test_a_trial_is_kept_away_from_accounting() -> None:
-    found = slurm_conf.settings({"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"})
-    own = slurm_files.own_settings("/t", Path("/t/state"), found)
-    assert own == (
-        "SlurmctldPidFile=/t/pid\nSlurmctldLogFile=/t/log\nStateSaveLocation=/t/state\n"
-        "AccountingStorageType=accounting_storage/none\n"
-    )
-
-
 def try_out(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> list[str]:
     """Try NEW with a slurmctld that says this; return why it was refused."""
     monkeypatch.setattr(slurm_files.shutil, "which", lambda _: "/usr/sbin/slurmctld")
@@ -340,12 +331,6 @@ def test_a_topology_of_ours_that_leaves_nodes_out_is_refused_by_the_trial(
     (tmp_path / "topology.yaml").unlink()
     (tmp_path / "topology.conf").write_text("SwitchName=s0 Nodes=n1\n")
     assert try_out(tmp_path, monkeypatch, said) == []
-
-
-def test_a_trial_runs_no_program_of_the_site() -> None:
-    text = "SlurmctldPrimaryOnProg = /site/move-address\nslurmctldprimaryoffprog=/site/drop-address\n"
-    own = slurm_files.own_settings("/t", Path("/t/state"), slurm_conf.settings({"slurm.conf": text}))
-    assert own.splitlines()[3:] == ["SlurmctldPrimaryOnProg=/bin/true", "SlurmctldPrimaryOffProg=/bin/true"]
 
 
 def test_a_trial_copies_what_lies_beside_the_files_but_not_the_old_ones(

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from rackready.drivers.one_file import one_file
 from rackready.drivers.program_answer import document
 from rackready.drivers.remote import Answer, Runner
-from rackready.drivers.scheduler import slurm_checks, slurm_gres
+from rackready.drivers.scheduler import slurm_checks, slurm_gres, slurm_values
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm_text import expand_hosts
 from rackready.drivers.with_request import ARGV, with_request
@@ -28,7 +28,7 @@ from rackready.render.slurm_files import GRES, HEAD, NODES, TOPOLOGY
 CONTROLLER = "Slurm controller"
 """Its name among the targets of a Remote."""
 MAIN, GRES_MAIN, TOPOLOGY_YAML = "slurm.conf", slurm_gres.MAIN, "topology.yaml"
-MODULES = tuple(f"rackready.ondevice.{name}" for name in ("slurm_conf", "slurm_copy", "slurm_files"))
+MODULES = tuple(f"rackready.ondevice.{name}" for name in ("slurm_conf", "slurm_copy", "slurm_trial", "slurm_files"))
 """Modules of the program on the controller, each after those that it imports."""
 Reload = Literal["restart", "reconfigure", "none"]
 _RELEASE = re.compile(r"^slurm(?:-wlm)? (\d+)\.(\d+)")
@@ -253,12 +253,15 @@ def extra_lines(files: Mapping[str, str], topology: str, more: Mapping[str, str]
 
 
 def objections(
-    where: str, cluster: Cluster, nodes: Sequence[str], partitions: Sequence[str], wanted: SlurmFiles
+    where: str, cluster: Cluster, nodes: Sequence[str], partitions: Sequence[str], wanted: SlurmFiles, imex: str = ""
 ) -> Iterator[Problem]:
-    """Yield why our part cannot stand beside what others wrote."""
+    """Yield why our part cannot stand beside what others wrote. ``imex``: who makes IMEX channels; "": nobody needs."""
     files = {name: text for name, text in cluster.files.items() if name not in {NODES, GRES}}
     found, topology = slurm_conf.settings(files), wanted.topology
-    yield from _values(where, found, topology)
+    place = f"{where} {MAIN}"
+    yield from slurm_values.objections(place, cluster.release, found, topology)
+    yield from slurm_values.channels(place, found, imex)
+    yield from slurm_values.two_defaults(place, files, wanted)
     if not wanted.classic:
         yield from _configless(where, found)
     theirs = nodes_of_others(files)
@@ -294,26 +297,6 @@ def _unread(where: str, files: Mapping[str, str]) -> Iterator[Problem]:
                 expected=f"a file NAME.conf beside {MAIN}",
                 actual="no such file was read",
             )
-
-
-def _values(where: str, found: Mapping[str, str], topology: str) -> Iterator[Problem]:
-    place = f"{where} {MAIN}"
-    if "gpu" not in found.get("grestypes", "gpu").split(","):
-        yield Problem.of(place, "GresTypes", "Add gpu to it.", expected="gpu among them", actual=found["grestypes"])
-    if found.get("selecttype", "") not in {"select/cons_tres", ""}:
-        yield Problem.of(
-            place, "SelectType", "Correct it: only that plugin gives out GPUs.",
-            expected="select/cons_tres", actual=found["selecttype"],
-        )  # fmt: skip
-    wanted = f"topology/{topology}"
-    if topology != "none" and found.get("topologyplugin", wanted) != wanted:
-        yield Problem.of(
-            place,
-            "TopologyPlugin",
-            "Change it when no job runs (their records may be lost), or set handover.files.topology to none.",
-            expected=wanted,
-            actual=found["topologyplugin"],
-        )
 
 
 def _configless(where: str, found: Mapping[str, str]) -> Iterator[Problem]:
