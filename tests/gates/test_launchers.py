@@ -183,6 +183,10 @@ class Cluster:
         if command == "scontrol show reservation --oneliner":
             return 0, f"{self.reservations}\n", ""
         self.said.append(command)
+        if command.startswith("scontrol delete"):
+            name = command.rpartition("=")[2]
+            lines = self.reservations.splitlines()
+            self.reservations = "\n".join(line for line in lines if f"ReservationName={name} " not in line)
         if "State=RESUME" in command:
             self.drained.pop(re.search(r"NodeName=(\S+)", command)[1])  # type: ignore[index]
         if "State=DRAIN" in command:
@@ -260,21 +264,70 @@ HELD = (
 FLAGS = "MAINT,IGNORE_JOBS,SPEC_NODES"
 
 
-def test_what_a_killed_run_reserved_is_reserved_anew() -> None:
-    cluster = Cluster()
-    cluster.reservations = "\n".join(
-        HELD.format(name, "node[01-02]", FLAGS, "root") for name in ("rackready-node011", "rackready-node01")
-    )
+LEFT = (
+    "'rackready: a killed measurement left it reserved. `rackready handover --limit {0}` offers it when it is "
+    "certified'"
+)
+
+
+def left(name: str = "rackready-node01", nodes: str = "node[01-02]") -> str:
+    return HELD.format(name, nodes, FLAGS, "root")
+
+
+def test_what_a_killed_run_left_is_drained_before_it_is_reserved_anew() -> None:
+    """It had resumed node01 inside: without the reservation, jobs start there before it is certified."""
+    cluster = Cluster(node02="rackready: held")
+    cluster.reservations = "\n".join([left("rackready-node011"), left()])
     with reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]):
         pass
-    assert [command.split()[1] for command in cluster.said] == ["delete", "create", "delete"]
+    assert [command.split(" ", 1)[1].partition(" Users=")[0] for command in cluster.said] == [
+        f"update NodeName=node01 State=DRAIN Reason={LEFT.format('node01')}",
+        "delete ReservationName=rackready-node01",
+        "create reservation ReservationName=rackready-node01",
+        "update NodeName=node01 State=RESUME",
+        "update NodeName=node02 State=RESUME",
+        "update NodeName=node01 State=DRAIN Reason='rackready: held'",  # as this controller shows every drain of ours
+        "update NodeName=node02 State=DRAIN Reason='rackready: held'",
+        "delete ReservationName=rackready-node01",
+    ]
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("rackready-node02", "node[01-02]"), ("rackready-node01", "node[01,07]")])
+def test_a_leftover_ends_also_when_other_nodes_are_measured_now(name: str, nodes: str) -> None:
+    """Else it stays for ever, and no job of users starts on a node that is handed over."""
+    cluster = Cluster(node01="rackready: held")
+    cluster.reservations = left(name, nodes)
+    other = "node02" if "02" in nodes else "node07"
+    with reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node03"]):
+        assert cluster.said[:2] == [
+            f"scontrol update NodeName={other} State=DRAIN Reason={LEFT.format(other)}",
+            f"scontrol delete ReservationName={name}",
+        ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        left("rackready-node05", "node[05-06]"),
+        left("rackready-course", "node[01-02]"),
+        left("burnin-node01", "node[01-02]"),
+        HELD.format("rackready-node02", "node[01-02]", FLAGS, "ann"),
+        HELD.format("rackready-node02", "node[01-02]", "SPEC_NODES", "root"),
+    ],
+)
+def test_a_reservation_of_other_nodes_or_of_others_is_no_leftover(line: str) -> None:
+    cluster = Cluster(node01="rackready: held")
+    cluster.reservations = line
+    with reserved(SlurmAdapter(cluster.run, "here"), ["node01"]):
+        pass
+    assert [command.split()[1] for command in cluster.said] == ["create", "update", "update", "delete"]
 
 
 @pytest.mark.parametrize(
     ("nodes", "flags", "user", "shown"),
     [
         ("node[01-02]", FLAGS, "ann", "Users=ann Nodes=node[01-02] Flags=IGNORE_JOBS,MAINT,SPEC_NODES"),
-        ("node[01-08]", FLAGS, "root", "Users=root Nodes=node[01-08] Flags=IGNORE_JOBS,MAINT,SPEC_NODES"),
+        ("node[02-08]", FLAGS, "root", "Users=root Nodes=node[02-08] Flags=IGNORE_JOBS,MAINT,SPEC_NODES"),
         ("node[01-02]", "SPEC_NODES", "root", "Users=root Nodes=node[01-02] Flags=SPEC_NODES"),
         (
             "node[01-02]",
@@ -290,7 +343,7 @@ def test_a_reservation_of_somebody_else_is_never_deleted(nodes: str, flags: str,
     with pytest.raises(SchedulerError) as caught:
         reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]).__enter__()
     assert str(caught.value) == (
-        "rackready-node01: a reservation on here - Expected: none, or the one that a killed run left: Users=root "
+        "rackready-node01: a reservation on here - Expected: none, or one that a killed run left, such as Users=root "
         f"Nodes=node[01-02] Flags=IGNORE_JOBS,MAINT Actual: {shown}. Nothing was started. Give ours another name "
         "(handover.validation_reservation), or delete that one when nobody needs it: "
         "`scontrol delete ReservationName=rackready-node01`."

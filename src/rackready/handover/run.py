@@ -15,6 +15,7 @@ from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
 from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, absence, handed_to, places, twice_in, where
 from rackready.drivers.scheduler.registry import adapter_for
+from rackready.drivers.scheduler.reserve import end_leftovers
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_release import taken_by
 from rackready.handover.certificate import require
@@ -269,6 +270,8 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
     site = site_of(ctx)
 
     def release(view: Site, adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
+        if not ctx.check:
+            end_leftovers(adapter, view.handover, [node])  # no job of users starts in one, though the node looks usable
         try:
             before = adapter.show(node)
         except UnknownNodeError:

@@ -308,9 +308,11 @@ def test_the_reservation_of_a_killed_gate_ends_with_no_gap_for_jobs(
     kill(world, monkeypatch)
     flags = "MAINT,IGNORE_JOBS,SPEC_NODES"
     mine = HELD.format("rackready-node02", "2026-12-01T02:00:00", "node02", flags, "root", "ACTIVE")
-    theirs = HELD.format("rackready-node03", "2026-12-01T02:00:00", "node[03-04]", flags, "root", "ACTIVE")
-    world.cluster.reservations = [mine, theirs]
-    del world.cluster.reason["node02"]
+    pair = HELD.format("rackready-node03", "2026-12-01T02:00:00", "node[03-04]", flags, "root", "ACTIVE")
+    theirs = HELD.format("rackready-node04", "2026-12-01T02:00:00", "node[03-04]", flags, "ann", "ACTIVE")
+    world.cluster.reservations = [mine, pair, theirs]
+    for node in ("node02", "node03", "node04"):
+        del world.cluster.reason[node]
     world.cluster.said.clear()
     world.night(2, hours=0.1)
     assert world.cluster.reservations == [theirs]
@@ -318,6 +320,8 @@ def test_the_reservation_of_a_killed_gate_ends_with_no_gap_for_jobs(
     assert [line.split()[1] for line in about] == ["update", "delete", "update"]
     assert "State=DRAIN" in about[0]
     assert "State=RESUME" in about[2]
+    drains = [line for line in world.cluster.said if "State=DRAIN" in line]
+    assert drains[:3] == [f"scontrol update NodeName={node} State=DRAIN Reason='{MINE}'" for node in NODES[1:]]
 
 
 def test_a_stop_puts_everything_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

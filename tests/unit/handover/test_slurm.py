@@ -151,6 +151,46 @@ def test_neither_the_author_nor_the_text_alone_is_slurmctlds(name: str, reason: 
     assert controller.sent == []
 
 
+REGISTERED = (
+    "gres/gpu count reported lower than configured (7 < 8), Low RealMemory (reported:1 < 100.00% of configured:2)"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Low socket*core*thread count", "Low CPUs", "Low TmpDisk", "Low CPUs, Low TmpDisk", REGISTERED),
+        f"Not responding : {REGISTERED}",
+    ],
+)
+def test_release_brings_back_what_slurmctld_drained_for_a_registration_that_is_right_now(text: str) -> None:
+    """It writes its reason over ours, too (src/slurmctld/node_mgr.c, validate_node_specs)."""
+    controller = Controller("drained_ours", "resumed", reason=f"{text} [slurm@2026-11-21T11:38:21]")
+    assert adapter(controller).release("node01")
+
+
+@pytest.mark.parametrize(
+    ("text", "by", "state"),
+    [
+        ("Low CPUs", "root", "IDLE+DRAIN"),
+        ("Low CPUs", "slurm", "IDLE+DRAIN+INVALID_REG"),
+        ("Low CPUs, ask Ann", "slurm", "IDLE+DRAIN"),
+        ("bad PSU : Low CPUs", "slurm", "IDLE+DRAIN"),
+        ("Prolog error", "slurm", "IDLE+DRAIN"),
+    ],
+)
+def test_another_drain_of_slurmctld_stays(text: str, by: str, state: str) -> None:
+    controller = Controller("drained_ours", "resumed", reason=f"{text} [{by}@2026-11-21T11:38:21]")
+
+    def run(command: str) -> tuple[int, str, str]:
+        code, out, err = controller.run(command)
+        return code, re.sub(r"State=\S+", f"State={state}", out), err
+
+    with pytest.raises(NotOursError, match=f"node01: drained in Slurm by {by} - "):
+        SlurmAdapter(run, "here", patience_s=0).release("node01")
+    assert controller.sent == []
+
+
 def test_a_config_without_slurmuser_resumes_nothing() -> None:
     controller = Controller("not_responding", slurm_user="")
     with pytest.raises(SchedulerError) as caught:

@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.handover import run, slurm_apply
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.slurm_files import SlurmFiles
+from tests.gates.test_launchers import Cluster, left
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -142,3 +144,19 @@ def test_where_slurmd_asks_no_controller_or_rackready_reads_no_files_none_is_ask
     handover = site.handover.model_copy(update={"files": SlurmFiles.model_validate(files) if files else None})
     monkeypatch.setattr(slurm_apply, "controller", lambda *_: pytest.fail("asked"))
     assert run.controller_vars(site.model_copy(update={"handover": handover}), run.EnvPaths(tmp_path, "sim")) == {}
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_node_that_is_offered_leaves_the_reservation_of_a_killed_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, check: bool
+) -> None:
+    """Slurm shows it as usable, but starts no job of users on it."""
+    cluster = Cluster(node02="rackready: held")
+    cluster.reservations = left()
+    ctx = context(tmp_path, monkeypatch, ours=False, check=check)
+    monkeypatch.setattr(run, "adapter_for", lambda *_: SlurmAdapter(cluster.run, "here"))
+    found = run.offer_nodes(ctx, run.EnvPaths(tmp_path, "sim"), ["node01"], {"node01": "d"})
+    assert found["node01"].outcome is Outcome.PASS
+    done = [] if check else ["State=DRAIN", "ReservationName=rackready-node01", "State=RESUME"]
+    assert [command.split()[3 if "update" in command else 2] for command in cluster.said] == done
+    assert cluster.drained == {"node02": "rackready: held"}

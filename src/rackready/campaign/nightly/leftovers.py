@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackready.campaign.nightly.drained_nodes import DrainedNodes
 from rackready.campaign.nightly.marks import TAKEN, Mark, open_marks
 from rackready.design.handover_of import handover_site
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerNode
-from rackready.drivers.scheduler.reserve import reservation
-from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.drivers.scheduler.reserve import end_leftovers
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.mps_pause import without_mps
 from rackready.gates.engine.validate import connect
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.problems import RackreadyError, quoted
-from rackready.model.site import SlurmHandover
 
 
 @dataclass
@@ -31,7 +29,8 @@ def resolve(drained: DrainedNodes, store: EvidenceStore) -> Resolved:
     """End every mark of an earlier night: its node failed, or it goes back. Programs left on it are stopped first."""
     out = Resolved()
     mine = [mark for mark in open_marks(drained.ledger) if not _overtaken(drained, mark, out)]
-    states = drained.look_after(mine, lambda adapter, mark: _look(drained, adapter, mark))
+    reasons = {mark.node: mark.reason for mark in mine}
+    states = drained.look_after(mine, lambda adapter, mark: _look(drained, adapter, mark, reasons))
     silent = {node: quoted(str(answer)) for node, answer in states.items() if isinstance(answer, RackreadyError)}
     held = [mark for mark in mine if _held(mark, states[mark.node])]
     dirty = _clean(drained, [mark.node for mark in held])
@@ -65,14 +64,12 @@ def _overtaken(drained: DrainedNodes, mark: Mark, out: Resolved) -> bool:
     return bool(why)
 
 
-def _look(drained: DrainedNodes, adapter: SchedulerAdapter, mark: Mark) -> SchedulerNode:
-    """End a reservation that the killed run left on the node, and return the node's state."""
-    handover = handover_site(drained.site, mark.node).handover
-    if isinstance(adapter, SlurmAdapter) and isinstance(handover, SlurmHandover):
-        name = reservation(mark.node, handover.validation_reservation)
-        if adapter.left_reserved(name, mark.node, handover.validation_user):
-            adapter.drain(mark.node, mark.reason)  # a gate had resumed it inside: no job may start before it is ours
-            adapter.unreserve(name)
+def _look(drained: DrainedNodes, adapter: SchedulerAdapter, mark: Mark, reasons: Mapping[str, str]) -> SchedulerNode:
+    """End the reservations that the killed run left on the node, and return the node's state.
+
+    A gate had resumed nodes inside: no job may start before they are ours again.
+    """
+    end_leftovers(adapter, handover_site(drained.site, mark.node).handover, [mark.node], reasons)
     return adapter.show(mark.node)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rackready.drivers.scheduler.base import NotOursError
+from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter
 from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.model.base import Model
+from rackready.model.operations import SlurmHandover
 
 PREFIX, USER = "rackready", "root"
 """First part of the names, and the user, unless the site says otherwise."""
+LEFT = "a killed measurement left it reserved. `rackready handover --limit {node}` offers it when it is certified"
+"""Why a node of a leftover is drained, and how it returns: a killed run may have resumed it before it was certified."""
 
 
 def reservation(head: str, prefix: str = PREFIX) -> str:
@@ -17,23 +21,44 @@ def reservation(head: str, prefix: str = PREFIX) -> str:
     return f"{prefix}-{head}"
 
 
+def end_leftovers(
+    adapter: SchedulerAdapter, handover: Model, nodes: Sequence[str], reasons: Mapping[str, str] | None = None
+) -> None:
+    """End the reservations that a killed run left on any of these nodes; nothing outside Slurm. Raises SchedulerError.
+
+    The caller's campaign must hold the nodes, so that nobody measures them now. ``reasons``: those of the drains.
+    """
+    if isinstance(adapter, SlurmAdapter) and isinstance(handover, SlurmHandover):
+        _end(adapter, nodes, handover.validation_reservation, handover.validation_user, reasons or {})
+
+
+def _end(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str, user: str, reasons: Mapping[str, str]) -> None:
+    """Drain what is not drained first: a job may start as soon as the reservation is gone."""
+    for name, held in slurm.leftovers(nodes, prefix, user).items():
+        for node in sorted(held):
+            if not slurm.show(node).drained:
+                slurm.drain(node, reasons.get(node, LEFT.format(node=node)))
+        slurm.unreserve(name)
+
+
 @contextmanager
 def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, user: str = USER) -> Iterator[str]:
     """Reserve nodes for a user, resume those that we drained inside the reservation, and drain them again at the end.
 
     The order matters: a node is resumed only inside the reservation, and the reservation ends only after the node is
-    drained again. After a killed run only that user can use the nodes. Raises NotOursError when somebody else
-    drained one, SchedulerError when Slurm refuses.
+    drained again. After a killed run only that user can use the nodes, until the next one ends its reservations. Raises
+    NotOursError when somebody else drained a node, SchedulerError when Slurm refuses.
     """
     name = reservation(nodes[0], prefix)
-    held = {node: now.reason for node in nodes if (now := slurm.show(node)).drained}
-    theirs = [node for node, reason in held.items() if not slurm.show(node).ours]
+    _end(slurm, nodes, prefix, user, {})
+    held = {node: now for node in nodes if (now := slurm.show(node)).drained}
+    theirs = [node for node, now in held.items() if not slurm.may_resume(now)]
     if theirs:
         raise NotOursError(
             ", ".join(theirs),
             "drained in Slurm by somebody else",
             expected="a reason that begins with 'rackready:'",
-            actual=f"{held[theirs[0]]!r}",
+            actual=f"{held[theirs[0]].reason!r}",
             next_step="Nothing was started there: rackready never undoes somebody else's drain.",
         )
     slurm.reserve(name, list(nodes), user)
@@ -42,6 +67,6 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, us
             slurm.resume(node)
         yield name
     finally:
-        for node, reason in held.items():
-            slurm.drain(node, reason)
+        for node, before in held.items():
+            slurm.drain(node, before.reason)
         slurm.unreserve(name)

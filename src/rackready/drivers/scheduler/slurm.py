@@ -21,15 +21,16 @@ from rackready.drivers.scheduler.base import (
 from rackready.drivers.scheduler.slurm_release import Release, of_config
 from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
-    OF_SLURMCTLD,
     PLACED_FORMAT,
     SLURMDBD,
     Reservation,
     accounting_of,
+    of_slurmctld,
     parse_jobs,
     parse_node,
     parse_placed,
     parse_reservation,
+    parse_reservations,
     slurm_user_of,
     state_words,
 )
@@ -106,11 +107,11 @@ class SlurmAdapter(SchedulerAdapter):
         return True
 
     def release(self, node: str) -> bool:
-        """Resume a node that rackready drained, or that slurmctld itself set down while it was idle."""
+        """Resume a node that rackready drained, or that slurmctld itself set down or drained, and what for is gone."""
         now = self._registered(node)
         if now.usable:
             return False
-        if (now.drained or now.reason) and not now.ours and not self._set_down_by_slurmctld(now):
+        if (now.drained or now.reason) and not self.may_resume(now):
             who = now.by or "somebody"
             raise NotOursError(
                 node,
@@ -121,8 +122,12 @@ class SlurmAdapter(SchedulerAdapter):
             )
         return self._resume(node)
 
-    def _set_down_by_slurmctld(self, now: SchedulerNode) -> bool:
-        if now.drained or not OF_SLURMCTLD.issuperset(now.reason.split(" : ")):
+    def may_resume(self, now: SchedulerNode) -> bool:
+        """Return whether a node's drain is ours, or slurmctld's own for a registration that is right by now."""
+        return now.ours or self._set_by_slurmctld(now)
+
+    def _set_by_slurmctld(self, now: SchedulerNode) -> bool:
+        if not of_slurmctld(now):
             return False
         code, out, err = self._run("scontrol show config")
         return now.by in slurm_user_of(self._where, out if code == 0 else err or out)
@@ -252,36 +257,42 @@ class SlurmAdapter(SchedulerAdapter):
             )
 
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
-        """Reserve nodes for ``user`` until the reservation is deleted; replace the one that a killed run left.
+        """Reserve nodes for ``user`` until the reservation is deleted. Raises SchedulerError for one of the same name.
 
-        Raises SchedulerError for one of the same name that is not exactly as this method makes it.
+        Those that killed runs left are ended before (``leftovers``).
         """
         found = self._reservation(name)
         if found is not None:
             ours = Reservation(user, frozenset(nodes), _RESERVED)
-            if not _same(found, ours):
-                raise SchedulerError(
-                    name,
-                    f"a reservation on {self._where}",
-                    expected=f"none, or the one that a killed run left: {ours}",
-                    actual=found,
-                    next_step="Nothing was started. Give ours another name (handover.validation_reservation), or "
-                    f"delete that one when nobody needs it: `scontrol delete ReservationName={name}`.",
-                )
-            self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
+            raise SchedulerError(
+                name,
+                f"a reservation on {self._where}",
+                expected=f"none, or one that a killed run left, such as {ours}",
+                actual=found,
+                next_step="Nothing was started. Give ours another name (handover.validation_reservation), or "
+                f"delete that one when nobody needs it: `scontrol delete ReservationName={name}`.",
+            )
         what = (
             f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS "
             f"Nodes={shlex.quote(','.join(nodes))}"
         )
         self._must(f"scontrol create reservation ReservationName={shlex.quote(name)} {what}", name)
 
-    def left_reserved(self, name: str, node: str, user: str) -> bool:
-        """Return whether a killed run left the reservation of that name: of this node alone, made as ``reserve`` does.
+    def leftovers(self, nodes: Sequence[str], prefix: str, user: str) -> dict[str, frozenset[str]]:
+        """Return name -> nodes of the reservations on any of these nodes that are exactly as ``reserve`` makes them.
 
-        Raises SchedulerError.
+        Their names are the prefix with one of their nodes. Raises SchedulerError.
         """
-        found = self._reservation(name)
-        return found is not None and _same(found, Reservation(user, frozenset([node]), _RESERVED))
+        code, out, err = self._run(slurm_idle.RESERVATIONS)
+        if code != 0:
+            raise self._unseen(", ".join(nodes), err or out)
+        return {
+            name: one.nodes
+            for name, one in parse_reservations(out, f"{prefix}-").items()
+            if name.removeprefix(f"{prefix}-") in one.nodes
+            and not one.nodes.isdisjoint(nodes)
+            and _same(one, Reservation(user, one.nodes, _RESERVED))
+        }
 
     def _reservation(self, name: str) -> Reservation | None:
         code, out, err = self._run(slurm_idle.RESERVATIONS)

@@ -123,6 +123,31 @@ adds its text behind " : " to somebody else's, and signs the whole.
 """
 
 
+_REGISTRATION = re.compile(
+    r"Low (?:socket\*core\*thread count|CPUs|TmpDisk|RealMemory(?: \(reported:\d+ < [\d.]+% of configured:\d+\))?)"
+    r"|\S+ count reported lower than configured \(\d+ < \d+\)"
+)
+"""slurmctld's reasons for a node that registered with less than its line says (Slurm 22.05 to 26.05:
+src/slurmctld/node_mgr.c, validate_node_specs; gres.c). It joins them with a comma and drains the node. Later releases
+write them over any other reason, also over ours, with SlurmUser as the author.
+"""
+_INVALID = frozenset({"INVAL", "INVALID_REG"})
+"""Words of a node's state while its last registration was refused (NODE_STATE_INVALID_REG)."""
+
+
+def of_slurmctld(now: SchedulerNode) -> bool:
+    """Return whether all of a node's reason is slurmctld's own text, and its cause is gone.
+
+    A drain counts only when the node registered with less than its line says, and does so no more.
+    """
+    parts = now.reason.split(" : ")
+    if not now.drained:
+        return OF_SLURMCTLD.issuperset(parts)
+    texts = [text for part in parts if part not in OF_SLURMCTLD for text in part.split(", ")]
+    registered = bool(texts) and all(_REGISTRATION.fullmatch(text) for text in texts)
+    return registered and not state_words(now.state) & _INVALID
+
+
 def slurm_user_of(where: str, config: str) -> frozenset[str]:
     """Return SlurmUser of `scontrol show config` as reasons are signed, by name or by number. Raises SchedulerError."""
     match = re.search(r"^SlurmUser\s*=\s*([^\s()]+)\((\d+)\)", config, re.MULTILINE)
@@ -156,6 +181,13 @@ def parse_reservation(text: str, name: str) -> Reservation | None:
         return None
     flags = frozenset(filter(None, field_of(lines[0], "Flags").split(",")))
     return Reservation(field_of(lines[0], "Users"), expand_hosts(field_of(lines[0], "Nodes")), flags)
+
+
+def parse_reservations(text: str, begin: str) -> dict[str, Reservation]:
+    """Return name -> reservation of `scontrol show reservation --oneliner`, of those whose names begin so."""
+    names = [_field(line, "ReservationName") for line in text.splitlines()]
+    found = {name: parse_reservation(text, name) for name in names if name.startswith(begin)}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def state_words(state: str) -> set[str]:
