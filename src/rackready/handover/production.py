@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from rackready.design.handover_of import HandoverView
 from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
-from rackready.drivers.scheduler.base import Job, JobsUnknownError, LostNodeError, SchedulerAdapter, UnknownNodeError
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    LostNodeError,
+    SchedulerAdapter,
+    UnknownNodeError,
+    jobs_words,
+)
 from rackready.drivers.scheduler.places import RELEASE, absence, places, stranded, twice_in
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.run import drain_nodes
@@ -279,6 +286,8 @@ def wait_for_jobs(
             check_stop()
             if found:  # a scheduler that does not answer is asked again: it may be restarting
                 busy[node] = found if isinstance(found, list) else str(found)
+            elif beside := adapter.beside(node):
+                tell(node, f"drained; no longer waits for what the scheduler puts back on it: {jobs_words(beside)}")
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
             return {

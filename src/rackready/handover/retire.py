@@ -107,11 +107,15 @@ def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> 
 
 
 def _vacated(adapter: SchedulerAdapter, node: str) -> list[Job]:
-    """Return the jobs that are left after the scheduler asked them to end. Raises its error."""
+    """Return the jobs that are left after the scheduler asked them to end. Raises its error.
+
+    One that was asked and would only come back, for ever, does not keep the node.
+    """
     ((_, found),) = adapter.vacate([node])
     if isinstance(found, SchedulerError):
         raise found
-    return found
+    counted = {job.id for job in adapter.jobs(node)} if found else set()
+    return [job for job in found if job.id in counted]
 
 
 def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:

@@ -345,6 +345,70 @@ def test_a_site_may_evict_local_data_or_nothing() -> None:
     assert (server.evicted, isinstance(left, list) and left[0].stays) == ([], "")
 
 
+EVERYTHING = [{"operator": "Exists", "effect": "NoSchedule"}, {"key": "CriticalAddonsOnly", "operator": "Exists"}]
+"""Tolerations of calico-typha, of projectcalico/calico manifests/calico-typha.yaml, without those of NoExecute."""
+
+
+def typha(name: str, uid: str, **spec: Any) -> dict[str, Any]:
+    raw = pod(name, metadata={"uid": uid})
+    raw["spec"] |= {"tolerations": EVERYTHING, **spec}
+    return raw
+
+
+def test_a_pod_that_comes_back_to_the_held_node_is_evicted_once() -> None:
+    server = Server(node("node_drained"), pods=[typha("typha-a", "1")])
+    made = adapter(server)
+    ((_, left),) = made.vacate(["node01"])
+    assert (isinstance(left, list) and left[0].stays, server.evicted) == ("is ending", ["default/typha-a"])
+    server.pods = [typha("typha-b", "2")]
+    assert list(made.vacate(["node01"])) == [("node01", [])]
+    assert (server.evicted, [job.id for job in made.beside("node01")]) == (["default/typha-a"], ["default/typha-b"])
+    made.drain("node01", "another change")
+    ((_, left),) = made.vacate(["node01"])
+    assert isinstance(left, list)
+    assert [job.id for job in left] == ["default/typha-b"], "a drain of its own evicts it once more"
+
+
+def test_a_site_that_evicts_nothing_does_not_wait_for_a_pod_that_never_ends() -> None:
+    server = Server(node("node_drained"), pods=[typha("typha-a", "1"), pod("web")])
+    made = adapter(server, evict=False)
+    ((_, left),) = made.vacate(["node01"])
+    assert (isinstance(left, list) and [job.name for job in left], server.evicted) == (["web"], [])
+    assert [job.name for job in made.beside("node01")] == ["typha-a"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": []},
+        {"tolerations": [{"key": "rackready.io/held", "operator": "Exists"}]},
+        {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]},
+        {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+        {"restartPolicy": "Never"},
+        {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        {"volumes": [{"name": "scratch", "emptyDir": {}}]},
+    ],
+)
+def test_other_pods_are_jobs_however_much_they_tolerate(spec: dict[str, Any]) -> None:
+    server = Server(node("node_drained"), pods=[typha("one", "1", **spec)])
+    assert [job.name for job in adapter(server).jobs("node01")] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "counts"),
+    [
+        ("rackready.io/held:NoSchedule", EVERYTHING, False),
+        ("a.io/b=c:NoSchedule", [{"key": "a.io/b", "value": "c"}, {"key": "node.kubernetes.io/unschedulable"}], False),
+        ("a.io/b=c:NoSchedule", [{"key": "a.io/b", "value": "d"}, {"key": "node.kubernetes.io/unschedulable"}], True),
+    ],
+)
+def test_a_pod_that_tolerates_our_taint_and_the_cordon_is_no_job(
+    taint: str, tolerations: list[dict[str, str]], *, counts: bool
+) -> None:
+    server = Server(node("node_drained"), pods=[typha("one", "1", tolerations=tolerations)])
+    assert bool(adapter(server, taint=taint).jobs("node01")) is counts
+
+
 @pytest.mark.parametrize("evict", [True, False])
 @pytest.mark.parametrize("pods", [["web"], []])
 def test_a_node_that_we_do_not_hold_is_neither_evicted_nor_empty(pods: list[str], *, evict: bool) -> None:

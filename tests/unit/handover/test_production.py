@@ -322,6 +322,19 @@ def test_a_scheduler_that_falls_silent_is_asked_again() -> None:
     assert told[-1] == "drained; waits, at most 60 s in all, for the end of node01: no answer."
 
 
+def test_a_job_that_comes_back_for_ever_is_told_and_not_waited_for() -> None:
+    class Tolerated(Cluster):
+        def beside(self, node: str) -> list[Job]:
+            return (
+                [Job("kube-system/typha-b", "ReplicaSet/typha", "kube-system", "typha-b")] if node == "node01" else []
+            )
+
+    told: list[tuple[str, str]] = []
+    assert wait_for_jobs(Tolerated(), ["node01", "node02"], 60, lambda *words: told.append(words), poll_s=0.01) == {}
+    words = "drained; no longer waits for what the scheduler puts back on it: job kube-system/typha-b "
+    assert told == [("node01", f"{words}(ReplicaSet/typha, typha-b)")]
+
+
 def _silent() -> list[Job]:
     raise SchedulerError("node01: no answer.")
 

@@ -115,6 +115,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
+def test_a_pod_that_comes_back_after_its_eviction_keeps_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    world.made()
+    evicted = Job("kube-system/typha-a", "ReplicaSet/typha", "kube-system", "typha-a", "is ending")
+    monkeypatch.setattr(Scheduler, "vacate", lambda _self, nodes: iter([(nodes[0], [evicted])]))
+    assert world.retire().outcome is Outcome.PASS
+    assert world.destroyed == ["node01"]
+
+
 def test_what_would_happen_is_shown_and_nothing_is_touched(world: World) -> None:
     world.made()
     assert steps(look(world.context, "node01"), "sold") == [

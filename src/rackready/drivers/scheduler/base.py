@@ -153,6 +153,14 @@ class SchedulerAdapter(ABC):
         """Yield drained nodes as ``jobs_of`` does. A scheduler that ends jobs by itself asks them to end first."""
         return self.jobs_of(nodes)
 
+    def beside(self, node: str) -> list[Job]:
+        """Return the jobs that the last ``vacate`` found on a node and did not count: they go on beside a change.
+
+        A scheduler that lets no job start on a drained node has none.
+        """
+        del node
+        return []
+
     def requeue(self, node: str) -> list[str]:
         """Let the jobs of a drained node start again elsewhere; return what became of each one.
 

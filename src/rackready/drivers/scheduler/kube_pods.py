@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackready.drivers.scheduler.base import Job
+from rackready.model.kubernetes import CORDON_TAINT, Taint
 
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the image of a static pod, which kubelet runs from a file (kubectl's drain/filters.go skips it)."""
@@ -26,6 +27,35 @@ def running(pods: Sequence[Raw]) -> list[Raw]:
         and pod.get("status", {}).get("phase") not in _OVER
     ]
     return sorted(found, key=pod_id)
+
+
+def comes_back(pod: Raw, taint: Taint, *, local_data: bool) -> bool:
+    """Return whether the scheduler may put a pod back on a node that we hold, however often it is evicted.
+
+    Such are pods that tolerate our taint and the cordon, are made again for ever (a Job's end by themselves, so their
+    policy is not Always) and have no devices: calico-typha and cilium-operator (projectcalico/calico
+    manifests/calico-typha.yaml and #8371, cilium/cilium #28549). ``local_data``: as for ``must_stay``.
+    """
+    spec = pod.get("spec") or {}
+    tolerated = all(_tolerates(spec, one) for one in (taint, Taint(key=CORDON_TAINT)))
+    endless = spec.get("restartPolicy", "Always") == "Always" and not must_stay(pod, local_data=local_data)
+    return tolerated and endless and not _asks(spec)
+
+
+def _tolerates(spec: Raw, taint: Taint) -> bool:
+    """Return whether a pod tolerates a taint (kubernetes/kubernetes staging/src/k8s.io/api/core/v1/toleration.go)."""
+    return any(
+        item.get("effect") in {None, "", taint.effect}
+        and item.get("key") in {None, "", taint.key}
+        and _matches(item, taint)
+        for item in spec.get("tolerations") or []
+    )
+
+
+def _matches(item: Raw, taint: Taint) -> bool:
+    if item.get("operator") == "Exists":
+        return True
+    return item.get("operator") in {None, "", "Equal"} and (item.get("value") or "") == taint.value
 
 
 def using_devices(pods: Sequence[Raw]) -> list[Raw]:
@@ -49,6 +79,11 @@ def _asks(spec: Raw) -> bool:
 def _limits(container: Raw) -> dict[str, Any]:
     found = container.get("resources") or {}
     return {**(found.get("requests") or {}), **(found.get("limits") or {})}
+
+
+def uid(pod: Raw) -> str:
+    """Return the id of this very pod: one that takes its name later has another."""
+    return str(pod["metadata"]["uid"])
 
 
 def pod_id(pod: Raw) -> str:

@@ -67,6 +67,9 @@ class KubernetesAdapter(SchedulerAdapter):
     ) -> None:
         self._api, self._handover, self._patience_s, self._bind_s = api, handover, patience_s, bind_s
         self._taint = handover.held
+        self._first: dict[str, set[str]] = {}
+        """Node -> uids of the pods that come back, of the first look at it: these are evicted, and waited for."""
+        self._beside: dict[str, list[Job]] = {}
 
     def show(self, node: str) -> SchedulerNode:
         """Return a node's state. Raises UnknownNodeError when the cluster has no such Node object."""
@@ -77,6 +80,7 @@ class KubernetesAdapter(SchedulerAdapter):
 
         A cordon that somebody else set stays theirs; our taint is set all the same.
         """
+        self._first.pop(node, None)
         label, wanted = self._handover.label_key("certificate"), reason_text(reason)
         return self._patched(node, lambda raw: kube_node.hold(raw, self._taint, wanted, label))
 
@@ -114,8 +118,8 @@ class KubernetesAdapter(SchedulerAdapter):
         return self._patched(node, lambda now: kube_node.offer(now, self._taint))
 
     def jobs(self, node: str) -> list[Job]:
-        """Return the pods that a drain waits for. Raises JobsUnknownError."""
-        return [kube_pods.as_job(pod) for pod in self._pods(node)]
+        """Return the pods that a drain waits for, without those that come back for ever. Raises JobsUnknownError."""
+        return [kube_pods.as_job(pod) for pod in self._pods(node) if not self._comes_back(pod)]
 
     def at_work(self, node: str) -> list[Job]:
         """Return the pods that have GPUs or other devices of the node. Others go on beside a measurement."""
@@ -125,7 +129,8 @@ class KubernetesAdapter(SchedulerAdapter):
         """Evict the pods of nodes that we hold, and yield those that are left, each with the cause.
 
         PodDisruptionBudgets decide: a refused pod is asked for again by the next call. A node is empty when it has no
-        pods a second time, too; all nodes wait together for that.
+        pods a second time, too; all nodes wait together for that. Of the pods that come back only those of the first
+        look are evicted and waited for, as `kubectl drain` waits for the pods that it listed; others are ``beside``.
         """
         empty = []
         for node in nodes:
@@ -139,6 +144,10 @@ class KubernetesAdapter(SchedulerAdapter):
         for node in empty:
             check_stop()
             yield node, self._left(node)
+
+    def beside(self, node: str) -> list[Job]:
+        """Return the pods that came back to a node, tolerating our taint and the cordon."""
+        return self._beside.get(node, [])
 
     def how_to_end(self, jobs: Sequence[Job]) -> str:
         """Return the sentence that says what to do about pods that do not end."""
@@ -227,10 +236,25 @@ class KubernetesAdapter(SchedulerAdapter):
 
     def _vacated(self, node: str) -> list[Job]:
         held, pods = self._held(node), self._pods(node)
-        if not (held and self._handover.evict):
+        if not held:
+            return [kube_pods.as_job(pod) for pod in pods]
+        first = self._first_look(node, pods)
+        beside = [pod for pod in pods if self._comes_back(pod) and kube_pods.uid(pod) not in first]
+        self._beside[node] = [kube_pods.as_job(pod) for pod in beside]
+        pods = [pod for pod in pods if pod not in beside]
+        if not self._handover.evict:
             return [kube_pods.as_job(pod) for pod in pods]
         left = [(pod, self._evicted(pod)) for pod in pods]
         return [kube_pods.as_job(pod, why) for pod, why in left if why is not None]
+
+    def _first_look(self, node: str, pods: Sequence[kube_pods.Raw]) -> set[str]:
+        """Return the pods to evict though they come back: none where nothing is evicted, since they never end."""
+        if not self._handover.evict:
+            return set()
+        return self._first.setdefault(node, {kube_pods.uid(pod) for pod in pods if self._comes_back(pod)})
+
+    def _comes_back(self, pod: kube_pods.Raw) -> bool:
+        return kube_pods.comes_back(pod, self._taint, local_data=self._handover.evict_local_data)
 
     def _held(self, node: str) -> bool:
         """Return whether we hold a node; False for one that the cluster does not have. Raises SchedulerError.
