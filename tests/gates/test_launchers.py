@@ -90,6 +90,9 @@ def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
     ]
     command = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
     assert command[command.index("-np") + 1] == "16"
+    words = " ".join(command)
+    assert "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 198.19.0.0/30 " in words, "docker0 is not tried"
+    assert "oob_tcp_if_include" not in words, "the launcher is on the pods' network"
 
 
 def test_workers_of_an_mpijob_reach_the_rails_and_leave_port_22_to_their_node() -> None:
@@ -102,7 +105,7 @@ def test_workers_of_an_mpijob_reach_the_rails_and_leave_port_22_to_their_node() 
     assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}, "privileged": True}
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/dev/shm"]  # noqa: S108 - the container's own
     assert workers["volumes"] == [{"name": container["volumeMounts"][0]["name"], "emptyDir": {"medium": "Memory"}}]
-    (port,) = re.findall(r"sshd .*-p (\d+)$", container["command"][-1])
+    (port,) = re.findall(r"sshd .*-p (\d+) -o StrictModes=no$", container["command"][-1])
     mpirun = job["Launcher"]["template"]["spec"]["containers"][0]["command"]
     assert mpirun[mpirun.index("plm_rsh_args") + 1].startswith(f"-p {port} ")
     assert port != "22"

@@ -104,7 +104,11 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> Command
             actual="none",
             next_step="Name one in the gate set.",
         )
-    wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image, facts.cluster)
+    # Ranks have the nodes' network, where docker0 has the same address on each node (open-mpi/ompi #6377). The launcher
+    # is on the pods' network, so what it connects by (oob) is left open.
+    mca = {name: value for name, value in _mca(facts, nodes).items() if not name.startswith("oob_")}
+    how = (program.argv, program.environment, program.per_node, program.image, facts.cluster)
+    wanted = mpijob.job(nodes, *how, mca=mca)
     return Command(
         key="launch",
         node=nodes[0],

@@ -25,7 +25,9 @@ _GPU_TAINT = "nvidia.com/gpu"
 _SSH_PORT = 2222
 """Port of the workers' sshd: port 22 is the node's own on its network. The operator's images use this one, too
 (kubeflow/mpi-operator #428, #593)."""
-_SSHD = f"mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p {_SSH_PORT}"
+_SSHD = f"mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p {_SSH_PORT} -o StrictModes=no"
+"""The operator mounts its Secret at /root/.ssh, and that folder is open to all: sshd would refuse the key in it. So the
+operator's own images set this, too (kubeflow/mpi-operator #424; build/base/sshd_config)."""
 _RSH = f"-p {_SSH_PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectionAttempts=10"
 """How mpirun's launcher reaches them. These replace the operator's own arguments, which set the attempts only."""
 _SHM = "shm"
@@ -167,19 +169,22 @@ def name_of(nodes: Sequence[str]) -> str:
     return f"rackready-gate-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:10]}"
 
 
-def job(
+def job(  # noqa: PLR0913 - each is a part of the job
     nodes: Sequence[str],
     argv: Sequence[str],
     environment: Mapping[str, str],
     per_node: int,
     image: str,
     cluster: KubernetesHandover | None = None,
+    *,
+    mca: Mapping[str, str] | None = None,
 ) -> MpiJob:
     """Return the job: a launcher on one of these nodes, and one worker on each with all its GPUs.
 
-    ``cluster``: names of the nodes there, and the taint that holds them: they are measured while they are held. Workers
-    see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a site
-    without an RDMA device plugin has no other way to them. Raises ValidationError when it breaks the schema.
+    ``cluster``: names of the nodes there, and the taint that holds them: they are measured while they are held.
+    ``mca``: parameters of Open MPI for the ranks. Workers see the node's network and devices (hostNetwork, privileged):
+    rails and their HCAs are the node's, and a site without an RDMA device plugin has no other way to them. Raises
+    ValidationError when it breaks the schema.
     """
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
     rsh = ["--mca", "plm_rsh_args", _RSH]
@@ -187,6 +192,7 @@ def job(
         "mpirun",
         "--allow-run-as-root",
         *rsh,
+        *(word for name, value in (mca or {}).items() for word in ("--mca", name, value)),
         "-np",
         str(per_node * len(nodes)),
         "--bind-to",
