@@ -126,6 +126,13 @@ class KubernetesHandover(Model):
         description="how pods get GPUs: the device plugin of the GPU Operator; or dra, NVIDIA's DRA driver, for "
         "Kubernetes 1.34 or newer. Both on one node are refused by its chart",
     )
+    devices_wait_s: int | None = Field(
+        600,
+        ge=0,
+        le=7200,
+        description="longest wait until Kubernetes can give pods all GPUs of the nodes to offer, s; with devices: "
+        "device-plugin. null: nodes are offered without, e.g. where you install the GPU Operator later",
+    )
     network_operator: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[a-z0-9.]+)?$")] = Field(
         "26.1.2", description="release of the Network Operator, whose images NicClusterPolicy names"
     )

@@ -21,7 +21,16 @@ _NO_KEY = "0" * 40
 _INCAST, _INCAST_NODES = "cluster/fabric/stress/incast", 3
 _KEPT = ("set", "driver_branch", "nic_stack", "nic_max_read_request", "manage_dcgm", "persistence", "allow_downgrade")
 _SLURM = ("partition", "drain_wait_s", "validation_reservation")
-_KUBERNETES = ("taint", "node_suffix", "labels", "evict", "evict_local_data", "drain_wait_s", "api_wait_s")
+_KUBERNETES = (
+    "taint",
+    "node_suffix",
+    "labels",
+    "evict",
+    "evict_local_data",
+    "drain_wait_s",
+    "api_wait_s",
+    "devices_wait_s",
+)
 
 
 def build(site: Site, nodes: Sequence[str], mirror: str, controller: str) -> Part:

@@ -21,6 +21,9 @@ CERTIFICATE = f"{DOMAIN}/certificate"
 UNCERTIFIED = f"{PREFIX} not certified yet"
 """The reason of a node that kubelet registered with our taint."""
 
+_DEVICES = ("nvidia.com/gpu", "nvidia.com/mig-")
+"""Beginnings of the names of what the device plugin gives to pods."""
+
 Raw = Mapping[str, Any]
 """A Node object as the API server sends it."""
 Patch = list[dict[str, Any]]
@@ -70,6 +73,29 @@ def not_ready(raw: Raw) -> str:
     if ready["status"] == "True":
         return ""
     return ": ".join(filter(None, [ready.get("reason", "NotReady"), ready.get("message", "")]))
+
+
+def lacks_devices(raw: Raw, gpus: int) -> str:
+    """Return why pods cannot get all GPUs of the node by a device plugin, empty if they can.
+
+    ``gpus``: as many as the platform has. Time slicing, MPS and MIG give a GPU more devices than one, or another name,
+    so devices of all names are counted. kubelet counts those that the plugin calls unhealthy in capacity only
+    (kubernetes pkg/kubelet/cm/devicemanager/manager.go, GetCapacity).
+    """
+    status = raw.get("status", {})
+    all_of, left = (_devices(status.get(key) or {}) for key in ("capacity", "allocatable"))
+    sick = [f"{left.get(name, 0)} of {count} {name}" for name, count in all_of.items() if left.get(name, 0) < count]
+    if sick:
+        return f"allocatable: {', '.join(sick)}"
+    if sum(left.values()) >= max(gpus, 1):
+        return ""
+    return f"allocatable: {', '.join(f'{count} {name}' for name, count in left.items() if count) or 'none'}"
+
+
+def _devices(resources: Mapping[str, Any]) -> dict[str, int]:
+    """Return GPUs and parts of GPUs: nvidia.com/gpu, gpu.shared, mig-1g.10gb (NVIDIA/k8s-device-plugin, README.md)."""
+    found = {name: str(count) for name, count in resources.items() if name.startswith(_DEVICES)}
+    return {name: int(count) for name, count in sorted(found.items()) if count.isdigit()}
 
 
 def is_cordoned(raw: Raw) -> bool:

@@ -32,6 +32,11 @@ _BIND_S = 5.0
 """How long after a node had no pods it is asked again, s, before it counts as empty. The scheduler decides by a copy of
 the node that may be older than our taint, and binds afterwards; a binding checks no taint. Judgement: that takes less
 than a second, except for a pod whose volume is made first."""
+_LOOK_S = 2.0
+"""Pause between two looks at a node's devices, s. kubelet tells them every 10 s (--node-status-update-frequency)."""
+_PLUGIN = "app=nvidia-device-plugin-daemonset"
+"""Label of the plugin's pods (NVIDIA/gpu-operator assets/state-device-plugin/0500_daemonset.yaml). A GPU that had a
+critical Xid stays unhealthy as long as they run (NVIDIA/k8s-device-plugin internal/plugin/server.go; #1014)."""
 _TRIES = 20
 """Times that a patch is made anew because the node changed meanwhile. Each takes a round trip. Our judgement."""
 _NOT_FOUND, _CONFLICT, _INVALID, _TOO_MANY = 404, 409, 422, 429
@@ -70,6 +75,9 @@ class KubernetesAdapter(SchedulerAdapter):
         self._first: dict[str, set[str]] = {}
         """Node -> uids of the pods that come back, of the first look at it: these are evicted, and waited for."""
         self._beside: dict[str, list[Job]] = {}
+        self._gpus: dict[str, int] = {}
+        self._devices_by: float | None = None
+        """When the wait for devices ends, of all nodes together: they get them at the same time."""
 
     def show(self, node: str) -> SchedulerNode:
         """Return a node's state. Raises UnknownNodeError when the cluster has no such Node object."""
@@ -90,6 +98,7 @@ class KubernetesAdapter(SchedulerAdapter):
         Raises SchedulerError when another field manager set one of them to another value: it is not overwritten.
         """
         before = self._raw(node)
+        self._gpus[node] = int(facts.get("gpus", "0"))
         values: dict[Fact, str] = dict(facts)
         if certificate:
             values["certificate"] = certificate[:_SHORT]
@@ -102,7 +111,10 @@ class KubernetesAdapter(SchedulerAdapter):
         return bool(answer.body["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"])
 
     def release(self, node: str) -> bool:
-        """Take our taint and cordon away. Raises NotOursError when somebody else cordoned the node."""
+        """Take our taint and cordon away. Raises NotOursError when somebody else cordoned the node.
+
+        Raises SchedulerError when it is not ready, or cannot give pods the GPUs that ``label`` named.
+        """
         raw = self._ready(node)
         by = kube_node.cordoned_by(raw)
         if kube_node.is_cordoned(raw) and by != MANAGER:
@@ -115,6 +127,7 @@ class KubernetesAdapter(SchedulerAdapter):
                 f"`kubectl uncordon {self._named(node)}`"
                 f"{', then run again: our taint stays until then' if held else ''}",
             )
+        self._with_devices(node)
         return self._patched(node, lambda now: kube_node.offer(now, self._taint))
 
     def jobs(self, node: str) -> list[Job]:
@@ -208,6 +221,31 @@ class KubernetesAdapter(SchedulerAdapter):
             STOP.wait(1.0)
             check_stop()
         return raw
+
+    def _with_devices(self, node: str) -> None:
+        """Wait until pods can get all GPUs of the node. Raises SchedulerError when they cannot."""
+        limit_s, gpus = self._handover.devices_wait_s, self._gpus.get(node, 0)
+        if limit_s is None or self._handover.devices != "device-plugin":
+            return
+        self._devices_by = time.monotonic() + limit_s if self._devices_by is None else self._devices_by
+        while why := kube_node.lacks_devices(self._raw(node), gpus):
+            if time.monotonic() > self._devices_by:
+                raise self._without_devices(node, gpus, limit_s, why)
+            STOP.wait(_LOOK_S)
+            check_stop()
+
+    def _without_devices(self, node: str, gpus: int, limit_s: int, why: str) -> SchedulerError:
+        """Return the error of a node without all its devices. Only a restart of the plugin's pod makes one healthy."""
+        here = f"--field-selector spec.nodeName={self._named(node)}"
+        return SchedulerError(
+            node,
+            "offered in Kubernetes",
+            expected=f"{gpus or 'all'} GPUs that pods can get, within {limit_s} s",
+            actual=why,
+            next_step="It stays held. A GPU that the device plugin called unhealthy stays so until its pod restarts: "
+            f"`kubectl delete pod --namespace gpu-operator --selector {_PLUGIN} {here}`, then run again. No device "
+            "plugin yet? Install it, or set handover.devices_wait_s: null to offer nodes without.",
+        )
 
     def _pods(self, node: str) -> list[kube_pods.Raw]:
         return kube_pods.running(self._all_pods(node))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rackready.drivers.scheduler import kube_node
 from rackready.drivers.scheduler.kube_authority import pins_of
 from rackready_sim.programs.hwsim.kube import discovery, kubeadm
 
@@ -54,6 +55,25 @@ def test_the_hash_of_a_ca_is_the_products() -> None:
     endpoint, authority = discovery.only_cluster(TEXT)
     assert endpoint.endswith(":6443")
     assert {discovery.pin(authority)} == pins_of(authority)
+
+
+def test_a_node_registers_with_all_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the product holds it, and without cpu and pods kwok would leave it with none."""
+    sent: list[dict[str, Any]] = []
+
+    class Taker:
+        def send(self, _method: str, _path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            sent.append(body)
+            return 201, {}
+
+    monkeypatch.setattr(kubeadm, "_gpus", lambda: 8)
+    taker: Any = Taker()
+    kubeadm._register(taker, {"name": "node01", "taints": []})
+    status = sent[0]["status"]
+    assert status["capacity"] == status["allocatable"]
+    assert status["capacity"]["nvidia.com/gpu"] == "8"
+    assert {"cpu", "memory", "pods"} < set(status["capacity"])
+    assert kube_node.lacks_devices(sent[0], 8) == ""
 
 
 def test_a_node_that_has_joined_is_refused(

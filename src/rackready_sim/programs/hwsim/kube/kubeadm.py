@@ -2,12 +2,14 @@
 
 Steps, files and messages: Kubernetes 1.35.0, cmd/kubeadm/app (cmd/join.go, cmd/phases/join/kubelet.go,
 preflight/checks.go), pkg/kubelet/certificate/bootstrap and pkg/kubelet/kubelet_node_status.go (initialNode). Left out:
-preflight checks of the machine, the configuration in the cluster, and the process kubelet itself.
+preflight checks of the machine, the configuration in the cluster, and the process kubelet itself. NVIDIA's device
+plugin, which a cluster starts on the node, counts as started with it.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import platform
 import re
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from .. import machine
 from .api import Api, Object
 from .discovery import JoinError, discovered, yaml_of
 
@@ -150,10 +153,25 @@ def _register(api: Api, node: Object) -> None:
         "kind": "Node",
         "metadata": {"name": node["name"], "labels": labels},
         "spec": {"taints": node["taints"]},
+        "status": {"capacity": _capacity(), "allocatable": _capacity()},
     }
     status, found = api.send("POST", "/api/v1/nodes", body)
     if status not in {_CREATED, _CONFLICT}:
         raise JoinError(f"Unable to register node with API server: {found.get('message')}")
+
+
+def _capacity() -> dict[str, str]:
+    """Return what the node has for pods: kubelet's own (default of maxPods), and GPUs as NVIDIA's device plugin does.
+
+    The plugin registers a device for each GPU that NVML shows (NVIDIA/k8s-device-plugin, internal/rm/nvml_manager.go).
+    """
+    total = Path("/proc/meminfo").read_text().split()[1]
+    own = {"cpu": str(os.cpu_count()), "memory": f"{total}Ki", "pods": "110"}
+    return {**own, "nvidia.com/gpu": str(_gpus())}
+
+
+def _gpus() -> int:
+    return len(machine.gpus())
 
 
 def _kubeconfig(endpoint: str, authority: bytes, login: str) -> str:
