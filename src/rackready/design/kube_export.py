@@ -15,6 +15,7 @@ from rackready.model.site import Site
 from rackready.profiles import loader
 
 _GO = "NVIDIA/gpu-operator v26.7.0"
+_UP = "GPU Operator documentation, Upgrading, DCGM and DCGM Exporter Versions"
 _DR = "dra-driver-nvidia-gpu v0.4.0"
 GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 """The toleration that the charts have by default. A list in values replaces theirs, so it must be in ours."""
@@ -33,7 +34,7 @@ def kube_export(site: Site, handover: KubernetesHandover, mig_layouts: Mapping[s
     platforms = sorted({node.platform for node in served(site)})
     imex = [name for name in platforms if loader.platform(name).runs_imex]
     files = [_gpu_operator(site, handover, mig_layouts)]
-    if handover.devices == "dra" or imex:
+    if handover.devices == "dra":
         files.append(_dra_driver(handover, imex))
     files += network_files(site, handover, ours(handover))
     files.append(queue_file(site, handover, GPU_TAINT))
@@ -93,7 +94,27 @@ def _dcgm(site: Site) -> list[Sourced]:
     versions = _all(loader.software(view.site.software.set).dcgm for view in _software(site))
     why = f"install has put DCGM {versions} on the nodes, with its host engine (software)"
     use = f"the exporter asks the node's host engine, on the node's network ({_GO}, controllers/object_controls.go)"
-    return [Sourced(("dcgm", "enabled"), value=False, source=why), Sourced(("dcgmExporter", "env"), env, use)]
+    off, asks = Sourced(("dcgm", "enabled"), value=False, source=why), Sourced(("dcgmExporter", "env"), env, use)
+    tag = _exporter(site)
+    paired = f"paired with DCGM {versions}: an exporter of a newer DCGM does not start with its host engine ({_UP})"
+    return [off, Sourced(("dcgmExporter", "version"), tag, paired), asks] if tag else [off, asks]
+
+
+def _exporter(site: Site) -> str:
+    """Return the tag of dcgm-exporter's image that fits the host engine of every node, empty if there is none."""
+    sets = [loader.software(view.site.software.set) for view in _software(site)]
+    tags, engines = {one.dcgm_exporter for one in sets}, {one.dcgm_release for one in sets}
+    return tags.pop() if len(tags) == len(engines) == 1 else ""
+
+
+def _exporter_note(site: Site) -> str:
+    names = ", ".join(sorted({view.site.software.set for view in _software(site)}))
+    versions = _all(loader.software(view.site.software.set).dcgm for view in _software(site))
+    return (
+        f"{names}: no image of dcgm-exporter is known to fit DCGM {versions}. The chart has one image for all nodes, "
+        f"and an exporter of a newer DCGM does not start with an older host engine ({_UP}): set dcgmExporter.version "
+        "to one that is paired with the oldest DCGM of the cluster."
+    )
 
 
 def _mig(layouts: Mapping[str, str]) -> list[Sourced]:
@@ -106,15 +127,17 @@ def _mig(layouts: Mapping[str, str]) -> list[Sourced]:
 
 
 def _dra_driver(handover: KubernetesHandover, imex: list[str]) -> ExportedFile:
-    gpus, why = handover.devices == "dra", f"handover.devices: {handover.devices}"
+    why = f"handover.devices: {handover.devices}"
     override = f"{why}. Without it the chart fails ({_DR}, templates/validation.yaml)"
-    domains = f"{', '.join(imex)}: NVLink spans servers" if imex else "no platform has NVLink across servers"
+    domains = "no platform has NVLink across servers"
+    if imex:
+        domains = f"{', '.join(imex)}: IMEX is the nodes' own, which install starts. ComputeDomains need it off"
     taint = f"handover.taint: {handover.taint}. The list replaces the chart's ({_DR}, values.yaml)"
     values = (
         Sourced(("nvidiaDriverRoot",), "/", "install has put the driver on the nodes themselves"),
-        *([Sourced(("gpuResourcesEnabledOverride",), value=True, source=override)] if gpus else []),
-        Sourced(("resources", "gpus", "enabled"), gpus, why),
-        Sourced(("resources", "computeDomains", "enabled"), bool(imex), domains),
+        Sourced(("gpuResourcesEnabledOverride",), value=True, source=override),
+        Sourced(("resources", "gpus", "enabled"), value=True, source=why),
+        Sourced(("resources", "computeDomains", "enabled"), value=False, source=domains),
         Sourced(("kubeletPlugin", "tolerations"), [GPU_TAINT, ours(handover)], taint),
     )
     purpose = ("Values of the chart of NVIDIA's DRA driver, dra-driver-nvidia-gpu.",)
@@ -127,9 +150,12 @@ def _notes(site: Site, handover: KubernetesHandover, imex: list[str]) -> list[st
         notes.append(f"handover.devices: dra needs Kubernetes 1.34.2 or newer ({_DR}, docs/prerequisites.md).")
     if imex:
         notes.append(
-            f"{', '.join(imex)}: the DRA driver runs IMEX itself. Before you install it, run `systemctl disable --now "
-            f"nvidia-imex.service && systemctl mask nvidia-imex.service` on these nodes ({_DR}, docs/prerequisites.md)."
+            f"{', '.join(imex)}: ComputeDomains are not supported. The DRA driver runs IMEX itself and needs the "
+            f"nodes' own nvidia-imex.service off ({_DR}, docs/prerequisites.md), but install starts it, and gate "
+            "rack/gpu/validation/nvlink-domain asks it. Do not mask the unit: the next install would fail."
         )
+    if site.software.manage_dcgm and not _exporter(site):
+        notes.append(_exporter_note(site))
     if not site.software.manage_dcgm:
         notes.append("software.manage_dcgm: false. Set dcgm and dcgmExporter as your own DCGM needs them.")
     return notes + network_notes(site)

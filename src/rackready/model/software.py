@@ -109,6 +109,11 @@ class SoftwareProfile(Model):
     )
     container_toolkit: str = Field(description="version of the four Container Toolkit packages")
     dcgm: str = Field(description="version of the DCGM packages")
+    dcgm_exporter: str = Field(
+        default="",
+        description="tag of dcgm-exporter's image that is paired with this DCGM, for the GPU Operator, e.g. "
+        "4.6.0-4.8.3-distroless; empty: you choose it",
+    )
     nccl: str = Field(description="version of the package of NCCL")
     nccl_package: str = Field(default="libnccl2", description="package of NCCL: libnccl2, in rpm repositories libnccl")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
@@ -140,6 +145,17 @@ class SoftwareProfile(Model):
         for branch, driver in self.driver.items():
             if driver.version.split(".")[0] != str(branch):
                 raise ValueError(f"driver.{branch}: version {driver.version} is not of branch {branch}")
+        return self
+
+    @property
+    def dcgm_release(self) -> str:
+        """Return DCGM's own version, without the package's epoch and revision: 4.6.0 of 1:4.6.0-1."""
+        return self.dcgm.rpartition(":")[2].partition("-")[0]
+
+    @model_validator(mode="after")
+    def _exporter_of_dcgm(self) -> Self:
+        if self.dcgm_exporter and not self.dcgm_exporter.startswith(f"{self.dcgm_release}-"):
+            raise ValueError(f"dcgm_exporter: {self.dcgm_exporter} is not paired with DCGM {self.dcgm_release} (dcgm)")
         return self
 
     @property

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from rackready.design import check_kubernetes, kube_network
+from rackready.design import check_kubernetes, kube_export, kube_network
 from rackready.design.kube_queue import object_name
 from rackready.design.mig_layouts import mig_layouts
 from rackready.model.exported import Export, Sourced
 from rackready.model.problems import RackreadyError, SiteInvalidError
+from rackready.model.software import SoftwareProfile
+from rackready.profiles import loader
 from rackready.render.exported import documents, plain
 from tests.unit.design.kubernetes_sites import CASES, case, exported, site_with, text
 
@@ -79,14 +83,61 @@ def test_flavors_need_a_label() -> None:
     assert "kueue.yaml" in files(exported(site_with(SIM, labels={"platform": None})))
 
 
-def test_the_dra_driver_comes_with_dra_or_with_nvlink_across_servers() -> None:
+def test_the_dra_driver_comes_with_dra_only() -> None:
     assert "dra-driver-values.yaml" not in files(exported(site_with(SIM)))
     (values,) = read(exported(site_with(SIM, devices="dra")), "dra-driver-values.yaml")
     assert values["resources"] == {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}}
     assert values["gpuResourcesEnabledOverride"] is True
-    (values,) = read(exported(site_with(NVL72)), "dra-driver-values.yaml")
-    assert values["resources"] == {"gpus": {"enabled": False}, "computeDomains": {"enabled": True}}
-    assert "gpuResourcesEnabledOverride" not in values
+    assert "dra-driver-values.yaml" not in files(exported(site_with(NVL72)))
+
+
+@pytest.mark.parametrize("devices", ["device-plugin", "dra"])
+def test_nothing_turns_off_imex_of_the_nodes_which_install_starts(devices: str) -> None:
+    made = exported(site_with(NVL72, devices=devices))
+    assert "disable --now" not in " ".join(made.notes)
+    assert sum("ComputeDomains are not supported" in note for note in made.notes) == 1
+    if devices == "dra":
+        (values,) = read(made, "dra-driver-values.yaml")
+        assert values["resources"] == {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}}
+
+
+def test_the_exporter_is_the_one_that_fits_the_nodes_host_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = exported(site_with(SIM))
+    (values,) = read(made, "gpu-operator-values.yaml")
+    assert values["dcgmExporter"]["version"] == "4.6.0-4.8.3-distroless"
+    assert made.notes == ()
+    own = loader.software("hgx-r580-debian12").model_copy(update={"dcgm": "1:4.7.0-1", "dcgm_exporter": ""})
+    monkeypatch.setattr(loader, "software", lambda _name: own)
+    made = exported(site_with(SIM))
+    (values,) = read(made, "gpu-operator-values.yaml")
+    assert "version" not in values["dcgmExporter"]
+    (note,) = made.notes
+    assert note == (
+        "hgx-r580-debian12: no image of dcgm-exporter is known to fit DCGM 1:4.7.0-1. The chart has one image for all "
+        "nodes, and an exporter of a newer DCGM does not start with an older host engine (GPU Operator documentation, "
+        "Upgrading, DCGM and DCGM Exporter Versions): set dcgmExporter.version to one that is paired with the oldest "
+        "DCGM of the cluster."
+    )
+
+
+def test_two_sets_with_different_dcgm_in_one_cluster_get_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = site_with(SIM)
+    sets = [loader.software("hgx-r580-debian12")]
+    sets.append(sets[0].model_copy(update={"dcgm": "1:4.5.3-1", "dcgm_exporter": "4.5.3-4.8.2-distroless"}))
+    (view,) = kube_export._software(site)
+    monkeypatch.setattr(kube_export, "_software", lambda _site: [view, view])
+    turn = itertools.cycle(sets)
+    monkeypatch.setattr(loader, "software", lambda _name: next(turn))
+    made = kube_export.kube_export(site, site.handover, {})  # type: ignore[arg-type]
+    (values,) = read(made, "gpu-operator-values.yaml")
+    assert "version" not in values["dcgmExporter"]
+    assert "known to fit DCGM 1:4.5.3-1 and 1:4.6.0-1." in made.notes[0]
+
+
+def test_a_set_whose_exporter_is_of_another_dcgm_is_refused() -> None:
+    own = loader.software("hgx-r580-debian12").model_dump()
+    with pytest.raises(ValidationError, match=r"4\.6\.0-4\.8\.3-distroless is not paired with DCGM 4\.7\.0"):
+        SoftwareProfile.model_validate({**own, "dcgm": "1:4.7.0-1"})
 
 
 def test_dra_needs_a_driver_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
