@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .command import NodeProblem, Run, run
 from .fence import FOLDER, at_work, fence
-from .gpu_users import device_users, gpu_users
+from .gpu_users import PODS_STEP, device_users, gpu_users, pod_users
 from .mps import SERVER, Mps
 from .whole_file import replace_file
 
@@ -126,6 +126,18 @@ class Driver:
         if users:
             raise _in_use(wanted, loaded, f"used by {', '.join(users)}")
 
+    def refuse_if_held(self, wanted: str) -> None:
+        """Raise NodeProblem as ``refuse_if_used``, and when a pod holds another version open without computing.
+
+        It would keep the module from being unloaded. A dry run does not ask: the device plugin is on every node in
+        production.
+        """
+        self.refuse_if_used(wanted)
+        loaded = self.loaded()
+        if loaded and loaded != wanted and (pods := pod_users(self.root)):
+            expected = f"driver {wanted}, or another one that no pod holds open"
+            raise NodeProblem(expected, f"driver {loaded} is loaded and held by {', '.join(pods)}", PODS_STEP)
+
     def ensure_loaded(
         self, wanted: str, token: int = 0, ledger: str = "", *, operation: str = OPERATION, check: bool = False
     ) -> bool:
@@ -158,7 +170,7 @@ class Driver:
         if changed:
             self._refuse_unbuilt(wanted)
         if changed and loaded and loaded != wanted:
-            self.refuse_if_used(wanted)
+            self.refuse_if_held(wanted)
             self._unload(wanted, loaded)
         if changed:
             self._load(wanted)

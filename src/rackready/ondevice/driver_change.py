@@ -71,9 +71,9 @@ class DriverChange:
 
         An interrupted change to the same version goes on. One to another version is undone first, and so is an
         interrupted rollback, which then fails with its reason. Raises NodeProblem before the first change if the
-        driver is in use, a package is held by others or would go to a lower version, or /boot is full.
+        driver is in use or held by a pod, a package is held by others or would go to a lower version, or /boot is full.
         """
-        self.driver.refuse_if_used(version)
+        self.driver.refuse_if_held(version)
         if self.journal() is None and not self.manager.differences(wish) and self.driver.loaded() in {"", version}:
             return False
         with self._fence(token, ledger):

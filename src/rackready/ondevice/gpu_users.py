@@ -12,6 +12,16 @@ from .command import NodeProblem, Run
 _ARGV = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
 _DEVICE = re.compile(r"/dev/nvidia(?:\d+|-uvm)(?: \(deleted\))?$")
 """A GPU, and unified memory, which CUDA opens. /dev/nvidiactl alone is no use of a GPU."""
+_DRIVER = re.compile(r"/dev/nvidia")
+"""Any device of the driver: one that is open keeps its module loaded, and the MIG mode of GPUs as it is."""
+_PODS = "kubepods"
+"""In the cgroup of each process of a pod (kubernetes pkg/kubelet/cm/node_container_manager_linux.go)."""
+PODS_STEP = (
+    "Nothing was changed. Pods of DaemonSets, such as the device plugin, stay on a drained node. Let the GPU Operator "
+    "take its own away: `kubectl label node NODE nvidia.com/gpu.deploy.operands=false --overwrite`. When they are "
+    "gone, run again; then `kubectl label node NODE nvidia.com/gpu.deploy.operands-`. See docs/howto/kubernetes.md."
+)
+"""What to do about them (NVIDIA/gpu-operator controllers/state_manager.go, hasOperandsDisabled)."""
 _GONE = (FileNotFoundError, ProcessLookupError)
 """Errors of a process or a descriptor that ends while it is looked at."""
 
@@ -35,10 +45,27 @@ def device_users(root: Path, units: Collection[str]) -> list[str]:
     It needs no nvidia-smi, which fails from the moment that a package replaces its library. Raises NodeProblem if a
     process cannot be looked at.
     """
+    found = _holders(root, _DEVICE)
+    return [f"{path.name} {_read(path / 'comm').strip()}" for path in found if not _is_of(path, units)]
+
+
+def pod_users(root: Path) -> list[str]:
+    """Return the processes of pods that hold the driver open as ``pid name``. Raises NodeProblem as ``device_users``.
+
+    NVML is enough for that: the device plugin waits for Xids, and nvidia-smi lists no process that computes
+    (NVIDIA/k8s-device-plugin internal/rm/health.go). NVIDIA/k8s-driver-manager evicts all of the operator's pods.
+    """
+    return [
+        f"{path.name} {_read(path / 'comm').strip()}"
+        for path in _holders(root, _DRIVER)
+        if _PODS in _read(path / "cgroup")
+    ]
+
+
+def _holders(root: Path, device: re.Pattern[str]) -> list[Path]:
     processes = sorted((root / "proc").glob("[0-9]*"), key=lambda path: int(path.name))
     try:
-        found = [path for path in processes if any(_DEVICE.search(name) for name in _opened(path))]
-        return [f"{path.name} {_read(path / 'comm').strip()}" for path in found if not _is_of(path, units)]
+        return [path for path in processes if any(device.match(name) for name in _opened(path))]
     except PermissionError as error:
         step = "Give the user of Ansible root's rights on the node (sudo), then run again. Nothing was changed."
         raise NodeProblem("access to the open files of all processes", str(error), step) from error

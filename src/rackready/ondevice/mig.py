@@ -20,7 +20,7 @@ from .fence import FOLDER, fence
 from .file_state import digest
 from .file_state import state as state_of
 from .file_state import text as text_of
-from .gpu_users import gpu_users
+from .gpu_users import PODS_STEP, gpu_users, pod_users
 from .whole_file import replace_file
 
 PARTED = "usr/bin/nvidia-mig-parted"
@@ -77,7 +77,7 @@ class Mig:
         found = self.differences(configs, layout)
         if check or not found:
             return found
-        self._refuse_if_used()
+        self._refuse_if_used(modes=any(have.on != want.on for have, want in found.values()))
         with fence("mig", token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             found = self.differences(configs, layout)
             self._apply(configs, layout, found)
@@ -216,11 +216,19 @@ class Mig:
                 step = "Correct the layout in mig_configs. Nothing was changed."
                 raise NodeProblem(f"profiles that GPU {gpu} offers: {there}", ", ".join(wrong), step)
 
-    def _refuse_if_used(self) -> None:
+    def _refuse_if_used(self, *, modes: bool) -> None:
+        """Refuse GPUs that compute, and for another mode (``modes``) those that a pod holds open.
+
+        Source: MIG user guide, "Enable MIG mode".
+        """
         users = gpu_users(self.run)
         if users:
             step = "Drain the node and end what uses its GPUs; then run again. Nothing was changed."
             raise NodeProblem("GPUs that nothing uses, for another MIG layout", f"used by {', '.join(users)}", step)
+        if modes and (pods := pod_users(self.root)):
+            raise NodeProblem(
+                "GPUs that no pod holds open, for another MIG mode", f"held by {', '.join(pods)}", PODS_STEP
+            )
 
     def _refresh_cdi(self) -> None:
         """Describe the instances to container engines: nvidia-cdi-refresh does not notice a change of MIG."""

@@ -155,6 +155,30 @@ def test_without_nvidia_smi_an_idle_driver_is_replaced(tmp_path: Path, device: s
     assert kernel.loaded == WANTED
 
 
+POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1f.slice/cri-containerd-9a.scope"
+
+
+@pytest.mark.parametrize("device", ["/dev/nvidia0", "/dev/nvidiactl"])
+def test_pods_that_hold_the_driver_open_are_named_before_anything_is_changed(tmp_path: Path, device: str) -> None:
+    """The device plugin waits for Xids by NVML: nvidia-smi lists no process, and rmmod would fail."""
+    kernel = Kernel(loaded="570.133.20")
+    process(tmp_path, 4711, "nvidia-device-p", device, POD)
+    process(tmp_path, 812, "nv-hostengine", "/dev/nvidia0", "/system.slice/nvidia-dcgm.service")
+    process(tmp_path, 90, "sh", "/dev/null", POD)
+    Driver.refuse_if_used(driver(kernel, tmp_path), WANTED)  # a dry run, on a node in production
+    for act in (Driver.refuse_if_held, Driver.ensure_loaded):
+        with pytest.raises(NodeProblem) as caught:
+            act(driver(kernel, tmp_path), WANTED)
+        assert str(caught.value) == (
+            f"Expected: driver {WANTED}, or another one that no pod holds open Actual: driver 570.133.20 is loaded and "
+            "held by 4711 nvidia-device-p. Nothing was changed. Pods of DaemonSets, such as the device plugin, stay on "
+            "a drained node. Let the GPU Operator take its own away: `kubectl label node NODE "
+            "nvidia.com/gpu.deploy.operands=false --overwrite`. When they are gone, run again; then `kubectl label "
+            "node NODE nvidia.com/gpu.deploy.operands-`. See docs/howto/kubernetes.md."
+        )
+    assert kernel.ran == []
+
+
 def test_processes_that_cannot_be_looked_at_are_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(loaded="570.133.20")
     kernel.silent = MISMATCH

@@ -362,6 +362,18 @@ def test_a_dependency_that_others_hold_is_refused_before_anything_changes(machin
     assert machine.ran == []
 
 
+def test_a_driver_that_a_pod_holds_open_is_refused_before_anything_changes(machine: Machine, tmp_path: Path) -> None:
+    process = tmp_path / "proc/4711"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/7").symlink_to("/dev/nvidiactl")
+    (process / "comm").write_text("nvidia-device-p\n")
+    (process / "cgroup").write_text("0::/kubepods/besteffort/pod1f/9a\n")
+    with pytest.raises(NodeProblem) as caught:
+        begin(machine, tmp_path)
+    assert f"Actual: driver {OLD} is loaded and held by 4711 nvidia-device-p. Nothing was changed." in str(caught.value)
+    assert machine.ran == []
+
+
 def test_a_full_boot_is_refused_before_anything_changes(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

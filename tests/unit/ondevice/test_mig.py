@@ -299,6 +299,23 @@ def test_gpus_in_use_are_refused_and_nothing_is_changed(mig: Mig, node: Node) ->
     assert node.ran == []
 
 
+def test_pods_keep_the_mode_of_gpus_and_not_their_instances(mig: Mig, node: Node) -> None:
+    process = mig.root / "proc/4711"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/7").symlink_to("/dev/nvidia0")
+    (process / "comm").write_text("nvidia-device-p\n")
+    (process / "cgroup").write_text("0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-9a.scope\n")
+    with pytest.raises(NodeProblem) as caught:
+        mig.ensure(LAYOUTS, "mixed", 1, "a")
+    assert str(caught.value).startswith(
+        "Expected: GPUs that no pod holds open, for another MIG mode Actual: held by 4711 nvidia-device-p. Nothing was "
+        "changed. Pods of DaemonSets"
+    )
+    assert node.ran == []
+    node.mode = dict.fromkeys((0, 1), "Enabled")
+    assert mig.ensure(LAYOUTS, "all-1g.18gb", 1, "a")
+
+
 def test_a_mode_that_is_only_pending_is_named_and_services_come_back(mig: Mig, node: Node) -> None:
     node.pending = {0}
     with pytest.raises(NodeProblem) as caught:
