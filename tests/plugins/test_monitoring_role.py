@@ -171,6 +171,7 @@ def test_the_mirror_has_the_exporters() -> None:
 def test_dcgm_exporter_listens_on_the_node_s_address_and_reads_as_often_as_it_is_asked() -> None:
     assert argv(rendered("dcgm-exporter.conf", monitoring_interval_s=15)) == [
         "/usr/bin/dcgm-exporter",
+        *("--devices", "g"),
         *("--collectors", "/etc/dcgm-exporter/rackready-counters.csv"),
         *("--address", "192.0.2.11:9400"),
         *("--collect-interval", "15000"),

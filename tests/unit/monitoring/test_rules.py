@@ -16,7 +16,7 @@ from rackready.design.monitoring.condition import Condition
 from rackready.design.monitoring.conditions import conditions
 from rackready.design.monitoring.rules import rules, words
 from tests.unit.monitoring.healthy import HEALTHY
-from tests.unit.monitoring.rule_faults import CASES, STATE, Case, Labels, Series, named, own
+from tests.unit.monitoring.rule_faults import CASES, DCGM, GPU, STATE, Case, Labels, Series, named, own
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing (apt: prometheus)")
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
@@ -228,6 +228,23 @@ def test_recording_rules_have_the_unit_that_they_state(query: str, value: float,
                 "eval_time": "60m",
                 "exp_samples": [{"labels": "{}", "value": round(value * 1e3)}],
             }
+        ],
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
+def test_power_of_a_gpu_counts_once_with_instances_of_mig(tmp_path: Path) -> None:
+    """An exporter of somebody else may report instances: each has the power of its whole GPU."""
+    label = DCGM | GPU | {"GPU_I_PROFILE": "1g.10gb"}
+    found = {named("DCGM_FI_DEV_POWER_USAGE", label | {"GPU_I_ID": str(at)}): "300x10" for at in range(7, 14)}
+    found |= {named("DCGM_FI_DEV_POWER_USAGE", DCGM | GPU | {"gpu": "6"}): "500x10"}
+    test = {
+        "interval": "1m",
+        "input_series": series(found),
+        "promql_expr_test": [
+            {"expr": "sum(node:gpu_power:sum)", "eval_time": "5m", "exp_samples": [{"labels": "{}", "value": 800}]}
         ],
     }
     code, text = promtool(tmp_path, [test])

@@ -33,7 +33,12 @@ GPU_RECORDS = (
         "GPUs",
         "GPUs that a node reports; instances of MIG count once",
     ),
-    Record("node:gpu_power:sum", f"sum by ({NODE}) (DCGM_FI_DEV_POWER_USAGE)", "watt", "power of a node's GPUs"),
+    Record(
+        "node:gpu_power:sum",
+        f"sum by ({NODE}) (max by ({NODE}, gpu) (DCGM_FI_DEV_POWER_USAGE))",
+        "watt",
+        "power of a node's GPUs; each instance of MIG reports that of its whole GPU",
+    ),
     Record(
         "rack:gpu_power:sum",
         "sum by (site, rack, unit) (node:gpu_power:sum)",

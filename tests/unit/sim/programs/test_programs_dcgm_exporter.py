@@ -13,8 +13,9 @@ from rackready.design.monitoring.exporters import gpu_metrics
 from rackready.ondevice.exporters import ExportersWanted, findings, samples
 from rackready.profiles import loader
 from rackready_sim.programs.hwsim.dcgm import engine, exporter
+from rackready_sim.programs.hwsim.smi import main as smi
 
-from .conftest import Machine
+from .conftest import VERSION, Machine
 
 
 @pytest.fixture
@@ -58,6 +59,57 @@ def test_rows_that_wait_for_a_reset_are_told(text: exporter.Scrape, machine: Mac
     machine.inject("row-remap-pending", gpu=3)
     rows = [line for line in text.text().splitlines() if line.startswith("DCGM_FI_DEV_ROW_REMAP_PENDING{")]
     assert [line.rsplit(" ", 1)[1] for line in rows] == ["0", "0", "0", "1", "0", "0", "0", "0"]
+
+
+# --- MIG --------------------------------------------------------------------------------------------------------------
+
+
+def divided(machine: Machine, tmp_path: Path, devices: str) -> exporter.Scrape:
+    """Return the exporter of a node whose first GPU has seven instances."""
+    _ = machine.run(smi.main, "-i", "0", "-mig", "1", version=VERSION)
+    assert machine.run(smi.main, "mig", "-i", "0", "-cgi", ",".join(["1g.10gb"] * 7), "-C", version=VERSION)[0] == 0
+    return exporter.Scrape(exporter.read_counters(tmp_path / "counters.csv"), devices)
+
+
+def rows(text: str, name: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(f"{name}{{")]
+
+
+@pytest.mark.usefixtures("text")
+def test_whole_gpus_are_complete_with_instances_too(machine: Machine, tmp_path: Path) -> None:
+    """What role monitoring starts it with."""
+    scrape = divided(machine, tmp_path, "g")
+    machine.inject("xid", gpu=0, code=79)
+    machine.inject("xid", gpu=0, code=94)
+    text = scrape.text()
+    assert findings(WANTED, lambda _url: text) == []
+    assert "GPU_I_ID" not in text
+    assert len(rows(text, "DCGM_FI_DEV_POWER_USAGE")) == 8
+    [fell] = [line for line in rows(text, "DCGM_EXP_XID_ERRORS_COUNT") if "xid=" in line]
+    assert 'gpu="0"' in fell
+    assert 'xid="79"' in fell, "the Xid of an instance does not come"
+
+
+@pytest.mark.usefixtures("text")
+def test_by_default_instances_stand_for_their_gpu(machine: Machine, tmp_path: Path) -> None:
+    scrape = divided(machine, tmp_path, "f")
+    machine.inject("xid", gpu=0, code=79)
+    machine.inject("xid", gpu=0, code=94)
+    text = scrape.text()
+    power = rows(text, "DCGM_FI_DEV_POWER_USAGE")
+    assert len([line for line in power if 'GPU_I_PROFILE="1g.10gb",GPU_I_ID="' in line]) == 7
+    assert len(power) == 14
+    assert 'xid="79"' not in text, "the Xid of the whole GPU does not come"
+    assert len([line for line in rows(text, "DCGM_EXP_XID_ERRORS_COUNT") if 'xid="94"' in line]) == 7
+    health = [line for line in rows(text, "DCGM_EXP_GPU_HEALTH_STATUS") if 'gpu="0"' in line]
+    assert len(health) == 11
+    assert "GPU_I_ID" not in "".join(health)
+
+
+def test_devices_that_it_does_not_know_end_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "counters.csv").write_text("DCGM_FI_DEV_GPU_TEMP,gauge,Heat\n", encoding="utf-8")
+    assert exporter.run(["-f", str(tmp_path / "counters.csv"), "--devices", "x"]) == 1
+    assert "are 'g' or 'i', but found 'x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 Source: NVIDIA/dcgm-exporter @d5e5f51 (4.5.3-4.8.2): pkg/cmd/app.go (options), internal/pkg/counters (the counters
 file; an unknown name ends the program), internal/pkg/rendermetrics (text), internal/pkg/collector (a value that a GPU
-does not report is left out; a lost host engine ends the program). Numbers of recovery actions: nvml.h,
-nvmlDeviceGpuRecoveryAction_t.
+does not report is left out; a lost host engine ends the program; health is that of whole GPUs, whatever --devices
+says), internal/pkg/devicemonitoring (instances of MIG). Numbers of recovery actions: nvml.h,
+nvmlDeviceGpuRecoveryAction_t. NVIDIA/DCGM @72fa3fe, dcgmlib/src/DcgmCacheManager.cpp: a field of GPUs, asked of an
+instance, has the value of its GPU (SetPracticalEntityInfo); an Xid is the instance's or the GPU's, not both
+(RecordXidForGpuInstance, RecordXidForGpu).
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from pathlib import Path
 
 from .. import store
 from ..machine import Gpu
+from ..smi import mig
 from . import engine, main
 
 _OPTIONS = {
     "-f": "collectors", "--collectors": "collectors", "-a": "address", "--address": "address",
     "-c": "interval", "--collect-interval": "interval", "-r": "engine", "--remote-hostengine-info": "engine",
+    "-d": "devices", "--devices": "devices",
 }  # fmt: skip
 _RECOVERY = {"None": 0, "GPU Reset": 1, "Reset": 1, "Node Reboot": 2, "Reboot": 2, "Drain P2P": 3, "Drain and Reset": 4}
 _NVLINK_5_MBS = 50000
@@ -30,6 +35,8 @@ _WINDOW_S = 300.0
 _WATCHES = ("PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL")
 _SYSTEMS = {"Memory system": "MEM", "PCIe system": "PCIE", "Driver": "DRIVER", "InfoROM system": "INFOROM"}
 _FAILURE = 20
+_CONTAINED = 94
+"""The Xid that belongs to an instance where its GPU has some, as in the kernel log (``firmware.xid_line``)."""
 _TYPES = ("gauge", "counter", "histogram", "summary", "label")
 Value = Callable[[Gpu], float | int | None]
 
@@ -79,7 +86,7 @@ _OWN = ("DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS")
 
 def run(argv: list[str]) -> int:
     """Serve until stopped; return 1 for what the real program does not start with."""
-    chosen = {"collectors": "/etc/dcgm-exporter/default-counters.csv", "address": ":9400"}
+    chosen = {"collectors": "/etc/dcgm-exporter/default-counters.csv", "address": ":9400", "devices": "f"}
     words = iter(argv)
     for word in words:
         name, _, value = word.partition("=")
@@ -87,6 +94,8 @@ def run(argv: list[str]) -> int:
             sys.stderr.write(f"Incorrect Usage: flag provided but not defined: {name}\n")
             return 1
         chosen[_OPTIONS[name]] = value or next(words, "")
+    if chosen["devices"] not in {"f", "g", "i"}:  # lists of devices (g:0,1) are not simulated
+        return _end(f"the only valid options preceding ':<range>' are 'g' or 'i', but found '{chosen['devices']}'")
     try:
         counters = read_counters(Path(chosen["collectors"]))
     except (OSError, ValueError) as error:
@@ -94,7 +103,7 @@ def run(argv: list[str]) -> int:
     if not engine.reachable():
         return _end("error connecting to nv-hostengine; err: Host engine connection invalid/disconnected")
     host, _, port = chosen["address"].rpartition(":")
-    scrape = Scrape(counters)
+    scrape = Scrape(counters, chosen["devices"])
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -141,12 +150,16 @@ def read_counters(path: Path) -> list[tuple[str, str, str]]:
 
 
 class Scrape:
-    """Makes the text of one scrape after the other; Xids count from the start on."""
+    """Makes the text of one scrape after the other; Xids count from the start on.
 
-    def __init__(self, counters: list[tuple[str, str, str]]) -> None:
-        self._counters = counters
+    ``devices``: f, instances in the place of a GPU that has some; g, GPUs; i, instances.
+    """
+
+    def __init__(self, counters: list[tuple[str, str, str]], devices: str = "f") -> None:
+        self._counters, self._devices = counters, devices
         self._old = len(store.hardware()["xids"])
         self._seen: list[tuple[float, str, int]] = []
+        self._recent: dict[int, list[int]] = {}
 
     def text(self) -> str:
         """Return the text of one scrape."""
@@ -157,6 +170,7 @@ class Scrape:
         self._seen += [(time.time(), str(xid["pci"]), int(xid["code"])) for xid in xids[self._old :]]
         self._old = max(self._old, len(xids))
         gpus = [gpu for gpu in main.seen() if not gpu.lost]
+        self._recent = self._xids_by_entity(gpus)
         parts = []
         for name, kind, words in self._counters:
             rows = [row for gpu in gpus for row in self._samples(name, gpu)]
@@ -180,14 +194,41 @@ class Scrape:
                 for watch in _WATCHES
             ]
         value = _FIELDS[name](gpu)
-        return [] if value is None else [_sample(name, gpu, value)]
+        return [] if value is None else [_sample(name, gpu, value, **of) for of in self._entities(gpu).values()]
+
+    def _entities(self, gpu: Gpu) -> dict[tuple[str, int], dict[str, str]]:
+        """Return what is monitored of a GPU, by kind and DCGM's number, each with its labels."""
+        instances = mig.instances(gpu) if self._devices != "g" else []
+        if not instances:
+            return {} if self._devices == "i" else {("gpu", gpu.index): {}}
+        first = gpu.index * max(gpu.part["mig_profiles"].values())  # DcgmCacheManager.cpp, InitializeGpuInstances
+        return {
+            ("instance", first + at): {"GPU_I_PROFILE": str(one["name"]), "GPU_I_ID": str(one["id"])}
+            for at, one in enumerate(instances)
+        }
+
+    def _xids_by_entity(self, gpus: list[Gpu]) -> dict[int, list[int]]:
+        """Return the Xids of what is monitored by DCGM's number, in which the kind is lost (expcollector.go)."""
+        found: dict[int, list[int]] = {}
+        for gpu in gpus:
+            for at, pci, code in self._seen:
+                if pci != gpu.part["pci"] or at <= time.time() - _WINDOW_S:
+                    continue
+                kind = "instance" if code == _CONTAINED and mig.instances(gpu) else "gpu"
+                number = next((number for of, number in self._entities(gpu) if of == kind), None)
+                if number is not None:
+                    found.setdefault(number, []).append(code)
+        return found
 
     def _xids(self, name: str, gpu: Gpu) -> list[str]:
-        codes = [code for at, pci, code in self._seen if pci == gpu.part["pci"] and at > time.time() - _WINDOW_S]
+        codes = self._recent.get(gpu.index, [])  # of an instance, too, the exporter looks up the GPU's number
         window = str(int(_WINDOW_S * 1000))
-        if not codes:
-            return [_sample(name, gpu, 0, window_size_in_ms=window)]
-        return [_sample(name, gpu, codes.count(code), window_size_in_ms=window, xid=str(code)) for code in set(codes)]
+        counts = [(codes.count(code), {"xid": str(code)}) for code in sorted(set(codes))] or [(0, {})]
+        return [
+            _sample(name, gpu, count, **of, window_size_in_ms=window, **number)
+            for of in self._entities(gpu).values()
+            for count, number in counts
+        ]
 
 
 def _sample(name: str, gpu: Gpu, value: float, **more: str) -> str:
@@ -197,6 +238,7 @@ def _sample(name: str, gpu: Gpu, value: float, **more: str) -> str:
         "pci_bus_id": gpu.bus_id,
         "device": f"nvidia{gpu.index}",
         "modelName": gpu.part["name"],
+        **{name: more.pop(name) for name in ("GPU_I_PROFILE", "GPU_I_ID") if name in more},
         "hostname": os.uname().nodename,
         **more,
     }
