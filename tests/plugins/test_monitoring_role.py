@@ -165,6 +165,15 @@ def test_the_mirror_has_the_exporters() -> None:
     assert {"prometheus-node-exporter", "datacenter-gpu-manager-exporter"} <= set(need.packages)
 
 
+def test_the_mirror_of_several_schedulers_has_the_exporters_of_each() -> None:
+    """The part of Slurm has dcgm-exporter from the role, that of Kubernetes from the GPU Operator."""
+    path = ROOT / "inventories/examples/slurm-and-kubernetes.yml"
+    made = load_site("shared", site_file=path, root=ROOT)
+    managed = made.model_copy(update={"monitoring": Monitoring(manage_exporters=True)})
+    [need] = plan(managed, EnvPaths(ROOT, "shared"), build=False).needs
+    assert {"prometheus-node-exporter", "datacenter-gpu-manager-exporter"} <= set(need.packages)
+
+
 # --- units ------------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rackready.design.fabric_software import fabric_software
@@ -39,7 +39,7 @@ def plan(
     """
     _check(site, installed, build=build)
     by_platform = {
-        name: asked_for(site, shipped(), loader.platform(name), paths.inventory / "group_vars")
+        name: _asked(site, name, paths.inventory / "group_vars")
         for name in dict.fromkeys(node.platform for rack in site.racks for node in rack.nodes)
     }
     lists: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -49,6 +49,22 @@ def plan(
     needs = tuple(Need(tuple(sorted(platforms)), dict(packages)) for packages, platforms in lists.items())
     system = loader.software(site.software.set).os
     return Wanted(system, needs, tuple(site.software.upstreams), some.pins, some.streams, installed)
+
+
+def _asked(site: Site, name: str, group_vars: Path) -> Asked:
+    """Return what the roles ask for on the nodes of a platform, whichever scheduler they have.
+
+    The site alone has no variables of a scheduler where there are several (``hostvars.site_vars``): a role whose
+    packages depend on it, as monitoring, would ask for less than its nodes do.
+    """
+    platform = loader.platform(name)
+    views = [view.site for view in handover_views(site) if any(site.node(node).platform == name for node in view.nodes)]
+    found = [asked_for(view, shipped(), platform, group_vars) for view in views or [site]]
+    roles: dict[str, dict[str, str]] = {}
+    for asked in found:
+        for role, packages in asked.roles.items():
+            roles[role] = roles.get(role, {}) | packages
+    return replace(found[0], roles=roles)  # the driver, and so all else, is of the version set
 
 
 def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, str]:
