@@ -28,6 +28,7 @@ SYSTEMS = {
 _FABRIC = {"roce": "fabric", "infiniband": "fabric-infiniband"}
 """Playbook of the fabric phase by the kind of fabric."""
 _DRIVER, _BUILD, _FAMILY = "nvidia_driver", "__nvidia_driver_build", "__nvidia_driver_family"
+_NICS = "nic_stack"
 _KERNEL = "KERNEL"
 """Stands for the release of the node's kernel in the names of packages (roles/nvidia_driver/vars)."""
 
@@ -43,7 +44,7 @@ class Asked:
     headers: tuple[str, ...] = ()
     """The same for one kernel, or precompiled modules for it: names that contain ``KERNEL``."""
     pins: str = ""
-    """apt preferences of the driver; empty where the system has none."""
+    """apt preferences of the driver and of DOCA's packages; empty where the system has none."""
     streams: tuple[str, ...] = field(default=())
     """dnf module streams, as name:stream."""
 
@@ -96,11 +97,11 @@ class _Reader:
                 actual=f"one for {system}",
                 next_step="Choose another.",
             )
-        self._distribution, self._major, family = SYSTEMS[system]
+        self._distribution, self._major, self._family = SYSTEMS[system]
         facts = {
             "distribution": self._distribution,
             "distribution_major_version": self._major,
-            "os_family": family,
+            "os_family": self._family,
         }
         self._known = hostvars.site_vars(site) | hostvars.platform_vars(site, platform)
         if group_vars is not None:
@@ -160,12 +161,20 @@ class _Reader:
         return defaults
 
     def _pins(self, driver: Mapping[str, Any]) -> str:
+        """Return the preferences that the roles write on a node. An empty line separates them (apt_preferences(5))."""
+        nics = self._variables(_NICS)
+        found = []
+        if driver.get("__nvidia_driver_pins") and _FAMILY in driver:
+            found.append(self._rendered(_DRIVER, "preferences.j2", driver))
+        if nics["nic_stack_kind"] == "doca" and self._family == "Debian":
+            found.append(self._rendered(_NICS, "dkms.pref.j2", nics))
+        return "\n".join(found)
+
+    def _rendered(self, role: str, template: str, variables: Mapping[str, Any]) -> str:
         from ansible.template import trust_as_template  # noqa: PLC0415 - slow to import
 
-        if not driver.get("__nvidia_driver_pins") or _FAMILY not in driver:
-            return ""
-        text = (self._root / f"roles/{_DRIVER}/templates/preferences.j2").read_text(encoding="utf-8")
-        return str(self._template(trust_as_template(text), driver))
+        text = (self._root / "roles" / role / "templates" / template).read_text(encoding="utf-8")
+        return str(self._template(trust_as_template(text), variables)).rstrip("\n") + "\n"
 
     def _template(self, value: Any, variables: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what YAML has
         from ansible.template import Templar  # noqa: PLC0415 - slow to import

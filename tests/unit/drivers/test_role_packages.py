@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from rackready.design.site import load_site
@@ -34,3 +35,21 @@ def test_a_file_that_changed_is_read_anew(tmp_path: Path) -> None:
         values = {"cuda_toolkit_packages": {"cuda-toolkit-12-8": version}}
         (tmp_path / "all.yml").write_text(yaml.safe_dump(values), encoding="utf-8")
         assert asked(site, tmp_path).roles["cuda_toolkit"] == {"cuda-toolkit-12-8": version}
+
+
+@pytest.mark.parametrize(
+    ("software", "stack", "pinned"),
+    [
+        ("hgx-r580-ubuntu2404", "doca", True),
+        ("hgx-r580-ubuntu2404", "inbox", False),
+        ("hgx-r580-el9", "doca", False),
+    ],
+)
+def test_doca_s_own_dkms_is_pinned_away_where_apt_installs(software: str, stack: str, pinned: bool) -> None:  # noqa: FBT001 - a case
+    site = load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=Path("/checkout"))
+    change = {"set": software, "nic_stack": stack}
+    pins = asked(site.model_copy(update={"software": site.software.model_copy(update=change)})).pins
+    assert ("Package: dkms\nPin: release l=DOCA-HOST*\nPin-Priority: -1\n" in pins) is pinned
+    if software != "hgx-r580-el9":
+        driver = pins.split("\n\n")[0]
+        assert "Pin-Priority: 1001" in driver

@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
+from rackready.design.site import load_site
 from rackready.drivers.mirror import keys, swap, verify
 from rackready.drivers.mirror.build import Order, build, carry
 from rackready.drivers.mirror.parts import Need
 from rackready.drivers.mirror.plan import Image
 from rackready.drivers.mirror.tools import MirrorError
+from rackready.drivers.role_packages import asked_for
+from rackready.profiles import loader
 from rackready_sim.packages.deb import Deb
 from tests.unit.mirror import upstream as made
 from tests.unit.mirror.upstream import PACKAGES, order, upstream, web
@@ -27,6 +30,7 @@ from tests.unit.mirror.upstream import PACKAGES, order, upstream, web
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-get", "apt-ftparchive", "gpg"))), reason="needs apt-get, apt-ftparchive and gpg"
 )
+ROOT = Path(__file__).resolve().parents[3]
 DEBS = ["lib_1.5-1_amd64.deb", "other_3.0-1_all.deb", "tool_1.0-1_amd64.deb"]
 
 
@@ -113,6 +117,22 @@ def test_pins_decide_versions_of_dependencies_as_on_nodes(tmp_path: Path) -> Non
     pins = "Package: lib\nPin: version 1.5*\nPin-Priority: 1001\n"
     assert build(order(tmp_path, upstream(repo), pins=pins)).items[0].version == "1.5-1"
     assert build(order(tmp_path / "b", upstream(repo))).items[0].version == "2.0-1"
+
+
+def test_doca_s_own_dkms_is_never_taken(tmp_path: Path) -> None:
+    """The mirror has a label of its own, so the pin on the nodes would not see where a dkms in it came from."""
+    site = load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=Path("/checkout"))
+    change = {"set": "hgx-r580-ubuntu2404", "nic_stack": "doca"}
+    doca = site.model_copy(update={"software": site.software.model_copy(update=change)})
+    pins = asked_for(doca, ROOT, loader.platform("dgx_h100")).pins
+    theirs = [Deb("doca-ofed", "3.2.3", "DOCA-OFED", {"Depends": "dkms"}), Deb("dkms", "3.1.5", "DOCA's own")]
+    upstreams = (
+        upstream(made.make(tmp_path / "doca", theirs, label="DOCA-HOST-3.2.3"), name="doca"),
+        upstream(made.make(tmp_path / "os", [Deb("dkms", "3.0.11-1", "Ubuntu's")]), name="os"),
+    )
+    need = Need(("dgx_h100",), {"doca-ofed": "3.2.3"})
+    built = build(order(tmp_path, *upstreams, system="ubuntu2404", need=need, pins=pins))
+    assert [(item.name, item.version) for item in built.items] == [("dkms", "3.0.11-1"), ("doca-ofed", "3.2.3")]
 
 
 def test_several_upstreams_each_count_with_their_own_key(tmp_path: Path) -> None:

@@ -34,7 +34,14 @@ _KEYS: dict[tuple[str, str], bytes] = {}
 MODULE: Streams = {"driver:1": ["tool-1:1.0-1.x86_64"], "driver:2": ["tool-1:2.0-1.x86_64"]}
 
 
-def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, streams: Streams | None = None) -> Path:
+def make(
+    place: Path,
+    packages: list[Deb] | None = None,
+    *,
+    rpm: bool = False,
+    streams: Streams | None = None,
+    label: str = "rackready mirror",
+) -> Path:
     """Write a signed repository and return its folder; keys differ between places."""
     out = place / "repo"
     index = out / "InRelease"
@@ -53,6 +60,8 @@ def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, s
             repo_rpm.build(packages or PACKAGES, "driver", named, out, home)
         else:
             repo._write_apt(packages or PACKAGES, out)
+            release = out / "Release"
+            release.write_text(release.read_text().replace("Label: rackready mirror", f"Label: {label}"))
             repo._sign(out, home, 730)
             # HTTP dates have whole seconds: apt keeps an index whose successor came within the same one.
             os.utime(index, (max(index.stat().st_mtime, earlier + 1),) * 2)
