@@ -189,6 +189,14 @@ CASES: dict[str, Case] = {
         130,
         rail() | port("node_infiniband_rate_bytes_per_second", "50e9x200"),
     ),
+    "RailCounterFull": Case(
+        port("node_infiniband_symbol_error_total", "65535x30"),
+        PORT | RAIL,
+        port("node_infiniband_symbol_error_total", "65536x30"),  # a driver with a wider counter
+        "65535",
+        20,
+        rail() | port("node_infiniband_link_downed_total", "254x30"),
+    ),
     "SwitchUnreachable": Case({named("up", _SWITCH): "1x2 0x20"}, _SWITCH, {named("up", _SWITCH): "1x8 0x20"}, "0"),
     "NodeQuarantined": Case(
         own("rackready_node_state", "1x20", state="quarantined"),

@@ -252,6 +252,23 @@ def test_power_of_a_gpu_counts_once_with_instances_of_mig(tmp_path: Path) -> Non
 
 
 @needs_promtool
+def test_a_link_that_was_lost_as_often_as_is_counted_is_an_alert(tmp_path: Path) -> None:
+    """The counter stays at 255, so that nothing grows: RailFlapping cannot see a further loss."""
+    case, condition = CASES["RailCounterFull"], next(one for one in conditions() if one.id == "RailCounterFull")
+    full = {name: "254x5 255x100" for name in case.both if name.startswith("node_infiniband_link_downed")}
+    test = {
+        "interval": "1m",
+        "input_series": series(case.both | full),
+        "alert_rule_test": [
+            *asked(condition.id, 90, [alert(condition, replace(case, value="255"))]),
+            *asked("RailFlapping", 90, []),
+        ],
+    }
+    code, text = promtool(tmp_path, [test])
+    assert code == 0, text
+
+
+@needs_promtool
 def test_symbol_errors_are_counted_for_each_bit(tmp_path: Path) -> None:
     """30 errors in 125 min at 400 Gb/s are 1e-14."""
     case = CASES["RailSymbolErrors"]

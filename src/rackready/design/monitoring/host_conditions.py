@@ -12,6 +12,10 @@ _CABLE = "See docs/runbooks/link-down.md."
 _RUNS = "`rackready validate --limit NODE` measures it."
 _RACK = "site, rack, unit"
 _ALL = 'job=~"node|dcgm|switch"'
+_FULL_ERRORS, _FULL_DOWNED = 65535, 255
+"""Most that the kernel's files counters/symbol_error (16 bits) and counters/link_downed (8 bits) hold: Linux
+drivers/infiniband/core/sysfs.c, PORT_PMA_ATTR, and mlx5's register, include/linux/mlx5/mlx5_ifc.h. They stay there.
+Equal, not more: a driver with wider counters would pass these values."""
 _BOOTED_S = 3900
 """Longer than the hour in which alerts on counters see what a boot did to them: this alert silences those."""
 ERRORS = "rail:symbol_errors:ratio_increase125m"
@@ -180,6 +184,22 @@ HOST_CONDITIONS = (
         actual="{{ $value }} over 125 min",
         next_step=f"{_RUNS} {_CABLE}",
         source=f"{_UFM}: 3 symbol errors in 125 min at 400 Gb/s",
+    ),
+    Condition(
+        id="RailCounterFull",
+        severity=Severity.WARNING,
+        scope=Scope.RAIL,
+        meaning="An error counter of a planned rail is full: RailSymbolErrors or RailFlapping stay silent, whatever "
+        "happens.",
+        expr=f"(node_infiniband_symbol_error_total == {_FULL_ERRORS} "
+        f"or node_infiniband_link_downed_total == {_FULL_DOWNED}) * {_RAIL}",
+        unit="errors or events",
+        expected=f"fewer than {_FULL_ERRORS} symbol errors and {_FULL_DOWNED} losses of the link",
+        actual="{{ $value }}",
+        next_step=f"Clear the counters of the port (on InfiniBand `perfquery -R`), and see whether they grow. {_CABLE}",
+        source="InfiniBand specification, PortCounters: they stop at their maximum; "
+        "linux-rdma/opensm, doc/performance-manager-HOWTO.txt",
+        for_s=600,
     ),
     Condition(
         id="SwitchUnreachable",
