@@ -174,6 +174,48 @@ def test_the_mirror_of_several_schedulers_has_the_exporters_of_each() -> None:
     assert {"prometheus-node-exporter", "datacenter-gpu-manager-exporter"} <= set(need.packages)
 
 
+# --- version ----------------------------------------------------------------------------------------------------------
+
+
+def known_exporter(stdout: str, counters: str = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION,gauge,x\n") -> tuple[bool, str]:
+    """Return whether the role goes on with an exporter that says this of its version, and the words."""
+    tasks = yaml.safe_load((ROLE / "tasks/install.yml").read_text(encoding="utf-8"))
+    task = next(one for one in tasks if one["name"] == "install | Check that dcgm-exporter knows every counter")
+    said = {"__monitoring_dcgm_said": {"stdout": stdout}, "__monitoring_blind": False}
+    evaluate = templar(monitoring_counters_file=counters, **said)
+    if not evaluate.template(trust_as_template(f"{{{{ {task['when']} }}}}")):
+        return True, ""
+    check = task["rackready_check"]
+    holds = evaluate.template(trust_as_template(f"{{{{ {check['that']} }}}}"))
+    words = {key: evaluate.template(trust_as_template(check[key])) for key in ("expected", "actual", "next_step")}
+    return holds, f"Expected: {words['expected']} Actual: {words['actual']}. {words['next_step']}"
+
+
+def test_an_exporter_that_stops_at_the_counters_file_is_refused() -> None:
+    """Its go-dcgm has no DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION."""
+    words = (
+        "Expected: dcgm-exporter 4.5.1-4.8.0 or newer Actual: DCGM Exporter version 4.4.2-4.7.1, which stops at "
+        "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION in the counters file. Put a newer datacenter-gpu-manager-exporter into "
+        "the site's repository, correct monitoring_dcgm_version if the group_vars pin one, and install again. The "
+        "exporter was not started with the new settings."
+    )
+    assert known_exporter("DCGM Exporter version 4.4.2-4.7.1") == (False, words)
+
+
+@pytest.mark.parametrize("version", ["4.5.1-4.8.0", "4.5.3-4.8.2", "4.6.0-4.10.0", "5.0.0-5.0.0-ubi9"])
+def test_a_newer_exporter_is_taken(version: str) -> None:
+    assert known_exporter(f"DCGM Exporter version {version}")[0]
+
+
+@pytest.mark.parametrize("said", ["", "DCGM Exporter version Filled by the build system"])
+def test_an_exporter_without_a_number_is_judged_by_its_counters_alone(said: str) -> None:
+    assert known_exporter(said) == (True, "")
+
+
+def test_a_counters_file_without_the_newest_counter_asks_for_no_version() -> None:
+    assert known_exporter("DCGM Exporter version 4.4.2-4.7.1", "DCGM_FI_DEV_GPU_TEMP,gauge,x\n") == (True, "")
+
+
 # --- units ------------------------------------------------------------------------------------------------------------
 
 

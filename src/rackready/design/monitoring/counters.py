@@ -5,6 +5,9 @@ dcgm-exporter stops at a name that it does not know (internal/pkg/counters/count
 is built with, and in @b7fa315 (DCGM 4.6.1). The exporter's own code, built with each, read a file of these names, and
 refused one with a wrong name. DCGM 4.6 renamed fields: the old names stay aliases, and a metric is called as the file
 calls it.
+
+Older releases lack DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION: the go-dcgm of 4.4.2-4.7.1 (@7ac2f77) does not have it, that
+of 4.5.1-4.8.0 (@6cbb046) does. DCGM has the field since 4.5.0 (NVIDIA/DCGM @e137795, dcgmlib/dcgm_fields.h, 1523).
 """
 
 from __future__ import annotations
@@ -109,6 +112,7 @@ on by default; ethtool is off."""
 
 _HEAD = (
     "# Written by `rackready export prometheus`: the counters that its rules and dashboards read.\n"
+    "# Needs dcgm-exporter 4.5.1-4.8.0 or newer, which stops at a name that it does not know, and DCGM 4.5 or newer.\n"
     "# DCGM field, Prometheus metric type, help\n"
 )
 

@@ -135,6 +135,11 @@ def test_a_wrong_line_ends_it(line: str, said: str, tmp_path: Path, capsys: pyte
     assert capsys.readouterr().err == f'level=ERROR msg="Failed to create registry: {said}"\n'
 
 
+def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exporter.run(["--version"]) == 0
+    assert capsys.readouterr().out == "DCGM Exporter version 4.5.3-4.8.2\n"
+
+
 def test_it_needs_the_host_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

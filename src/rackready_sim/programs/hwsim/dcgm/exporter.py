@@ -29,6 +29,8 @@ _OPTIONS = {
     "-c": "interval", "--collect-interval": "interval", "-r": "engine", "--remote-hostengine-info": "engine",
     "-d": "devices", "--devices": "devices",
 }  # fmt: skip
+_VERSION = "4.5.3-4.8.2"
+"""Printed as urfave/cli v2.27.7 does (DefaultVersionPrinter)."""
 _RECOVERY = {"None": 0, "GPU Reset": 1, "Reset": 1, "Node Reboot": 2, "Reboot": 2, "Drain P2P": 3, "Drain and Reset": 4}
 _NVLINK_5_MBS = 50000
 _WINDOW_S = 300.0
@@ -85,7 +87,14 @@ _OWN = ("DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS")
 
 
 def run(argv: list[str]) -> int:
-    """Serve until stopped; return 1 for what the real program does not start with."""
+    """Tell the version, or serve until stopped; return 1 for what the real program does not start with."""
+    if "--version" not in argv:
+        return _serve(argv)
+    sys.stdout.write(f"DCGM Exporter version {_VERSION}\n")
+    return 0
+
+
+def _serve(argv: list[str]) -> int:
     chosen = {"collectors": "/etc/dcgm-exporter/default-counters.csv", "address": ":9400", "devices": "f"}
     words = iter(argv)
     for word in words:
