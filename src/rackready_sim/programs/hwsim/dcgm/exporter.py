@@ -241,13 +241,14 @@ class Scrape:
 
 
 def _sample(name: str, gpu: Gpu, value: float, **more: str) -> str:
-    labels = {
+    instance: dict[str, object] = {name: more.pop(name) for name in ("GPU_I_PROFILE", "GPU_I_ID") if name in more}
+    labels: dict[str, object] = {
         "gpu": gpu.index,
         "UUID": gpu.part["uuid"],
         "pci_bus_id": gpu.bus_id,
         "device": f"nvidia{gpu.index}",
         "modelName": gpu.part["name"],
-        **{name: more.pop(name) for name in ("GPU_I_PROFILE", "GPU_I_ID") if name in more},
+        **instance,
         "hostname": os.uname().nodename,
         **more,
     }
