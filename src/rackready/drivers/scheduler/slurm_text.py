@@ -185,7 +185,7 @@ def parse_reservation(text: str, name: str) -> Reservation | None:
 
 def parse_reservations(text: str, begin: str) -> dict[str, Reservation]:
     """Return name -> reservation of `scontrol show reservation --oneliner`, of those whose names begin so."""
-    names = [_field(line, "ReservationName") for line in text.splitlines()]
+    names = [field_of(line, "ReservationName") for line in text.splitlines()]
     found = {name: parse_reservation(text, name) for name in names if name.startswith(begin)}
     return {name: one for name, one in found.items() if one is not None}
 
