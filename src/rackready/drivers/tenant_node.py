@@ -17,16 +17,28 @@ from rackready.drivers.remote import Runner
 from rackready.model.bmc import Bmc as BmcSite
 from rackready.model.hand_back import HandBack
 from rackready.model.problems import RackreadyError
-from rackready.ondevice import network_mounts, safe_files, scratch_erase, tenant_keys, tenant_traces, tenants
+from rackready.ondevice import (
+    network_mounts,
+    nvme_admin,
+    safe_files,
+    scratch_arrays,
+    scratch_drives,
+    scratch_erase,
+    tenant_keys,
+    tenant_traces,
+    tenants,
+)
 
 PROCESS, GPU_MEMORY, ELSEWHERE = "process", "gpu-memory", "elsewhere"
-_PARTS = [part.__name__ for part in (network_mounts, safe_files, tenants, tenant_keys)]
+_PARTS = [
+    part.__name__
+    for part in (network_mounts, safe_files, tenants, tenant_keys, nvme_admin, scratch_drives, scratch_arrays)
+]
 """What the programs import, in this order."""
 _LOOK_S, _SCRUB_S = 900.0, 1800.0
 """Longest look and scrub, s. Judgement: all files of the node's own disks are looked at."""
-_ERASE_S = 4 * 3600.0
-"""Longest erase of all scratch drives of a node, s. Judgement: cryptographic erases take seconds, others up to an hour
-each (``scratch_erase``)."""
+_AROUND_S = 1800.0
+"""Longest time that an erase of scratch needs beside that of its drives, s. Judgement: marks, arrays, file systems."""
 _SHOWN = 5
 
 
@@ -89,8 +101,10 @@ class TenantNode:
         """Return what the scratch disks are, and erase them if asked. Sites without scratch ask nothing."""
         if not self._wanted.scratch:
             return Scratch([], [])
-        request = {"op": "erase" if erase else "look", "scratch": list(self._wanted.scratch)}
-        found = self._ask(scratch_erase, request, _ERASE_S if erase else _LOOK_S)
+        request = {"op": "look", "scratch": list(self._wanted.scratch)}
+        found = self._ask(scratch_erase, request, _LOOK_S)
+        if erase and not found["refused"]:
+            found = self._ask(scratch_erase, {**request, "op": "erase"}, found["longest_s"] + _AROUND_S)
         plans = [f"{plan['mount']} ({plan['kind']}) on {', '.join(plan['members'])}" for plan in found["plans"]]
         return Scratch(plans, found["erased"], found["refused"], found["begun"])
 

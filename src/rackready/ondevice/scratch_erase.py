@@ -1,7 +1,7 @@
 """Erase a node's scratch disks by the drives themselves: `scratch_erase.py REQUEST`, as root.
 
 The request is a JSON document: {"op": "look" | "erase", "scratch": [mount points]}. The answer is one, too: {"format",
-"plans": [{"mount", "device", "kind", "members", ...}], "refused", "erased": [devices], "complete"}.
+"plans": [{"mount", "device", "kind", "members", ...}], "refused", "erased": [devices], "longest_s", "complete"}.
 
 Only whole NVMe namespaces are erased, alone or as members of one md array. Each gets a mark at its beginning, middle
 and end; after the erase no mark may be readable. Array and file system return with their names and identifiers, so
@@ -15,110 +15,21 @@ import fcntl
 import json
 import os
 import re
-import secrets
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from rackready.ondevice.scratch_arrays import array_of
+from rackready.ondevice.scratch_drives import Drives, RefusedError, drive_that_formats, erase_drive, longest_s
+
 FORMAT = "rackready/scratch-erase/v1"
 JOURNAL = "var/lib/rackready/scratch-erase.json"
 LOCK = "var/lib/rackready/scratch-erase.lock"
-USER_DATA, CRYPTOGRAPHIC = "1", "2"
-"""Secure erase settings of Format NVM (NVM Express NVM Command Set 1.0, 3.2.2; nvme-format(1))."""
-_CRYPTO_BIT = 4
-"""Bit 2 of FNA in Identify Controller: cryptographic erase is supported (NVM Express Base 2.0, 5.17.2.1)."""
 _NAMESPACE = re.compile(r"nvme\d+n\d+")
 _PATH_TOO = re.compile(r"nvme\d+(?:c\d+)?n\d+")
 _FILE_SYSTEMS = ("ext4", "xfs")
-MARK_BYTES = 4096
-_FORMAT_S = 3600
-"""Longest erase of one drive, s: a user data erase may overwrite all of it. Judgement: 15 TB at 4 GB/s."""
-
-
-class RefusedError(Exception):
-    """The disks are not erased, or not as asked; the argument says why."""
-
-
-class Drives:
-    """The node's files, programs and devices below a root."""
-
-    def __init__(self, root: str = "/") -> None:
-        self.root = Path(root)
-
-    def at(self, path: str) -> Path:
-        """Return where a path of the node lies."""
-        return self.root / path.lstrip("/")
-
-    def run(self, *argv: str, timeout_s: float = 120) -> tuple[int, str]:
-        """Return exit code and output, errors included; 127 when the program is not there, 124 after the limit."""
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=timeout_s,
-                check=False,
-            )
-        except FileNotFoundError:
-            return 127, f"{argv[0]} is not installed"
-        except subprocess.TimeoutExpired:
-            return 124, f"{argv[0]}: no end within {timeout_s:g} s"
-        return done.returncode, done.stdout.decode(errors="replace")
-
-    def must(self, *argv: str, timeout_s: float = 120) -> str:
-        """Return a program's output. Raises RefusedError with what it said when it fails."""
-        code, out = self.run(*argv, timeout_s=timeout_s)
-        if code != 0:
-            raise RefusedError(f"{' '.join(argv)}: exit {code}: {' '.join(out.split())[-300:] or 'no output'}")
-        return out
-
-    def real(self, path: str) -> str:
-        """Return the name of a block device without /dev/ and links."""
-        return os.path.realpath(self.at(path)).rsplit("/", 1)[-1]
-
-    def take(self, device: str) -> None:
-        """Make sure that no mount of any namespace and no array has a device (open(2), O_EXCL). Raises OSError."""
-        os.close(os.open(self.at(device), os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-
-    def drive_id(self, name: str) -> str:
-        """Return what the kernel knows a namespace by, and the serial number of its drive. Raises RefusedError."""
-        texts = []
-        for file in ("wwid", "device/serial"):
-            path = self.at(f"sys/block/{name}/{file}")
-            texts.append(path.read_text(errors="replace").strip() if path.exists() else "")
-        if not all(texts):
-            raise RefusedError(
-                f"/dev/{name}: the kernel tells no identity of it: wwid {texts[0]!r}, serial {texts[1]!r}"
-            )
-        return " ".join(texts)
-
-    def places(self, device: str) -> list[int]:
-        """Return the offsets of the marks on a device, bytes."""
-        with self.at(device).open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-        if size < 3 * MARK_BYTES:
-            raise RefusedError(f"{device}: {size} bytes: too small to be marked")
-        return [place // MARK_BYTES * MARK_BYTES for place in (0, size // 2, size - MARK_BYTES)]
-
-    def mark(self, device: str, mark: bytes) -> None:
-        """Write a mark to each of its places, and make sure that it is on the device."""
-        with self.at(device).open("r+b", buffering=0) as file:
-            for place in self.places(device):
-                os.pwrite(file.fileno(), mark, place)
-            os.fsync(file.fileno())
-
-    def marked(self, device: str, mark: bytes) -> list[int]:
-        """Return the offsets at which a mark can be read. The page cache is left out."""
-        self.run("blockdev", "--flushbufs", device)
-        places = self.places(device)
-        with self.at(device).open("rb", buffering=0) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            return [place for place in places if os.pread(file.fileno(), MARK_BYTES, place) == mark]
-
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
@@ -133,11 +44,14 @@ def plans(disks: Drives, mounts: list[str]) -> list[dict[str, Any]]:
         device, _, kind, options = rows[mount][:4]
         if kind not in _FILE_SYSTEMS:
             raise RefusedError(f"{mount}: a {kind} file system; only {' and '.join(_FILE_SYSTEMS)} are made anew")
+        if not disks.has(f"mkfs.{kind}"):
+            raise RefusedError(f"{mount}: mkfs.{kind} is not installed, so its file system could not be made anew")
         name = disks.real(device)
         array = array_of(disks, name)
         members = array["members"] if array else [name]
         for member in members:
             whole_drive(disks, mount, member, name if array else "")
+            drive_that_formats(disks, f"/dev/{member}")
         status = disks.at(mount).stat()
         out.append(
             {
@@ -164,39 +78,6 @@ def mounted(disks: Drives) -> list[list[str]]:
     """Return the mounts: device, mount point, type, options."""
     lines = disks.at("proc/self/mounts").read_text(errors="replace").splitlines()
     return [line.split() for line in lines if len(line.split()) > 3]  # noqa: PLR2004
-
-
-def array_of(disks: Drives, name: str) -> dict[str, Any]:
-    """Return an md array's level, metadata, name, UUID and members in order; empty for another device."""
-    if not disks.at(f"sys/block/{name}/md").is_dir():
-        return {}
-    text = disks.must("mdadm", "--detail", "--export", f"/dev/{name}")
-    facts = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    roles = {
-        int(facts[key]): disks.real(facts[key.replace("_ROLE", "_DEV")])
-        for key in facts
-        if re.fullmatch(r"MD_DEVICE_\S+_ROLE", key) and facts[key].isdigit()
-    }
-    spare = [disks.real(facts[key.replace("_ROLE", "_DEV")]) for key in facts if _is_spare(key, facts[key])]
-    if spare:
-        raise RefusedError(
-            f"/dev/{name}: {', '.join(sorted(spare))}: spare or failed in the array, and not erased with it"
-        )
-    wanted = ("MD_LEVEL", "MD_METADATA", "MD_UUID", "MD_DEVICES")
-    if any(key not in facts for key in wanted) or sorted(roles) != list(range(int(facts["MD_DEVICES"]))):
-        raise RefusedError(f"/dev/{name}: an array whose members are not all there: mdadm --detail --export says so")
-    return {
-        "level": facts["MD_LEVEL"],
-        "metadata": facts["MD_METADATA"],
-        "uuid": facts["MD_UUID"],
-        "name": facts.get("MD_NAME", "").rsplit(":", 1)[-1],
-        "members": [roles[role] for role in sorted(roles)],
-    }
-
-
-def _is_spare(key: str, value: str) -> bool:
-    """Return whether a line of `mdadm --detail --export` is about a member without a place (mdadm 4.2, Detail.c)."""
-    return re.fullmatch(r"MD_DEVICE_\S+_ROLE", key) is not None and not value.isdigit()
 
 
 def whole_drive(disks: Drives, mount: str, member: str, array: str) -> None:
@@ -279,24 +160,6 @@ def release(disks: Drives, plan: dict[str, Any]) -> None:
         disks.must("mdadm", "--stop", plan["device"])
 
 
-def erase_drive(disks: Drives, member: str) -> None:
-    """Mark a drive, have it erase itself, and look for the marks. Raises RefusedError."""
-    controller = json.loads(disks.must("nvme", "id-ctrl", member, "--output-format=json"))
-    namespace = json.loads(disks.must("nvme", "id-ns", member, "--output-format=json"))
-    flbas = int(namespace["flbas"])
-    lbaf = (flbas & 0x0F) | ((flbas >> 5 & 0x03) << 4)
-    how = CRYPTOGRAPHIC if int(controller["fna"]) & _CRYPTO_BIT else USER_DATA
-    mark = secrets.token_bytes(MARK_BYTES)
-    disks.mark(member, mark)
-    if len(disks.marked(member, mark)) != len(disks.places(member)):
-        raise RefusedError(f"{member}: a mark that was written cannot be read: the drive does not keep data")
-    argv = ("nvme", "format", member, f"--ses={how}", f"--lbaf={lbaf}", "--force")
-    disks.must(*argv, timeout_s=_FORMAT_S)
-    left = disks.marked(member, mark)
-    if left:
-        raise RefusedError(f"{member}: `{' '.join(argv)}` ended well, but the mark at byte {left[0]} is still there")
-
-
 def make(disks: Drives, plan: dict[str, Any]) -> None:
     """Make array and file system anew, mount it, and give its root folder its owner and mode. Raises RefusedError."""
     array, device = plan["array"], plan["device"]
@@ -304,8 +167,8 @@ def make(disks: Drives, plan: dict[str, Any]) -> None:
         named = [f"--name={array['name']}", "--homehost=any"] if array["name"] else []
         disks.must(
             "mdadm", "--create", device, "--run", "--quiet", f"--level={array['level']}",
-            f"--raid-devices={len(plan['members'])}", f"--metadata={array['metadata']}", f"--uuid={array['uuid']}",
-            *named, *plan["members"],
+            *array.get("striping", []), f"--raid-devices={len(plan['members'])}", f"--metadata={array['metadata']}",
+            f"--uuid={array['uuid']}", *named, *plan["members"],
         )  # fmt: skip
     ext4 = plan["kind"] == "ext4"
     label = ["-L", plan["label"]] if plan["label"] else []
@@ -318,7 +181,7 @@ def make(disks: Drives, plan: dict[str, Any]) -> None:
 
 def answer(disks: Drives, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request. An erase that was begun is ended first, from its own plan."""
-    out: dict[str, Any] = {"format": FORMAT, "plans": [], "refused": "", "erased": []}
+    out: dict[str, Any] = {"format": FORMAT, "plans": [], "refused": "", "erased": [], "longest_s": 0.0}
     journal = disks.at(JOURNAL)
     try:
         with alone(disks) if request["op"] == "erase" else nullcontext():
@@ -346,6 +209,7 @@ def work(disks: Drives, request: dict[str, Any], journal: Path, out: dict[str, A
     """Put into the answer what is there, and what was erased. Raises RefusedError, OSError, ValueError and KeyError."""
     begun = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else None
     out["plans"] = plans(disks, request["scratch"]) if begun is None else begun
+    out["longest_s"] = sum(longest_s(disks, member) for plan in out["plans"] for member in plan["members"])
     if request["op"] == "erase" and out["plans"]:
         keep(journal, out["plans"])
         out["erased"] = erase(disks, out["plans"])

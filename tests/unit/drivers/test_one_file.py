@@ -12,7 +12,10 @@ import pytest
 from rackready.drivers import one_file as module
 from rackready.drivers.one_file import loaded, one_file
 
-PARTS = [f"rackready.ondevice.{name}" for name in ("network_mounts", "safe_files", "tenants", "tenant_keys")]
+NAMES = (
+    "network_mounts", "safe_files", "tenants", "tenant_keys", "nvme_admin", "scratch_drives", "scratch_arrays",
+)  # fmt: skip
+PARTS = [f"rackready.ondevice.{name}" for name in NAMES]
 
 
 def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -82,3 +82,29 @@ def test_a_node_that_does_not_answer_is_no_clean_node() -> None:
         "node01: what its tenant left - Expected: an answer from the node Actual: empty output. Check that the node "
         "answers and has python3, then run again: it starts again."
     )
+
+
+class Erasing:
+    """Answers a look and an erase of scratch, and keeps operations with their limits."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.refused = refused
+        self.asked: list[tuple[str, float]] = []
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", timeout_s: float) -> Answer:
+        assert (node, stdin != "") == ("node01", True)
+        request = json.loads(argv[-1])
+        self.asked.append((request["op"], timeout_s))
+        gone = ["/dev/nvme1n1"] if request["op"] == "erase" else []
+        text = {"plans": [], "erased": gone, "refused": self.refused, "begun": False, "longest_s": 150_000.0}
+        return Answer(0, json.dumps({"format": "rackready/scratch-erase/v1", "complete": True, **text}), "", 1.0)
+
+
+def test_an_erase_of_scratch_has_the_time_that_its_drives_need() -> None:
+    wanted = HandBack.model_validate({"scratch": ["/scratch"]})
+    host = Erasing()
+    assert TenantNode(host, "node01", wanted, "root", "k").scratch(erase=True).erased == ["/dev/nvme1n1"]
+    assert host.asked == [("look", 900.0), ("erase", 151_800.0)]
+    host = Erasing("no Format NVM")
+    assert TenantNode(host, "node01", wanted, "root", "k").scratch(erase=True).refused == "no Format NVM"
+    assert [op for op, _ in host.asked] == ["look"], "what a look refuses is not erased"

@@ -1,20 +1,22 @@
 """Scratch drives that erase themselves: what is refused, what is made anew, and a kill at each step.
 
-Shapes: `nvme id-ctrl` and `id-ns` as nvme-cli 2.3 prints JSON, `mdadm --detail --export` of mdadm 4.2, `blkid
---output export` of util-linux 2.38; only the fields that are read.
+Shapes: `mdadm --detail --export` of mdadm 4.2, `blkid --output export` of util-linux 2.38; only the fields that are
+read. Identify Controller and Namespace: NVM Express Base 2.0, 5.17.2.1, and NVM Command Set 1.0, 4.1.5.
 """
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.ondevice import scratch_erase
-from rackready.ondevice.scratch_erase import Drives, answer
+from rackready.ondevice import scratch_drives, scratch_erase
+from rackready.ondevice.nvme_admin import Drive, NvmeError, drive_of
+from rackready.ondevice.scratch_drives import Drives
+from rackready.ondevice.scratch_erase import answer
 
 SIZE = 64 * 4096
 UUID, ARRAY = "0f9c6f0e-6d5b-4f5f-8f37-0d5b3c6f3a11", "6d8f7c1b:0a1b2c3d:4e5f6071:82939a4b"
@@ -32,7 +34,10 @@ class Made(Drives):
         self.drives, self.array, self.kind = list(drives), array, kind
         self.calls: list[str] = []
         self.kill_at = -1
-        self.fna = 0
+        self.fna, self.oacs, self.flbas, self.dps = 0, 2, 1, 0
+        self.level, self.chunk, self.layout = "raid0", "524288", "0"
+        self.missing = ""
+        self.limits: list[float] = []
         self.works = True
         self.fails: dict[str, str] = {}
         for drive in drives:
@@ -53,10 +58,8 @@ class Made(Drives):
             file.truncate(SIZE)
 
     def assemble(self) -> None:
-        self.at(f"sys/block/{self.array}/md").mkdir(parents=True)
         self.at(f"dev/{self.array}").write_bytes(b"")
-        for drive in self.drives:
-            self.at(f"sys/block/{drive}/holders/{self.array}").mkdir()
+        self.assemble_again()
 
     def mount(self) -> None:
         device = f"/dev/{self.array or self.drives[0]}"
@@ -68,22 +71,42 @@ class Made(Drives):
 
     def run(self, *argv: str, timeout_s: float = 120) -> tuple[int, str]:
         del timeout_s
-        changes = argv[0] in {"umount", "mount", "nvme", "mdadm"} or argv[0].startswith("mkfs")
-        self.calls += [" ".join(argv)] if changes and argv[1:2] not in (("id-ctrl",), ("id-ns",), ("--detail",)) else []
-        if len(self.calls) == self.kill_at:
-            self.kill_at = -1
-            raise KilledError
+        changes = argv[0] in {"umount", "mount", "mdadm"} or argv[0].startswith("mkfs")
+        if changes and argv[1:2] != ("--detail",):
+            self.call(" ".join(argv))
         if argv[0] in self.fails:
             return 1, self.fails[argv[0]]
         return self.act(argv)
 
+    def call(self, words: str) -> None:
+        self.calls.append(words)
+        if len(self.calls) == self.kill_at:
+            self.kill_at = -1
+            raise KilledError
+
+    def has(self, program: str) -> bool:
+        return program != self.missing
+
+    def look(self, device: str) -> Drive:
+        assert self.at(device).exists()
+        controller, namespace = bytearray(4096), bytearray(4096)
+        controller[256], controller[524] = self.oacs, self.fna
+        namespace[26], namespace[29] = self.flbas, self.dps
+        return drive_of(1, bytes(controller), bytes(namespace))
+
+    def format(self, device: str, drive: Drive, timeout_s: float) -> None:
+        self.limits.append(timeout_s)
+        self.call(f"format {device} nsid=0x{drive.nsid:x} cdw10=0x{drive.cdw10:x}")
+        if "format" in self.fails:
+            raise NvmeError(self.fails["format"])
+        if self.works:
+            self.at(device).write_bytes(bytes(SIZE))
+
     def act(self, argv: tuple[str, ...]) -> tuple[int, str]:
-        if argv[0] == "nvme":
-            return 0, self.nvme(argv)
         if argv[:2] == ("mdadm", "--detail"):
             return 0, self.detail()
         if argv[:2] == ("mdadm", "--stop"):
-            self.at(f"sys/block/{self.array}/md").rmdir()
+            shutil.rmtree(self.at(f"sys/block/{self.array}/md"))
             for drive in self.drives:
                 self.at(f"sys/block/{drive}/holders/{self.array}").rmdir()
         elif argv[:2] == ("mdadm", "--create"):
@@ -96,17 +119,9 @@ class Made(Drives):
             return 0, f"DEVNAME={argv[-1]}\nLABEL=scratch\nUUID={UUID}\nTYPE={self.kind}\n"
         return 0, ""
 
-    def nvme(self, argv: tuple[str, ...]) -> str:
-        if argv[1] == "id-ctrl":
-            return json.dumps({"fna": self.fna, "mn": "SAMSUNG MZWLO"})
-        if argv[1] == "id-ns":
-            return json.dumps({"flbas": 1, "nlbaf": 1})
-        if self.works:
-            self.at(argv[2]).write_bytes(bytes(SIZE))
-        return "Success formatting namespace:1\n"
-
     def detail(self) -> str:
-        head = f"MD_LEVEL=raid0\nMD_DEVICES={len(self.drives)}\nMD_METADATA=1.2\nMD_UUID={ARRAY}\nMD_NAME=any:scratch\n"
+        head = f"MD_LEVEL={self.level}\nMD_DEVICES={len(self.drives)}\nMD_METADATA=1.2\n"
+        head += f"MD_UUID={ARRAY}\nMD_NAME=any:scratch\n"
         rows = [
             f"MD_DEVICE_dev_{name}_ROLE={k}\nMD_DEVICE_dev_{name}_DEV=/dev/{name}\n"
             for k, name in enumerate(self.drives)
@@ -115,6 +130,8 @@ class Made(Drives):
 
     def assemble_again(self) -> None:
         self.at(f"sys/block/{self.array}/md").mkdir(parents=True, exist_ok=True)
+        self.at(f"sys/block/{self.array}/md/chunk_size").write_text(f"{self.chunk}\n")
+        self.at(f"sys/block/{self.array}/md/layout").write_text(f"{self.layout}\n")
         for drive in self.drives:
             self.at(f"sys/block/{drive}/holders/{self.array}").mkdir(exist_ok=True)
 
@@ -123,13 +140,14 @@ def ask(disks: Made, op: str = "erase", *mounts: str) -> dict[str, Any]:
     return answer(disks, {"op": op, "scratch": list(mounts or ("/scratch",))})
 
 
-MEMBERS = "--name=scratch --homehost=any /dev/nvme1n1 /dev/nvme2n1"
+NAMED = f"--uuid={ARRAY} --name=scratch --homehost=any"
+MEMBERS = f"--raid-devices=2 --metadata=1.2 {NAMED} /dev/nvme1n1 /dev/nvme2n1"
 ARRAY_CALLS = [
     "umount /scratch",
     "mdadm --stop /dev/md2",
-    "nvme format /dev/nvme1n1 --ses=1 --lbaf=1 --force",
-    "nvme format /dev/nvme2n1 --ses=1 --lbaf=1 --force",
-    f"mdadm --create /dev/md2 --run --quiet --level=raid0 --raid-devices=2 --metadata=1.2 --uuid={ARRAY} {MEMBERS}",
+    "format /dev/nvme1n1 nsid=0x1 cdw10=0x201",
+    "format /dev/nvme2n1 nsid=0x1 cdw10=0x201",
+    f"mdadm --create /dev/md2 --run --quiet --level=raid0 --chunk=512 {MEMBERS}",
     f"mkfs.xfs -q -f -m uuid={UUID} -L scratch /dev/md2",
     "mount -t xfs -o rw,noatime /dev/md2 /scratch",
 ]
@@ -151,7 +169,7 @@ def test_one_drive_that_can_erases_cryptographically(tmp_path: Path) -> None:
     assert ask(disks)["refused"] == ""
     assert disks.calls == [
         "umount /scratch",
-        "nvme format /dev/nvme1n1 --ses=2 --lbaf=1 --force",
+        "format /dev/nvme1n1 nsid=0x1 cdw10=0x401",
         f"mkfs.ext4 -q -F -m 0 -U {UUID} -L scratch /dev/nvme1n1",
         "mount -t ext4 -o rw,noatime /dev/nvme1n1 /scratch",
     ]
@@ -168,10 +186,7 @@ def test_a_drive_that_only_says_that_it_erased_is_found_out(tmp_path: Path) -> N
     disks = Made(tmp_path, "nvme1n1", array="")
     disks.works = False
     found = ask(disks)
-    assert found["refused"] == (
-        "/dev/nvme1n1: `nvme format /dev/nvme1n1 --ses=1 --lbaf=1 --force` ended well, but the mark at byte 0 is still "
-        "there"
-    )
+    assert found["refused"] == ("/dev/nvme1n1: Format NVM ended well, but the mark at byte 0 is still there")
     assert found["begun"], "the plan is kept, so the next run begins with the drives"
 
 
@@ -184,7 +199,7 @@ def test_a_run_that_was_killed_is_done_again_from_its_plan(tmp_path: Path, place
     found = ask(disks)
     assert (found["refused"], found["begun"]) == ("", False)
     assert disks.calls[-1] == ARRAY_CALLS[-1]
-    assert [call for call in disks.calls if call.startswith("nvme format")][-2:] == ARRAY_CALLS[2:4]
+    assert [call for call in disks.calls if call.startswith("format")][-2:] == ARRAY_CALLS[2:4]
     assert not any(b"tenant" in disks.at(f"dev/{name}").read_bytes() for name in disks.drives)
 
 
@@ -229,6 +244,31 @@ def spare_member(disks: Made) -> None:
     disks.detail = lambda: real() + row  # type: ignore[method-assign]
 
 
+def reshaped(disks: Made) -> None:
+    disks.chunk = "524288 (65536)"
+    disks.assemble_again()
+
+
+def strange_layout(disks: Made) -> None:
+    disks.level, disks.layout = "raid6", "18"
+    disks.assemble_again()
+
+
+def without_format(disks: Made) -> None:
+    disks.oacs = 0
+
+
+def no_answer(disks: Made) -> None:
+    def look(_device: str) -> Drive:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    disks.look = look  # type: ignore[method-assign]
+
+
+def no_program(disks: Made) -> None:
+    disks.missing = "mkfs.xfs"
+
+
 def nameless(disks: Made) -> None:
     disks.at("sys/block/nvme1n1/wwid").unlink()
 
@@ -246,6 +286,14 @@ def nameless(disks: Made) -> None:
         (unmounted, "/scratch: nothing is mounted there, so its disks are not known"),
         (spare_member, "/dev/md2: nvme3n1: spare or failed in the array, and not erased with it"),
         (nameless, "/dev/nvme1n1: the kernel tells no identity of it: wwid '', serial 'S6nvme1n1'"),
+        (reshaped, "/dev/md2: chunk size '524288 (65536)', layout '0': it is reshaped now"),
+        (strange_layout, "/dev/md2: a raid6 of layout 18, which would not be made anew"),
+        (without_format, "/dev/nvme1n1: its drive cannot erase itself: no Format NVM (OACS bit 1)"),
+        (
+            no_answer,
+            "/dev/nvme1n1: its drive does not say what it can do: [Errno 25] Inappropriate ioctl for device",
+        ),
+        (no_program, "/scratch: mkfs.xfs is not installed, so its file system could not be made anew"),
         (member_lost, "/dev/md2: an array whose members are not all there: mdadm --detail --export says so"),
     ],
 )
@@ -270,15 +318,63 @@ def test_another_path_to_the_same_namespace_is_no_other_one(tmp_path: Path) -> N
 
 def test_the_format_of_blocks_is_kept(tmp_path: Path) -> None:
     disks = Made(tmp_path, "nvme1n1", array="")
-    real = disks.act
-    disks.act = lambda argv: (0, '{"flbas": 35}') if argv[1] == "id-ns" else real(argv)  # type: ignore[method-assign]
+    disks.flbas, disks.dps = (
+        0x33,
+        0x0A,
+    )  # LBA format 19 with metadata in the block, protection type 2 in its first bytes
     assert ask(disks)["refused"] == ""
-    assert "nvme format /dev/nvme1n1 --ses=1 --lbaf=19 --force" in disks.calls
+    assert "format /dev/nvme1n1 nsid=0x1 cdw10=0x1353" in disks.calls
+
+
+def test_a_drive_that_formats_only_all_of_it_is_asked_for_that(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.fna = 1
+    assert ask(disks)["refused"] == ""
+    assert "format /dev/nvme1n1 nsid=0xffffffff cdw10=0x201" in disks.calls
+
+
+def test_an_erase_has_the_time_that_its_size_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    monkeypatch.setattr(disks, "size", lambda _: 15_360_000_000_000)
+    monkeypatch.setattr(disks, "places", lambda _: [0, SIZE // 2, SIZE - 4096])
+    assert ask(disks, "look")["longest_s"] == 2 * (3600 + 15360)
+    assert ask(disks)["refused"] == ""
+    assert disks.limits == [3600 + 15360] * 2
+    assert disks.limits[0] > 15.36e12 / 4e9 * 2, "the whole drive, overwritten"
+
+
+def test_a_drive_that_did_not_erase_itself_is_told(tmp_path: Path) -> None:
+    disks = Made(tmp_path, "nvme1n1", array="")
+    disks.fails["format"] = "admin command 0x80: NVMe status 0x10a"
+    found = ask(disks)
+    assert found["refused"] == "/dev/nvme1n1: its drive did not erase itself: admin command 0x80: NVMe status 0x10a"
+    assert found["begun"]
+
+
+@pytest.mark.parametrize(
+    ("level", "chunk", "layout", "wanted"),
+    [
+        ("raid1", "0", "0", ""),
+        ("raid5", "65536", "2", "--chunk=64 --layout=left-symmetric "),
+        ("raid6", "524288", "0", "--chunk=512 --layout=left-asymmetric "),
+        ("raid10", "524288", "258", "--chunk=512 --layout=n2 "),
+        ("raid10", "524288", "513", "--chunk=512 --layout=f2 "),
+        ("raid10", "524288", "66049", "--chunk=512 --layout=o2 "),
+    ],
+)
+def test_chunk_size_and_layout_return(tmp_path: Path, level: str, chunk: str, layout: str, wanted: str) -> None:
+    disks = Made(tmp_path, "nvme1n1", "nvme2n1")
+    disks.level, disks.chunk, disks.layout = level, chunk, layout
+    disks.assemble_again()
+    assert ask(disks)["refused"] == ""
+    assert disks.calls[4].startswith(
+        f"mdadm --create /dev/md2 --run --quiet --level={level} {wanted}--raid-devices=2 --metadata=1.2 "
+    )
 
 
 def test_marks_lie_at_both_ends_and_in_the_middle(tmp_path: Path) -> None:
     disks = Made(tmp_path, "nvme1n1", array="")
-    assert disks.places("/dev/nvme1n1") == [0, SIZE // 2, SIZE - scratch_erase.MARK_BYTES]
+    assert disks.places("/dev/nvme1n1") == [0, SIZE // 2, SIZE - scratch_drives.MARK_BYTES]
 
 
 def test_a_plan_of_an_earlier_run_does_not_erase_what_is_in_use_now(tmp_path: Path) -> None:
@@ -315,7 +411,7 @@ def test_a_drive_that_a_container_has_mounted_is_not_erased(tmp_path: Path, monk
     found = ask(disks)
     expected = "/dev/nvme2n1: still in use, by a container perhaps: Device or resource busy"
     assert (found["refused"], found["begun"]) == (expected, True)
-    assert not any(call.startswith("nvme format") for call in disks.calls)
+    assert not any(call.startswith("format") for call in disks.calls)
 
 
 def test_two_runs_at_once_do_not_erase(tmp_path: Path) -> None:
