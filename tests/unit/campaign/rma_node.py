@@ -72,7 +72,7 @@ class Faulty:
         self.program("nvidia-bug-report.sh", REPORT)
         self.program("journalctl", '#!/bin/sh\ncat "$(dirname "$0")/kernel.log"\n')
         self.program("dmidecode", "#!/bin/sh\necho\n")
-        self.kernel("2026-11-27T03:00:00+0000 node01 kernel: Linux version 6.8.0\n")
+        self.kernel("".join(f"2026-11-2{day}T03:00:00+0000 node01 kernel: Linux version 6.8.0\n" for day in (6, 7)))
         self.hand_over_to_a_file()
         self.site()
         with self.ledger() as ledger:

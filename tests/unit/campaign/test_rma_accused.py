@@ -173,7 +173,7 @@ def test_the_page_of_a_summary() -> None:
             {"kind": "gpu", "place": "gpu2", "slot": "PCIE3", "serial": "1650", "number": "699", "firmware": "96",
              "by_finding": ["xid"], "returned_before": 1}
         ],
-        "accused_and_not_listed": ["gpu7"], "faults": [], "measured": [], "gathered": [],
+        "accused_and_not_listed": ["gpu7"], "faults": [], "not_read": [], "measured": [], "gathered": [],
         "versions": {}, "parts": [], "cables": [],
         "ticket": {},
     }  # fmt: skip

@@ -89,6 +89,26 @@ def test_an_xid_accuses_the_gpu_at_its_address(faulty: Faulty) -> None:
     )
 
 
+def test_xids_of_every_boot_count(faulty: Faulty) -> None:
+    again = "2026-11-29T04:05:06+0000 node01 kernel: Linux version 6.8.0\n" + XID.splitlines()[1].replace("28T", "29T")
+    faulty.kernel(f"{XID}{again}\n2026-11-29T05:00:00+0000 node01 kernel: NVRM: Xid of another form\n")
+    case, document = faulty.leave(without=["nvidia-bug-report"])
+    (fault,) = document["faults"]
+    assert (fault["first"], fault["last"], fault["times"]) == (
+        "2026-11-28T01:02:03+00:00", "2026-11-29T01:02:03+00:00", 2,
+    )  # fmt: skip
+    line = "2026-11-29T05:00:00+0000 node01 kernel: NVRM: Xid of another form"
+    assert document["not_read"] == [f"kernel-log/kernel-all-boots.log: an Xid of unknown form: {line}"]
+    assert f"- Not read: {document['not_read'][0]}" in inside(case)["SUMMARY.md"].decode()
+
+
+def test_a_log_that_is_none_is_told(faulty: Faulty) -> None:
+    faulty.kernel("No journal files were found.\n")
+    _, document = faulty.leave(without=["nvidia-bug-report"])
+    (said,) = document["not_read"]
+    assert said.startswith("kernel-log/kernel-all-boots.log, boot 1 of 1: no line of a kernel log, but 'No journal")
+
+
 def test_what_is_not_gathered_is_named_and_stops_nothing(faulty: Faulty) -> None:
     (faulty.bin / "nvidia-bug-report.sh").unlink()
     _, document = faulty.leave(without=["history"])

@@ -8,15 +8,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rackready.campaign.rma import field_diagnostic, on_node, stored
+from rackready.campaign.rma import field_diagnostic, kernel_faults, stored
 from rackready.campaign.rma.accused import KINDS, RULES, Fault, from_evidence, from_kernel
-from rackready.campaign.rma.case import Case, Gathered
+from rackready.campaign.rma.case import Gathered
 from rackready.campaign.rma.gathering import Collector, Desk
 from rackready.campaign.rma.parts import NodePart, parts_of, versions
-from rackready.design.facts import NodeFacts, node_facts
+from rackready.design.facts import node_facts
 from rackready.evidence.store import EvidenceStore
-from rackready.format_error import FormatError
-from rackready.gates.formats import kernel_log
 from rackready.ledger.part_history import RETURNED, events_of
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.evidence import EvidenceRecord
@@ -33,7 +31,9 @@ def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered
     store = EvidenceStore.read_only(desk.ledger, desk.paths.raw)
     records = store.records(node=desk.node)
     parts = parts_of(case, facts, _last_gpus(desk.node, records, facts.platform.gpus))
-    faults = _faults(case, facts, desk.ledger, records, parts)
+    since = repaired_last(desk.ledger, case.node)
+    log, not_read = kernel_faults.logged(case)
+    faults = [*from_evidence(case.node, records, parts, since), *from_kernel(log, facts, case.id, since)]
     accused = [(KINDS[rule], place, rule, fault) for fault in faults for place, rule in fault.accused]
     known = {(part.kind, part.place) for part in parts}
     unlisted = sorted({place for kind, place, _, _ in accused if (kind, place) not in known})
@@ -49,6 +49,7 @@ def made(desk: Desk, collectors: Sequence[Collector], results: Sequence[Gathered
         "answers": {"node": desk.unreached or "yes"},
         "field_diagnostic": _diagnostic(results),
         "faults": [_fault(fault) for fault in faults],
+        "not_read": not_read,
         "accused": [
             _accused(kind, place, parts, accused, desk.ledger)
             for kind, place in dict.fromkeys(item[:2] for item in accused)
@@ -85,20 +86,6 @@ def _last_gpus(node: str, records: Iterable[EvidenceRecord], count: int) -> list
             if item.node == node and not item.unread and len(item.gpus) == count:
                 found = list(item.gpus)
     return found
-
-
-def _faults(
-    case: Case, facts: NodeFacts, ledger: Ledger, records: Sequence[EvidenceRecord], parts: Sequence[NodePart]
-) -> list[Fault]:
-    """Return the faults since the node's last repair."""
-    since = repaired_last(ledger, case.node)
-    found = from_evidence(case.node, records, parts, since)
-    told = case.read(on_node.KERNEL, on_node.ALL_BOOTS) or case.read(on_node.KERNEL, on_node.THIS_BOOT)
-    try:
-        log = kernel_log.parse(told)
-    except FormatError:
-        return found
-    return [*found, *from_kernel(log, facts, case.id, since)]
 
 
 def repaired_last(ledger: Ledger, node: str) -> float:
@@ -197,6 +184,8 @@ def as_markdown(document: Mapping[str, Any]) -> str:
         names = ", ".join(document["accused_and_not_listed"])
         lines += [f"Accused, and listed by neither node nor BMC: {names}.", ""]
     lines += _section("Faults", _fault_rows(document), "No fail is on record since the last repair.")
+    lines += [f"- Not read: {_cell(text)}" for text in document["not_read"]]
+    lines += [""] if document["not_read"] else []
     lines += _section("Not gathered", _missing_rows(document), "Everything was gathered.")
     lines += _section("Gathered", _gathered_rows(document), "Nothing.")
     lines += _section("Measured", _measured_rows(document), "Nothing was measured.")

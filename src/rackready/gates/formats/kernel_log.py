@@ -153,6 +153,20 @@ def parse(text: str) -> KernelLog:
     )
 
 
+def by_boot(text: str) -> list[str]:
+    """Return the logs of several boots (`journalctl` without --boot), each of which ``parse`` reads, the oldest first.
+
+    The first one may lack its beginning: the journal drops old lines.
+    """
+    boots: list[list[str]] = [[]]
+    for raw in text.split("\n"):
+        _, line = _stamp(_COLOUR.sub("", raw).removesuffix("\r"))
+        if _BOOT.match(line):
+            boots.append([])
+        boots[-1].append(raw)
+    return [one for one in ("\n".join(lines) for lines in boots) if one.strip()]
+
+
 def date(when: str) -> datetime | None:
     """Return a timestamp as a point in time; None if it has no year, date or zone."""
     try:
