@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rackready.campaign.nightly.marks import begin
+from rackready.campaign.nightly import leftovers
+from rackready.campaign.nightly.marks import TAKEN, begin, longest_s
 from rackready.campaign.nightly.night import NightOrder, preview, require_set
 from rackready.drivers.process import STOP, Interrupted
 from rackready.model.outcome import Outcome
@@ -193,12 +195,39 @@ def test_what_does_not_fit_into_the_night_is_left_and_named(world: World, monkey
 
 
 def test_before_anything_was_measured_a_batch_is_expected_to_take_half_an_hour(world: World) -> None:
-    found = world.night(hours=0.4, nodes=["node01"])
-    assert found.outcomes["node01"] == (
-        "later",
-        "left for the next night: a batch takes about 30 min, 24 left",
-    )
+    with world.ledger() as ledger:
+        assert longest_s(ledger) == 1800.0
+
+
+def test_a_night_that_is_shorter_than_a_batch_measures_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackready.campaign.nightly.night.longest_s", lambda _ledger: 5 * 3600.0)
+    found = world.night(share=25, hours=4)
+    assert world.measured == [["node01"]]
+    assert found.outcomes["node02"] == ("later", "left for the next night: a batch takes about 300 min, 230 left")
+
+
+def test_cleaning_up_that_took_the_night_leaves_no_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> leftovers.Resolved:
+        world.now += 2.5 * 3600
+        return leftovers.Resolved()
+
+    monkeypatch.setattr("rackready.campaign.nightly.night.resolve", slow)
+    monkeypatch.setattr("rackready.campaign.nightly.night.longest_s", lambda _ledger: 5 * 3600.0)
+    assert world.night(hours=4, nodes=["node01"]).outcomes["node01"][0] == "later"
     assert world.cluster.said == []
+
+
+def test_one_long_night_says_nothing_about_the_next_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("rackready.ledger.store.time", SimpleNamespace(time=lambda: clock[0]))
+    with world.ledger() as ledger:
+        for number in range(10):
+            for node in ("node01", "node02"):
+                token = ledger.begin(node, TAKEN, f"nightly-{number}", {}).token
+                clock[0] += 6 * 3600 if number == 3 else 600
+                ledger.done(token, {"measured": True})
+            expected = longest_s(ledger)
+            assert expected == (6 * 3600 if 3 <= number < 9 else 600), number
 
 
 def test_a_scheduler_that_does_not_answer_is_no_idle_node(world: World) -> None:
@@ -218,7 +247,7 @@ def test_nodes_out_of_production_are_named(world: World) -> None:
 def test_what_a_killed_night_took_is_put_back_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(world, monkeypatch)
     assert world.cluster.reason == dict.fromkeys(NODES, MINE)
-    found = world.night(2, nodes=["node01"], hours=0.1)
+    found = world.night(2, nodes=["node01"], hours=0)
     assert found.resolved.lines == dict.fromkeys(
         NODES, "put back into production: a night that was killed had taken it"
     )
@@ -238,7 +267,7 @@ def test_a_kill_between_any_two_steps_is_put_right(world: World, *, drained: boo
         reason, run = (mark.words, "nightly-1") if taken else ("", "deploy-1")
         ledger.set_state("node01", NodeState(state), reason, phase="handover", campaign=run)
     world.cluster.reason = {"node01": mark.reason} if drained else {}
-    assert world.night(2, hours=0.1).resolved.lines == {"node01": BACK}
+    assert world.night(2, hours=0).resolved.lines == {"node01": BACK}
     assert (world.cluster.reason, world.states()["node01"]) == ({}, "ready")
     assert world.marks() == [("node01", "back")]
 
@@ -256,14 +285,14 @@ def test_the_run_of_a_record_and_not_its_reason_makes_it_ours(world: World, run:
         text = reason.format(reason=mark.reason)
         ledger.set_state("node01", NodeState.CERTIFIED, text, phase="handover", campaign=run)
     world.cluster.reason = {"node01": mark.reason}
-    assert world.night(2, hours=0.1).resolved.lines == {"node01": BACK}
+    assert world.night(2, hours=0).resolved.lines == {"node01": BACK}
     assert world.states()["node01"] == state
 
 
 def test_a_fail_that_a_killed_night_recorded_is_a_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(world, monkeypatch)
     world.put("node02", "node/gpu/sanity/ecc", Outcome.FAIL, campaign="nightly-1")
-    found = world.night(2, hours=0.1)
+    found = world.night(2, hours=0)
     assert found.resolved.lines["node02"] == "failed in a night that was killed: node02: node/gpu/sanity/ecc failed"
     assert world.cluster.reason == {"node02": "rackready: quarantined: node02: node/gpu/sanity/ecc failed"}
     assert world.states()["node02"] == "quarantined"
@@ -272,19 +301,19 @@ def test_a_fail_that_a_killed_night_recorded_is_a_fail(world: World, monkeypatch
 def test_a_killed_night_undoes_no_drain_of_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(world, monkeypatch)
     world.cluster.reason["node03"] = "rackready: gpu0: Xid 79"
-    found = world.night(2, hours=0.1)
+    found = world.night(2, hours=0)
     assert found.resolved.lines["node03"] == (
         "others changed it meanwhile, so it stays as it is: IDLE+DRAIN, rackready: gpu0: Xid 79"
     )
     assert world.cluster.reason == {"node03": "rackready: gpu0: Xid 79"}
-    assert world.night(3, hours=0.1).resolved.lines == {}
+    assert world.night(3, hours=0).resolved.lines == {}
 
 
 def test_a_node_that_was_repaired_since_is_left_to_its_repair(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(world, monkeypatch)
     with world.ledger() as ledger:
         ledger.raise_epoch("node03", "repaired: GPU replaced")
-    found = world.night(2, hours=0.1)
+    found = world.night(2, hours=0)
     assert found.resolved.lines["node03"] == (
         "taken by a night that was killed, and left as it is: it was repaired since"
     )
@@ -294,11 +323,11 @@ def test_a_node_that_was_repaired_since_is_left_to_its_repair(world: World, monk
 def test_a_node_on_which_programs_may_run_on_is_not_put_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(world, monkeypatch)
     world.dirty = "no SSH service"
-    found = world.night(2, hours=0.1)
+    found = world.night(2, hours=0)
     assert found.resolved.lines["node01"] == ("a killed night took it, and it is not put right yet: no SSH service")
     assert (found.exit_code, world.cluster.reason) == (1, dict.fromkeys(NODES, MINE))
     world.dirty = ""
-    assert world.night(3, hours=0.1).exit_code == 0
+    assert world.night(3, hours=0).exit_code == 0
     assert world.cluster.reason == {}
 
 
@@ -314,7 +343,7 @@ def test_the_reservation_of_a_killed_gate_ends_with_no_gap_for_jobs(
     for node in ("node02", "node03", "node04"):
         del world.cluster.reason[node]
     world.cluster.said.clear()
-    world.night(2, hours=0.1)
+    world.night(2, hours=0)
     assert world.cluster.reservations == [theirs]
     about = [line for line in world.cluster.said if "node02" in line]
     assert [line.split()[1] for line in about] == ["update", "delete", "update"]
@@ -358,7 +387,7 @@ def test_a_scheduler_that_falls_silent_leaves_a_mark_for_the_next_night(world: W
     assert found.outcomes["node01"][0] == "error"
     assert found.outcomes["node01"][1].endswith("The next night tries again.")
     world.cluster.silent, world.during = False, lambda _nodes: None
-    assert world.night(2, nodes=["node01"], hours=0.1).resolved.lines == {"node01": BACK}
+    assert world.night(2, nodes=["node01"], hours=0).resolved.lines == {"node01": BACK}
 
 
 def test_a_preview_changes_nothing(world: World) -> None:

@@ -5,6 +5,7 @@ A mark is written before its node is drained, and ends when the node is back, qu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rackready.drivers.scheduler.base import reason_text
@@ -13,8 +14,9 @@ from rackready.ledger.store import Ledger
 
 TAKEN = NIGHTLY
 """Operation of the ledger, and phase of its events and of the nodes that it quarantines."""
-_PAST = 200
-"""Newest marks that tell how long a node takes."""
+_PAST, _SHARE = 20, 0.9
+"""Newest nights that tell how long a batch takes, and the share of them that a batch is expected not to exceed: one
+night that took all its time, by a hung node perhaps, says nothing about the next one. Judgement."""
 FIRST_S = 1800.0
 """Seconds that a batch is expected to take before any was measured. Judgement: the set's own description says about 10
 minutes, and a node with many drives or links takes longer."""
@@ -59,13 +61,16 @@ def open_marks(ledger: Ledger) -> list[Mark]:
 
 
 def longest_s(ledger: Ledger) -> float:
-    """Return how long a batch is expected to take, s: the longest of the nodes that were measured to their end."""
-    took = [
-        entry.ended - entry.begun
-        for entry in ledger.entries()
-        if entry.operation == TAKEN and entry.ended is not None and entry.result.get("measured")
-    ]
-    return max(took[-_PAST:], default=FIRST_S)
+    """Return how long a batch is expected to take, s: as long as the longest node of nearly every night.
+
+    Only nodes that were measured to their end count. They are grouped by night: the nodes of a batch end together.
+    """
+    nights: dict[str, float] = {}
+    for entry in ledger.entries():
+        if entry.operation == TAKEN and entry.ended is not None and entry.result.get("measured"):
+            nights[entry.desired] = max(nights.get(entry.desired, 0.0), entry.ended - entry.begun)
+    took = sorted(list(nights.values())[-_PAST:])
+    return took[math.ceil(_SHARE * len(took)) - 1] if took else FIRST_S
 
 
 def _mark(entry: LedgerEntry) -> Mark:

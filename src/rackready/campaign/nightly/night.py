@@ -28,6 +28,8 @@ from rackready.profiles import loader
 
 Say = Callable[[str], None]
 _PHASE = "validate"
+_FIRST_SHARE = 0.5
+"""Share of a night that must be left for its first batch. Judgement: the clean-up of a killed night took the rest."""
 _MEASURED = frozenset({"pass", "fail", "error"})
 BAD = frozenset({"fail", "error", "unknown"})
 """Outcomes of a night that are not good. A node that was busy, or left for the next night, is."""
@@ -113,10 +115,15 @@ class Shift:
         return night
 
     def _measure_all(self, drained: DrainedNodes, waiting: list[str], night: Night, deadline: float) -> None:
-        """Measure waiting nodes, batch by batch, until none of them is idle or the time is over."""
+        """Measure waiting nodes, batch by batch, until none of them is idle or the time is over.
+
+        The first batch also begins when its expected time is longer than the night: else a site whose nights were once
+        long, or are short by order, would never measure again, and nothing would correct the expectation.
+        """
+        first = True
         while waiting:
             left, need = deadline - self.clock(), longest_s(drained.ledger)
-            if left < need:
+            if left <= 0 or left < (min(need, _FIRST_SHARE * self.order.seconds) if first else need):
                 why = f"left for the next night: a batch takes about {need / 60:.0f} min, {max(left, 0) / 60:.0f} left"
                 night.put("later", dict.fromkeys(waiting, why))
                 return
@@ -129,6 +136,7 @@ class Shift:
                 night.put("unknown", unknown)
                 return
             self._measure(drained, batch, night)
+            first = False
             waiting = [node for node in waiting if node not in batch]
 
     def _measure(self, drained: DrainedNodes, batch: Sequence[str], night: Night) -> None:
