@@ -66,7 +66,7 @@ def nights(values: Sequence[float], **more: Any) -> list[EvidenceRecord]:
     return [measured(night, value, **more) for night, value in enumerate(values)]
 
 
-STEADY = [700.0, 702, 699, 701, 700, 698, 701]
+STEADY = [700.0, 702, 699, 701, 700, 698, 701, 699, 700, 702, 698]
 
 
 def test_a_figure_that_fell_for_nights_is_a_regression() -> None:
@@ -90,22 +90,22 @@ def test_three_nights_decide(last: Sequence[float], outcome: TrendOutcome) -> No
 
 
 def test_a_noisy_past_asks_for_more() -> None:
-    noisy = [700.0, 650, 740, 690, 760, 640, 720]
+    noisy = [700.0, 650, 740, 690, 760, 640, 720, 670, 730, 690, 750]
     assert only(nights([*noisy, 660, 661, 659])).outcome is TrendOutcome.STEADY
 
 
 def test_too_few_readings_are_counted() -> None:
-    row = only(nights([*STEADY[:6], 600, 600, 600]))
-    assert (row.outcome, str(row.past)) == (TrendOutcome.FEW, "too few readings: 9 of 10")
+    row = only(nights([*STEADY[:10], 600, 600, 600]))
+    assert (row.outcome, str(row.past)) == (TrendOutcome.FEW, "too few readings: 13 of 14")
 
 
 def test_a_new_driver_begins_a_new_past_and_is_said() -> None:
     before = nights(STEADY)
-    after = [measured(night, 660, driver="580.200.01") for night in range(7, 12)]
+    after = [measured(night, 660, driver="580.200.01") for night in range(11, 16)]
     row = only([*before, *after])
     assert row.step is not None
     assert (row.step.what, row.step.before, row.step.after) == ("driver 580.173.02 -> 580.200.01", 700, 660)
-    assert str(row.past) == "too few readings: 5 of 10"
+    assert str(row.past) == "too few readings: 5 of 14"
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,16 @@ def test_a_new_driver_begins_a_new_past_and_is_said() -> None:
     ],
 )
 def test_what_begins_a_new_past(change: dict[str, Any], words: str) -> None:
-    row = only([*nights(STEADY), measured(8, 700, **change)])
+    row = only([*nights(STEADY), measured(12, 700, **change)])
     assert (row.step.what if row.step is not None else "") == words
 
 
 def fleet(now: Sequence[float]) -> list[EvidenceRecord]:
-    """Return ten nights of as many nodes, whose last three nights have these values."""
+    """Return fourteen nights of as many nodes, whose last three nights have these values."""
     return [
-        measured(night, 700.0 if night < 7 else value, node=f"node{number + 1:02d}")
+        measured(night, 700.0 if night < 11 else value, node=f"node{number + 1:02d}")
         for number, value in enumerate(now)
-        for night in range(10)
+        for night in range(14)
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_fall_of_all_is_told_apart() -> None:
 
 
 def test_one_that_was_always_slower_is_behind_its_fleet_only() -> None:
-    slow = [measured(night, 660.0) for night in range(10)]
+    slow = [measured(night, 660.0) for night in range(14)]
     others = [one for one in fleet([700.0] * 17) if one.target != "node01"]
     found = {row.key.target: row.outcome for row in rows([*slow, *others])}
     assert found["node01/gpu0"] is TrendOutcome.BEHIND_FLEET
@@ -169,24 +169,24 @@ def test_units_of_another_model_or_software_are_no_fleet() -> None:
     ],
 )
 def test_a_figure_that_its_gate_does_not_compare_goes_by_its_bounds(op: Op, last: float, outcome: TrendOutcome) -> None:
-    values = [60.0] * 7 + [last] * 3
+    values = [60.0] * 11 + [last] * 3
     row = only(nights(values, metric="temperature", unit="degC", bounds=[(op, 85.0)]))
     assert (row.outcome, row.declared) == (outcome, False)
 
 
 def test_beside_a_floor_a_ceiling_is_no_goal() -> None:
-    row = only(nights([60.0] * 7 + [50.0] * 3, metric="rate", unit="GB/s", bounds=[(Op.LE, 90.0), (Op.GE, 40.0)]))
+    row = only(nights([60.0] * 11 + [50.0] * 3, metric="rate", unit="GB/s", bounds=[(Op.LE, 90.0), (Op.GE, 40.0)]))
     assert (row.better, row.outcome) == ("higher", TrendOutcome.REGRESSION)
 
 
 def test_what_has_no_good_side_is_not_judged() -> None:
-    row = only(nights([60.0] * 10, metric="temperature", unit="degC"))
+    row = only(nights([60.0] * 14, metric="temperature", unit="degC"))
     assert str(row.past) == "not judged: neither its gate nor a bound says which side is worse"
     assert row.outcome is TrendOutcome.NOT_JUDGED
 
 
 def test_values_without_a_positive_median_are_not_judged() -> None:
-    row = only(nights([0.0] * 10, metric="rate", unit="GB/s", bounds=[(Op.GE, 0.0)]))
+    row = only(nights([0.0] * 14, metric="rate", unit="GB/s", bounds=[(Op.GE, 0.0)]))
     assert str(row.past) == "not judged: its median is not positive"
 
 
@@ -199,7 +199,7 @@ def test_conclusions_repeat_figures_and_do_not_count() -> None:
     again = measured(3, 100)
     told = again.model_copy(update={"inputs": {"conclusion_of": ["x"]}})
     completed = measured(4, 701).model_copy(update={"id": "later"})
-    assert len(only([*nights(STEADY), told, completed]).readings) == 7
+    assert len(only([*nights(STEADY), told, completed]).readings) == 11
 
 
 def test_nodes_that_left_the_site_are_left_out() -> None:

@@ -50,7 +50,7 @@ def test_a_regression_is_shown_and_ends_with_one(call: Command, paths: EnvPaths)
         "660 TFLOPS",
         "700",
         "-5.7 %",
-        "10",
+        "14",
         "regression",
         "too few units: 2 of 16",
     ]
@@ -61,7 +61,7 @@ def test_steady_figures_are_shown_when_asked_for(call: Command, paths: EnvPaths)
     keep(paths, STEADY)
     assert call("trend")[0] == 0
     assert "node01/gpu0" not in call("trend")[1]
-    assert "too few readings: 7 of 10" in call("trend", "--node", "node01")[1]
+    assert "too few readings: 11 of 14" in call("trend", "--node", "node01")[1]
     assert call("trend", "--node", "node02")[1].splitlines() == ["no figure on record"]
 
 
@@ -77,7 +77,7 @@ def test_the_document_has_the_readings_of_one_gate(call: Command, paths: EnvPath
     keep(paths, [*STEADY, 660, 661, 659])
     _, out, _ = call("trend", "--output", "json", "--gate", GATE)
     (found,) = json.loads(out)["figures"]
-    assert (found["outcome"], found["past"]["readings"], found["fleet"]["result"]) == ("regression", 10, "too few")
+    assert (found["outcome"], found["past"]["readings"], found["fleet"]["result"]) == ("regression", 14, "too few")
     assert [value for _, value in found["values"]] == [*STEADY, 660, 661, 659]
     assert (found["effect"], found["better"], found["nodes"]) == ("declared", "higher", ["node01"])
     (found,) = json.loads(call("trend", "--output", "json")[1])["figures"]

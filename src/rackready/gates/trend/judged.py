@@ -1,28 +1,38 @@
 """Whether figures got worse: each against its own past, and against identical units. Pure functions.
 
-Both comparisons are those of gates/judging/fleet.py, with its risk, its spread and its effect (docs/howto/trends.md):
-robust, since medians and MAD ignore single bad nights. What is ours alone is in the constants below.
+All comparisons are those of gates/judging/fleet.py, with its risk and its effect: robust, since medians ignore single
+bad nights. The own past is seen twice. All earlier readings are the sharpest reference for a sudden fall, but a slow
+one moves their median and widens their spread until it hides in them; the first readings of the era stay. The spread
+is the larger of that of the reference and that from one night to the next. Both together rarely come out small by
+chance: tests/gates/test_trend_rates.py counts false alarms, and falls that are found. What is ours alone is in the
+constants below (docs/howto/benchmarks-on-a-schedule.md).
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from statistics import median
 
 from rackready.evidence.distribution import kind_of
 from rackready.gates.base import FleetMetric
 from rackready.gates.judging.expectation import MIN_FLEET
-from rackready.gates.judging.fleet import Comparison, Unit, behind, compare, part_bound
+from rackready.gates.judging.fleet import Comparison, PartBound, Unit, behind, compare, part_bound, standard_error
 from rackready.gates.trend.past import Conditions, FigureKey, FigurePast, Pasts, Reading, changed, common
 from rackready.model.outcome import Op
 
 RECENT = 3
 """Readings whose median is the present value. Judgement: one bad night is no trend, two of three are."""
-NEEDED = 7
-"""Readings of the same era before them. Judgement: with nightly runs a week, so every weekday's load is among them."""
+NEEDED = 11
+"""Readings of the same era before them, and the first ones that stay a reference. Judgement: with 7 the spread came out
+too small by chance so often that false alarms were ten times as many as promised; with 11 they are as promised."""
+_NIGHTLY = 1.4826 / math.sqrt(2)
+"""Standard deviation over the median difference of neighbours, for independent normal readings."""
+FIRST, EARLIER = "first readings", "earlier readings"
 EFFECT = 0.10
 """Effect that is looked for where the gate declares none. Judgement: the largest that any gate declares."""
 
@@ -55,6 +65,8 @@ class Against:
     why: str = ""
     centre: float | None = None
     bound: float | None = None
+    of: str = ""
+    """Which readings of the own past ``centre`` and ``bound`` are from."""
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -122,8 +134,9 @@ def judged(
     rows = []
     for item in found:
         key = item.past.key
-        own = _own(item, count[key.gate, key.metric])
-        rows.append(_row(item, own, fleets.get(key, _UNJUDGED)))
+        fleet = fleets.get(key, _UNJUDGED)
+        own = _own(item, count[key.gate, key.metric], alone=fleet.result is Compared.BEHIND)
+        rows.append(_row(item, own, fleet))
     return rows
 
 
@@ -145,18 +158,44 @@ def _assumed(past: FigurePast) -> FleetMetric | None:
     return FleetMetric(past.key.metric, EFFECT, better="higher" if past.side is Op.GE else "lower")
 
 
-def _own(item: _Present, comparisons: int) -> Against:
-    """Compare the present value with the past of its era."""
+def _own(item: _Present, comparisons: int, *, alone: bool) -> Against:
+    """Compare the present value with the past of its era.
+
+    ``alone``: it is behind its fleet, so the question whether it was always slower is asked of it alone.
+    """
     if item.metric is None:
         return _UNJUDGED
     earlier = [reading.value for reading in item.era[:-RECENT]]
     if len(earlier) < NEEDED:
         return Against(Compared.FEW, f"too few readings: {len(item.era)} of {NEEDED + RECENT}")
-    if median(earlier) <= 0:
+    first = earlier[:NEEDED]
+    if min(median(earlier), median(first)) <= 0:
         return Against(Compared.UNJUDGED, _NOT_POSITIVE)
-    found = part_bound(item.metric, earlier, comparisons, count=RECENT)
-    worse = behind(item.metric, item.now, found.bound)
-    return Against(Compared.BEHIND if worse else Compared.HOLDS, "", found.centre, found.bound)
+    return (
+        _behind(item, item.metric, earlier, 2 * comparisons, EARLIER)
+        or _behind(item, item.metric, first, 0 if alone else 2 * comparisons, FIRST)
+        or _bounded(Compared.HOLDS, _bound(item, item.metric, earlier, 2 * comparisons), EARLIER)
+    )
+
+
+def _behind(item: _Present, metric: FleetMetric, past: Sequence[float], comparisons: int, of: str) -> Against | None:
+    found = _bound(item, metric, past, comparisons)
+    return _bounded(Compared.BEHIND, found, of) if behind(metric, item.now, found.bound) else None
+
+
+def _bound(item: _Present, metric: FleetMetric, past: Sequence[float], comparisons: int) -> PartBound:
+    """Return the bound that readings of the past give the present value."""
+    error = max(standard_error(metric, median(past), RECENT), _nightly([reading.value for reading in item.era]))
+    return part_bound(metric, past, comparisons, error=error)
+
+
+def _bounded(result: Compared, found: PartBound, of: str) -> Against:
+    return Against(result, "", found.centre, found.bound, of)
+
+
+def _nightly(values: Sequence[float]) -> float:
+    """Return the spread of readings by how much neighbours differ: slow changes do not widen it."""
+    return _NIGHTLY * median(abs(after - before) for before, after in pairwise(values))
 
 
 def _fleets(found: Sequence[_Present], platforms: Mapping[str, str]) -> dict[FigureKey, Against]:

@@ -49,7 +49,12 @@ def document(row: TrendRow, *, readings: bool) -> dict[str, Any]:
         "now": row.now,
         "better": row.better,
         "effect": "declared" if row.declared else "assumed",
-        "past": {**_against(row.past), "readings": len(row.readings), "since": text(row.readings[0].at)},
+        "past": {
+            **_against(row.past),
+            "of": row.past.of,
+            "readings": len(row.readings),
+            "since": text(row.readings[0].at),
+        },
         "fleet": _against(row.fleet),
         "measured": text(row.readings[-1].at),
         "step": None
