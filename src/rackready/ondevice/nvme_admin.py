@@ -36,7 +36,7 @@ class NvmeError(Exception):
 
 
 @dataclass(frozen=True)
-class Drive:
+class NvmeDrive:
     """A namespace and its drive. ``formats``: it has Format NVM; ``cdw10``: of one that keeps the format of blocks."""
 
     formats: bool
@@ -44,16 +44,16 @@ class Drive:
     cdw10: int
 
 
-def drive_of(nsid: int, controller: bytes, namespace: bytes) -> Drive:
+def drive_of(nsid: int, controller: bytes, namespace: bytes) -> NvmeDrive:
     """Return what the answers of Identify say. The erase is cryptographic where the drive has one."""
     fna, flbas, dps = controller[_FNA], namespace[_FLBAS], namespace[_DPS]
     erase = CRYPTOGRAPHIC if fna & 4 else USER_DATA
     kept = flbas & 0x1F | (dps & 0x07) << 5 | (dps >> 3 & 1) << 8 | (flbas >> 5 & 3) << 12
     # FNA bit 0: a format is of all namespaces, and must say so (nvme-cli, format_cmd).
-    return Drive(bool(controller[_OACS] & 2), _ALL if fna & 1 else nsid, kept | erase << 9)
+    return NvmeDrive(bool(controller[_OACS] & 2), _ALL if fna & 1 else nsid, kept | erase << 9)
 
 
-def look(path: str) -> Drive:
+def look(path: str) -> NvmeDrive:
     """Return a namespace and its drive; changes nothing. Raises OSError and NvmeError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -64,7 +64,7 @@ def look(path: str) -> Drive:
         os.close(file)
 
 
-def erase(path: str, drive: Drive, timeout_s: float) -> None:
+def erase(path: str, drive: NvmeDrive, timeout_s: float) -> None:
     """Have a drive erase itself, while nothing else may mount it. Raises OSError and NvmeError."""
     file = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rackready.ondevice.scratch_drives import Drives, RefusedError
+from .scratch_drives import Drives, RefusedError
 
 _STRIPED = ("raid0", "raid4", "raid5", "raid6", "raid10")
 _PARITY = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric", "parity-first", "parity-last")
@@ -44,21 +44,25 @@ def array_of(disks: Drives, name: str) -> dict[str, Any]:
 def striping(disks: Drives, name: str, level: str) -> list[str]:
     """Return the options of mdadm for the chunk size and layout of an array. Raises RefusedError for an unknown one.
 
-    The layout of RAID0 says where old data lies, of which none stays.
+    The layout of RAID0 says where old data lies, of which none stays: the kernel shows -1 for it.
     """
     if level not in _STRIPED:
         return []
-    texts = [disks.at(f"sys/block/{name}/md/{file}").read_text().strip() for file in ("chunk_size", "layout")]
-    if not all(text.isdigit() for text in texts):  # "524288 (65536)" while it is reshaped (md.c, chunk_size_show)
-        raise RefusedError(f"/dev/{name}: chunk size {texts[0]!r}, layout {texts[1]!r}: it is reshaped now")
-    chunk, layout = map(int, texts)
-    out = [f"--chunk={chunk // 1024}"]
+    out = [f"--chunk={_number(disks, name, 'chunk_size') // 1024}"]
     if level in ("raid5", "raid6", "raid10"):
+        layout = _number(disks, name, "layout")
         words = _near_far(layout) if level == "raid10" else dict(enumerate(_PARITY)).get(layout, "")
         if not words:
             raise RefusedError(f"/dev/{name}: a {level} of layout {layout}, which would not be made anew")
         out.append(f"--layout={words}")
     return out
+
+
+def _number(disks: Drives, name: str, file: str) -> int:
+    text = disks.at(f"sys/block/{name}/md/{file}").read_text().strip()
+    if not text.isdigit():  # "524288 (65536)" while it is reshaped (drivers/md/md.c, chunk_size_show, layout_show)
+        raise RefusedError(f"/dev/{name}: {file} {text!r}: the array is reshaped now")
+    return int(text)
 
 
 def _near_far(layout: int) -> str:

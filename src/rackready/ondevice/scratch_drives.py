@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from rackready.ondevice import nvme_admin
+from . import nvme_admin
 
 MARK_BYTES = 4096
 _FORMAT_S, _SLOWEST = 3600.0, 1e9
@@ -74,11 +74,11 @@ class Drives:
             )
         return " ".join(texts)
 
-    def look(self, device: str) -> nvme_admin.Drive:
+    def look(self, device: str) -> nvme_admin.NvmeDrive:
         """Return what a drive can do. Raises OSError and NvmeError."""
         return nvme_admin.look(str(self.at(device)))
 
-    def format(self, device: str, drive: nvme_admin.Drive, timeout_s: float) -> None:
+    def format(self, device: str, drive: nvme_admin.NvmeDrive, timeout_s: float) -> None:
         """Have a drive erase itself. Raises OSError and NvmeError."""
         nvme_admin.erase(str(self.at(device)), drive, timeout_s)
 
@@ -114,7 +114,7 @@ class Drives:
             return [place for place in places if os.pread(file.fileno(), MARK_BYTES, place) == mark]
 
 
-def drive_that_formats(disks: Drives, member: str) -> nvme_admin.Drive:
+def drive_that_formats(disks: Drives, member: str) -> nvme_admin.NvmeDrive:
     """Return what a drive can do. Raises RefusedError for one that has no Format NVM, or gives no answer."""
     try:
         drive = disks.look(member)

@@ -21,8 +21,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rackready.ondevice.scratch_arrays import array_of
-from rackready.ondevice.scratch_drives import Drives, RefusedError, drive_that_formats, erase_drive, longest_s
+from .scratch_arrays import array_of
+from .scratch_drives import Drives, RefusedError, drive_that_formats, erase_drive, longest_s
 
 FORMAT = "rackready/scratch-erase/v1"
 JOURNAL = "var/lib/rackready/scratch-erase.json"

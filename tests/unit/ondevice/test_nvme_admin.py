@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice import nvme_admin
-from rackready.ondevice.nvme_admin import Drive, NvmeError
+from rackready.ondevice.nvme_admin import NvmeDrive, NvmeError
 
 
 class Kernel:
@@ -49,19 +49,19 @@ class Kernel:
 def test_a_look_identifies_drive_and_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(monkeypatch)
     (tmp_path / "nvme1n1").touch()
-    assert nvme_admin.look(str(tmp_path / "nvme1n1")) == Drive(formats=True, nsid=7, cdw10=0x401)
+    assert nvme_admin.look(str(tmp_path / "nvme1n1")) == NvmeDrive(formats=True, nsid=7, cdw10=0x401)
     assert kernel.seen == [(0x06, 0, 1, 4096, 60_000), (0x06, 7, 0, 4096, 60_000)]
 
 
 def test_an_erase_is_alone_and_has_its_time_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(monkeypatch)
     (tmp_path / "nvme1n1").touch()
-    nvme_admin.erase(str(tmp_path / "nvme1n1"), Drive(formats=True, nsid=7, cdw10=0x201), 18_960.0)
+    nvme_admin.erase(str(tmp_path / "nvme1n1"), NvmeDrive(formats=True, nsid=7, cdw10=0x201), 18_960.0)
     assert kernel.seen == [(0x80, 7, 0x201, 0, 18_960_000)]
     assert kernel.flags[-1] & os.O_EXCL
     kernel.status = 0x10A
     with pytest.raises(NvmeError, match="admin command 0x80: NVMe status 0x10a"):
-        nvme_admin.erase(str(tmp_path / "nvme1n1"), Drive(formats=True, nsid=7, cdw10=0x201), 60.0)
+        nvme_admin.erase(str(tmp_path / "nvme1n1"), NvmeDrive(formats=True, nsid=7, cdw10=0x201), 60.0)
 
 
 def test_a_device_that_is_no_nvme_is_told(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rackready.ondevice import scratch_drives, scratch_erase
-from rackready.ondevice.nvme_admin import Drive, NvmeError, drive_of
+from rackready.ondevice.nvme_admin import NvmeDrive, NvmeError, drive_of
 from rackready.ondevice.scratch_drives import Drives
 from rackready.ondevice.scratch_erase import answer
 
@@ -35,7 +35,7 @@ class Made(Drives):
         self.calls: list[str] = []
         self.kill_at = -1
         self.fna, self.oacs, self.flbas, self.dps = 0, 2, 1, 0
-        self.level, self.chunk, self.layout = "raid0", "524288", "0"
+        self.level, self.chunk, self.layout = "raid0", "524288", "-1"  # as Linux 6.1 shows them
         self.missing = ""
         self.limits: list[float] = []
         self.works = True
@@ -87,14 +87,14 @@ class Made(Drives):
     def has(self, program: str) -> bool:
         return program != self.missing
 
-    def look(self, device: str) -> Drive:
+    def look(self, device: str) -> NvmeDrive:
         assert self.at(device).exists()
         controller, namespace = bytearray(4096), bytearray(4096)
         controller[256], controller[524] = self.oacs, self.fna
         namespace[26], namespace[29] = self.flbas, self.dps
         return drive_of(1, bytes(controller), bytes(namespace))
 
-    def format(self, device: str, drive: Drive, timeout_s: float) -> None:
+    def format(self, device: str, drive: NvmeDrive, timeout_s: float) -> None:
         self.limits.append(timeout_s)
         self.call(f"format {device} nsid=0x{drive.nsid:x} cdw10=0x{drive.cdw10:x}")
         if "format" in self.fails:
@@ -259,7 +259,7 @@ def without_format(disks: Made) -> None:
 
 
 def no_answer(disks: Made) -> None:
-    def look(_device: str) -> Drive:
+    def look(_device: str) -> NvmeDrive:
         raise OSError(25, "Inappropriate ioctl for device")
 
     disks.look = look  # type: ignore[method-assign]
@@ -286,7 +286,7 @@ def nameless(disks: Made) -> None:
         (unmounted, "/scratch: nothing is mounted there, so its disks are not known"),
         (spare_member, "/dev/md2: nvme3n1: spare or failed in the array, and not erased with it"),
         (nameless, "/dev/nvme1n1: the kernel tells no identity of it: wwid '', serial 'S6nvme1n1'"),
-        (reshaped, "/dev/md2: chunk size '524288 (65536)', layout '0': it is reshaped now"),
+        (reshaped, "/dev/md2: chunk_size '524288 (65536)': the array is reshaped now"),
         (strange_layout, "/dev/md2: a raid6 of layout 18, which would not be made anew"),
         (without_format, "/dev/nvme1n1: its drive cannot erase itself: no Format NVM (OACS bit 1)"),
         (
