@@ -114,7 +114,7 @@ def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -
     assert f"{install['register']} is changed" in fresh  # slurmd starts anew then: test_slurm_node_role.py
 
 
-ON_EVERY_PATH = {"cat", "date", "df", "dpkg-query", "enroot", "ls", "rpm", "srun", "systemctl"}
+ON_EVERY_PATH = {"cat", "date", "dcgm-exporter", "df", "dpkg-query", "enroot", "ls", "rpm", "srun", "systemctl"}
 """Programs in /usr/bin. Debian leaves /usr/sbin out of the PATH of all but root (/etc/login.defs, ENV_PATH)."""
 
 

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from rackready.design.handover_of import handover_places
+from collections.abc import Iterator
+
+from rackready.design.handover_of import handover_places, served
 from rackready.design.site_flaws import Flaw, Loc, Subject
-from rackready.model.operations import files_of
+from rackready.model.operations import SlurmHandover, files_of
+from rackready.model.site import Site
+from rackready.profiles import loader
 
 
 def check_slurm(subject: Subject) -> list[Flaw]:
-    """Return the launcher srun where nodes enter Slurm's files only once they are certified.
+    """Return launchers that cannot measure several nodes.
 
-    A gate of several nodes would reserve nodes that Slurm does not know, so no new node could ever be certified.
+    srun would reserve nodes that Slurm does not know where nodes enter its files only once they are certified, so no
+    new node could ever be certified. Programs of any other launcher are no job of Slurm, so they get no IMEX channel
+    from it.
     """
     out = []
     for here, site in handover_places(subject.site):
         if site.gates.launcher == "srun" and files_of(site.handover) is not None:
             own = site.part is not None and site.part.launcher is not None
             out.append(_flaw((*here[:-1], "launcher") if own else ("gates", "launcher"), here))
+        out += _channels(here, site)
     return out
+
+
+def _channels(here: Loc, site: Site) -> Iterator[Flaw]:
+    """Yield channels that jobs of Slurm alone get, where gates over an NVLink domain run outside of Slurm."""
+    handover = site.handover
+    if not isinstance(handover, SlurmHandover) or handover.imex_channels == "shared" or site.gates.launcher == "srun":
+        return
+    if any(loader.platform(name).runs_imex for name in {node.platform for node in served(site)}):
+        yield Flaw.of(
+            (*here, "imex_channels"),
+            f"IMEX channels of gates on several nodes, which {site.gates.launcher} starts",
+            "Set gates.launcher to srun (without handover.files); or leave out imex_channels and SwitchType.",
+            expected="shared: rackready makes one channel for all",
+            actual="per_job: Slurm makes one for each of its jobs",
+        )
 
 
 def _flaw(loc: Loc, here: Loc) -> Flaw:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rackready.design.expand_values import last_number
-from rackready.design.topology.ports import radix_of
-from rackready.design.topology.sizing import ports_down
 from rackready.design.topology.types import EndpointNode
 from rackready.model.profile import PlatformProfile
-from rackready.model.site import Node, Rack, Site
+from rackready.model.site import Rack, Site
 from rackready.model.topology import Topology
 from rackready.profiles import loader
 
@@ -19,36 +17,19 @@ def rack_number(rack: Rack) -> int | None:
     return rack.index if rack.index is not None else last_number(rack.name)
 
 
-def unit_size(site: Site) -> int | None:
-    """Return the number of nodes in a scalable unit of the topology; None without a topology, or if nothing defines it.
+def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
+    """Return the number of nodes in a scalable unit; None if nothing defines it.
 
-    It is the topology's own figure, else the smallest among the platforms, else as many as a leaf has ports down.
+    It is the topology's own figure, else the smallest among the platforms (all platforms of the site by default).
+
+    None when nobody says.
     """
-    return site.remember("unit size", lambda: _unit_size(site))
-
-
-def _unit_size(site: Site) -> int | None:
     topology = site.topology
-    if topology is None:
-        return None
-    return topology.su_nodes or _published(node.platform for node in site.nodes()) or _leaf_down(site, topology)
-
-
-def _published(platforms: Iterable[str]) -> int | None:
-    """Return the smallest size of a unit among the profiles of these platforms; None if no profile has one."""
-    known = set(loader.known("platform"))
-    figures = [loader.platform(platform).su_nodes for platform in sorted(set(platforms) & known)]
+    if topology is not None and topology.su_nodes is not None:
+        return topology.su_nodes
+    wanted = {node.platform for node in site.nodes()} if platforms is None else set(platforms)
+    figures = [loader.platform(platform).su_nodes for platform in sorted(wanted)]
     return min((int(figure.value) for figure in figures if figure is not None), default=None)
-
-
-def _leaf_down(site: Site, topology: Topology) -> int | None:
-    """Return the ports down of a leaf; None if there is none yet: the fabric's own checks say why."""
-    wired = {node.platform for node in site.nodes() if _wired(site, node)}
-    rates = {link_rate(loader.platform(platform), topology) for platform in wired}
-    if len(rates) != 1:
-        return None
-    radix, problem = radix_of("topology.leaf", topology.leaf, rates.pop(), topology.link)
-    return ports_down(radix, topology.oversubscription) if problem is None else None
 
 
 def unit_of(site: Site, rack: Rack) -> int:
@@ -57,7 +38,7 @@ def unit_of(site: Site, rack: Rack) -> int:
     It is the given unit, else follows from the number of the rack and the racks per unit.
 
     With ``networks`` a rack counts as ``rack_slots`` nodes, whatever it holds, so that an added node moves
-    nothing. Without, every rack counts as many as the largest one, so that a rack with fewer stays in its order.
+    nothing. The unit depends on the rack alone, never on the racks around it.
     """
     if rack.su is not None:
         return rack.su
@@ -66,46 +47,12 @@ def unit_of(site: Site, rack: Rack) -> int:
 
 
 def _racks_of_unit(site: Site, rack: Rack) -> int | None:
-    """Return how many racks share a unit, at least 1; None if the size of a unit is unknown, or the rack is empty.
-
-    With a topology all racks have one size of a unit, as the fabric has; without, each that of its own platforms.
-    """
-    if not rack.nodes:
+    """Return how many racks such as this one share a unit, at least 1; None if the size of a unit is unknown or 0."""
+    size = unit_size(site, (node.platform for node in rack.nodes))
+    if size is None or not rack.nodes:
         return None
-    size = unit_size(site) if _in_fabric(site, rack) else _published(node.platform for node in rack.nodes)
-    if size is None:
-        return None
-    held = site.networks.rack_slots if site.networks is not None else _largest(site)
+    held = site.networks.rack_slots if site.networks is not None else len(rack.nodes)
     return max(1, size // held)
-
-
-def _in_fabric(site: Site, rack: Rack) -> bool:
-    """Return whether the size of the topology's units counts for a rack: all if it is given, else those with NICs."""
-    if site.topology is None:
-        return False
-    return site.topology.su_nodes is not None or any(_wired(site, node) for node in rack.nodes)
-
-
-def _wired(site: Site, node: Node) -> bool:
-    """Return whether a node has NICs of its own on the compute fabric."""
-    return node.kind != "virtual" and node.platform in site.remember("platforms with NICs", lambda: _with_nics(site))
-
-
-def _with_nics(site: Site) -> set[str]:
-    """Return the platforms of a site whose profiles have compute NICs."""
-    found = {node.platform for node in site.nodes()} & set(loader.known("platform"))
-    return {platform for platform in found if loader.platform(platform).nics}
-
-
-def _largest(site: Site) -> int:
-    """Return the most nodes on the compute fabric in any rack; of all nodes if none is on it."""
-    return site.remember(
-        "largest rack",
-        lambda: (
-            max((sum(_wired(site, node) for node in rack.nodes) for rack in site.racks), default=0)
-            or max((len(rack.nodes) for rack in site.racks), default=0)
-        ),
-    )
 
 
 def _first_slot(site: Site, rack: Rack) -> int | None:

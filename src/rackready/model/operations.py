@@ -309,12 +309,11 @@ def files_of(handover: Model) -> SlurmFiles | None:
 def makes_imex_channel(handover: Model) -> bool:
     """Return whether rackready makes the IMEX channel of nodes in an NVLink domain: nobody else does.
 
-    In Kubernetes the DRA driver makes channels. Slurm's switch/nvidia_imex empties their folder when slurmd starts
-    (SchedMD/slurm, src/plugins/switch/nvidia_imex/imex_device.c).
+    Slurm's switch/nvidia_imex makes its own, and empties their folder when slurmd starts (SchedMD/slurm,
+    src/plugins/switch/nvidia_imex/imex_device.c). The DRA driver of Kubernetes does only for ComputeDomains, which the
+    exported values turn off.
     """
-    if isinstance(handover, SlurmHandover):
-        return handover.imex_channels == "shared"
-    return not isinstance(handover, KubernetesHandover)
+    return not isinstance(handover, SlurmHandover) or handover.imex_channels == "shared"
 
 
 def absent_is_free(handover: Model) -> str:

@@ -19,7 +19,8 @@ _PODS = "kubepods"
 PODS_STEP = (
     "Nothing was changed. Pods of DaemonSets, such as the device plugin, stay on a drained node. Let the GPU Operator "
     "take its own away: `kubectl label node NODE nvidia.com/gpu.deploy.operands=false --overwrite`. When they are "
-    "gone, run again; then `kubectl label node NODE nvidia.com/gpu.deploy.operands-`. See docs/howto/kubernetes.md."
+    "gone, run this phase again for the node (`rackready install --limit NODE`; MIG: `optimize`). Then `kubectl label "
+    "node NODE nvidia.com/gpu.deploy.operands-` and `rackready deploy`. See docs/howto/kubernetes.md."
 )
 """What to do about them (NVIDIA/gpu-operator controllers/state_manager.go, hasOperandsDisabled)."""
 _GONE = (FileNotFoundError, ProcessLookupError)

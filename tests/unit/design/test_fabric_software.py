@@ -153,7 +153,7 @@ def test_every_node_of_a_domain_gets_the_same_list(racks: Site) -> None:
     [
         ("slurm", {}, True),
         ("slurm", {"imex_channels": "per_job"}, False),
-        ("kubernetes", {}, False),
+        ("kubernetes", {}, True),
         ("file", {}, True),
     ],
 )
@@ -165,7 +165,9 @@ def test_a_node_gets_an_imex_channel_where_its_scheduler_makes_none(
         "kubernetes": {"kubeconfig": "kube/config", "context": "prod"},
         "file": {"path": "ready.txt"},
     }
-    site = parse(example("gb200-nvl72-8-racks") | {"handover": {"kind": kind, **own[kind], **more}})
+    document = example("gb200-nvl72-8-racks") | {"handover": {"kind": kind, **own[kind], **more}}
+    document["gates"]["launcher"] = "openmpi" if made else "srun"
+    site = parse(document)
     node = site.racks[0].nodes[0].name
     assert node_vars(site, node)["nvidia_fabricmanager_imex_channel"] is made
     assert site_facts(site, [node]).imex_channel is made

@@ -63,6 +63,11 @@ def test_other_pods_are_jobs_however_much_they_tolerate(spec: dict[str, Any]) ->
     assert [job.name for job in adapter(server).jobs("node01")] == ["one"]
 
 
+def test_a_pod_that_comes_back_is_a_job_on_a_node_of_others() -> None:
+    server = Server(node("node_cordoned_by_kubectl", taints=[]), pods=[typha("one", "1")])
+    assert [job.name for job in adapter(server).jobs("node01")] == ["one"]
+
+
 @pytest.mark.parametrize(
     ("taint", "tolerations", "counts"),
     [
@@ -111,7 +116,9 @@ def test_a_node_whose_gpus_pods_cannot_get_is_not_offered(
         made.release("node01")
     assert str(caught.value) == (
         f"node01: offered in Kubernetes - Expected: 8 GPUs that pods can get, within 0 s Actual: {why}. It stays held. "
-        "A GPU that the device plugin called unhealthy stays so until its pod restarts: `kubectl delete pod "
+        "Pods of the device plugin must tolerate our taint rackready.io/held:NoSchedule: `rackready export kubernetes` "
+        "writes the values of the GPU Operator with it. A GPU that the plugin called unhealthy stays so until its pod "
+        "restarts: `kubectl delete pod "
         "--namespace gpu-operator --selector app=nvidia-device-plugin-daemonset "
         "--field-selector spec.nodeName=node01`, then "
         "run again. No device plugin yet? Install it, or set handover.devices_wait_s: null to offer nodes without."

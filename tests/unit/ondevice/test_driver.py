@@ -173,8 +173,9 @@ def test_pods_that_hold_the_driver_open_are_named_before_anything_is_changed(tmp
             f"Expected: driver {WANTED}, or another one that no pod holds open Actual: driver 570.133.20 is loaded and "
             "held by 4711 nvidia-device-p. Nothing was changed. Pods of DaemonSets, such as the device plugin, stay on "
             "a drained node. Let the GPU Operator take its own away: `kubectl label node NODE "
-            "nvidia.com/gpu.deploy.operands=false --overwrite`. When they are gone, run again; then `kubectl label "
-            "node NODE nvidia.com/gpu.deploy.operands-`. See docs/howto/kubernetes.md."
+            "nvidia.com/gpu.deploy.operands=false --overwrite`. When they are gone, run this phase again for the node "
+            "(`rackready install --limit NODE`; MIG: `optimize`). Then `kubectl label node NODE "
+            "nvidia.com/gpu.deploy.operands-` and `rackready deploy`. See docs/howto/kubernetes.md."
         )
     assert kernel.ran == []
 

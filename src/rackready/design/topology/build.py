@@ -9,7 +9,7 @@ from functools import partial
 from rackready.design.collector import without_gc
 from rackready.design.topology import growth, wire
 from rackready.design.topology.graph import downward, upward
-from rackready.design.topology.place import empty_units, place, without_nodes
+from rackready.design.topology.place import place, without_nodes
 from rackready.design.topology.ports import radix_of
 from rackready.design.topology.prove import Design, prove
 from rackready.design.topology.refuse import too_large
@@ -69,9 +69,6 @@ def _planes(
     su_nodes = topology.su_nodes or platform_su_nodes or ports_down(radix[0], topology.oversubscription)
     placed, problems = place(nodes, topology.reserved, su_nodes)
     problems = _rail_problems(topology, rails, placed[len(nodes) :]) + problems
-    if problems:
-        return [], [], problems
-    problems = empty_units(topology, placed)
     if problems:
         return [], [], problems
     populated = max(node.su for node in placed)
@@ -238,7 +235,10 @@ def _notes(plane: wire.Plane, placed: Sequence[EndpointNode]) -> Iterator[str]:
     empty = without_nodes(placed)
     if empty:
         leafs = len(empty) * plane.shape.leaf.per_unit * plane.topology.planes
-        yield f"topology: units without a node ({spans(empty)}): {leafs} leafs are planned for them all the same."
+        yield (
+            f"topology: units below the highest without a node ({spans(empty)}): {leafs} leafs are planned for them "
+            "all the same. If nothing will stand there, set index or su of racks, so that units are filled from 1."
+        )
     if plane.shape.leafs == 1:
         yield (
             f"topology: switches above the only leaf of a plane - Expected: none, since they join no other leaf "

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from rackready.design.site_flaws import SLOT
 from rackready.design.topology.types import EndpointNode
-from rackready.model.host_list import spans
 from rackready.model.problems import Problem
-from rackready.model.topology import ReservedSlot, Topology
+from rackready.model.topology import ReservedSlot
 
 _AT = "topology"
 """Place of problems with nodes in the fabric."""
@@ -44,26 +43,6 @@ def without_nodes(placed: Sequence[EndpointNode]) -> list[int]:
     """Return the units below the highest that hold neither a node nor a reserved device."""
     held = {node.su for node in placed}
     return [unit for unit in range(1, max(held)) if unit not in held]
-
-
-def empty_units(topology: Topology, placed: Sequence[EndpointNode]) -> list[Problem]:
-    """Return a problem if units below the highest hold nothing: their leafs would be bought for nobody.
-
-    ``grow_to_su`` and ``laid_for_su`` declare units ahead of their nodes, and a reserved slot holds its unit.
-    """
-    highest, empty = max(node.su for node in placed), without_nodes(placed)
-    if not empty or highest <= max(topology.grow_to_su or 0, topology.laid_for_su or 0):
-        return []
-    return [
-        Problem.of(
-            _AT,
-            f"units below the highest, {highest}",
-            expected="a node or a reserved slot in each",
-            actual=f"none in {spans(empty)}",
-            next_step="Set index or su of racks, so that units are filled from 1; or set grow_to_su, if units are "
-            "filled in another order: it plans the leafs of all of them now.",
-        )
-    ]
 
 
 class _Unit:

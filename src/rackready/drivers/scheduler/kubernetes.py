@@ -131,8 +131,15 @@ class KubernetesAdapter(SchedulerAdapter):
         return self._patched(node, lambda now: kube_node.offer(now, self._taint))
 
     def jobs(self, node: str) -> list[Job]:
-        """Return the pods that a drain waits for, without those that come back for ever. Raises JobsUnknownError."""
-        return [kube_pods.as_job(pod) for pod in self._pods(node) if not self._comes_back(pod)]
+        """Return the pods that a drain waits for, on a node that we hold without those that come back for ever.
+
+        Raises JobsUnknownError and SchedulerError.
+        """
+        pods = self._pods(node)
+        beside = [pod for pod in pods if self._comes_back(pod)]
+        if beside and kube_node.read_node(self._raw(node), node, self._taint).ours:
+            pods = [pod for pod in pods if pod not in beside]
+        return [kube_pods.as_job(pod) for pod in pods]
 
     def at_work(self, node: str) -> list[Job]:
         """Return the pods that have GPUs or other devices of the node. Others go on beside a measurement."""
@@ -242,7 +249,9 @@ class KubernetesAdapter(SchedulerAdapter):
             "offered in Kubernetes",
             expected=f"{gpus or 'all'} GPUs that pods can get, within {limit_s} s",
             actual=why,
-            next_step="It stays held. A GPU that the device plugin called unhealthy stays so until its pod restarts: "
+            next_step="It stays held. Pods of the device plugin must tolerate our taint "
+            f"{self._handover.taint}: `rackready export kubernetes` writes the values of the GPU Operator with it. A "
+            "GPU that the plugin called unhealthy stays so until its pod restarts: "
             f"`kubectl delete pod --namespace gpu-operator --selector {_PLUGIN} {here}`, then run again. No device "
             "plugin yet? Install it, or set handover.devices_wait_s: null to offer nodes without.",
         )

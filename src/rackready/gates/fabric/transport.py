@@ -149,8 +149,8 @@ NO_NVLINK_ACROSS = FailKind(
     "nccl-no-nvlink-across-nodes",
     "NVLink across nodes",
     meaning="Nodes of one NVLink domain do not talk over NVLink.",
-    next_step="Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: "
-    f"{RUNBOOK}",
+    next_step="Check IMEX (`nvidia-imex-ctl -N`) and its channel (`ls /dev/nvidia-caps-imex-channels`), one "
+    f"ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: {RUNBOOK}",
     runbook=RUNBOOK,
 )
 NO_NVLS = FailKind(

@@ -45,7 +45,7 @@ def test_every_way_out_that_is_named_does_carry_it(fields: dict[str, int]) -> No
         EndpointNode("first", 1, tuple(range(1, 9)), 400),
         EndpointNode("last", -(-12500 // su), tuple(range(1, 9)), 400),
     ]
-    plan = build_at((radix,) * 3, topology(su_nodes=su, grow_to_su=ends[1].su, **fields), ends)
+    plan = build_at((radix,) * 3, topology(su_nodes=su, **fields), ends)
     assert plan.problems == ()
 
 
@@ -77,7 +77,7 @@ def test_units_that_are_mostly_empty_count_whole() -> None:
     # A slip of the keyboard in one number of a unit: what is short is room for units, and 16 endpoints are never more
     # than 65,536.
     far = [EndpointNode("a", 1, tuple(range(1, 9)), 400), EndpointNode("b", 4000, tuple(range(1, 9)), 400)]
-    (text,) = texts(build_at((64, 64, 64), topology(su_nodes=32, grow_to_su=4000), far).problems)
+    (text,) = texts(build_at((64, 64, 64), topology(su_nodes=32), far).problems)
     assert text.startswith(
         "topology: 128000 nodes with 8 links into each plane are 1024000 endpoints a plane, more than 3 "
         "non-blocking tiers at radix 64 carry - "
@@ -89,24 +89,22 @@ def at(*units: int) -> list[EndpointNode]:
     return [EndpointNode(f"gpu-{unit}", unit, tuple(range(1, 9)), 400) for unit in units]
 
 
-def test_units_that_hold_nothing_are_not_bought() -> None:
-    # 32 DGX H100 in racks r101 to r108 are units 13 and 14: they got 112 leafs, 112 spines and 64 cores.
-    (text,) = texts(build_at((64, 64, 64), topology(su_nodes=32), at(13, 14)).problems)
-    assert text == (
-        "topology: units below the highest, 14 - Expected: a node or a reserved slot in each Actual: none in 1-12. "
-        "Set index or su of racks, so that units are filled from 1; or set grow_to_su, if units are filled in another "
-        "order: it plans the leafs of all of them now."
+def test_leafs_of_units_that_hold_nothing_are_told() -> None:
+    # 32 DGX H100 in racks r101 to r108 are units 13 and 14: they got 112 leafs, 112 spines and 64 cores without a word.
+    plan = build_at((64, 64, 64), topology(su_nodes=32, tiers=3), at(13, 14))
+    assert plan.problems == ()
+    assert plan.notes[0] == (
+        "topology: units below the highest without a node (1-12): 96 leafs are planned for them all the same. "
+        "If nothing will stand there, set index or su of racks, so that units are filled from 1."
     )
 
 
-def test_a_unit_that_is_declared_may_be_empty() -> None:
+def test_a_reserved_slot_holds_its_unit() -> None:
     reserved = [{"su": 2, "slot": 1, "devices": {"ufm-1": [1]}}]
-    assert build_at((64, 64, 64), topology(su_nodes=32, reserved=reserved), at(1, 3)).problems == ()
-    for key in ("grow_to_su", "laid_for_su"):
-        plan = build_at((64, 64, 64), topology(su_nodes=32, **{key: 3}), at(1, 3))
+    for declared, told in ((reserved, False), ([], True)):
+        plan = build_at((64, 64, 64), topology(su_nodes=32, reserved=declared), at(1, 3))
         assert plan.problems == ()
-        assert plan.notes[0] == "topology: units without a node (2): 8 leafs are planned for them all the same."
-        assert texts(build_at((64, 64, 64), topology(su_nodes=32, **{key: 2}), at(1, 3)).problems)
+        assert any("units below the highest" in note for note in plan.notes) is told
 
 
 def test_planes_by_port_do_not_make_room() -> None:
