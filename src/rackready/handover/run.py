@@ -12,8 +12,19 @@ from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.design.secrets import in_memory
 from rackready.drivers.ansible import run_playbook
-from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
-from rackready.drivers.scheduler.places import DRAIN, PART, PLACE, RELEASE, absence, handed_to, places, twice_in, where
+from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, UnknownNodeError, reason_text
+from rackready.drivers.scheduler.places import (
+    DRAIN,
+    PART,
+    PLACE,
+    RELEASE,
+    absence,
+    drained_by_us,
+    handed_to,
+    places,
+    twice_in,
+    where,
+)
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.scheduler.reserve import end_leftovers
 from rackready.drivers.scheduler.slurm import SlurmAdapter
@@ -294,7 +305,7 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             digests[node],
             before=lambda: {"state": before.state, "reason": before.reason, **where(site, node)},
             observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,
-            act=lambda _token: {"changed": adapter.release(node)},
+            act=lambda token: _released(adapter, ledger, node, token),
         )
         _keep_where(ledger, site, node, digests[node])
         changed = effect.outcome == "done" and bool(effect.result.get("changed"))
@@ -305,6 +316,18 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
         )
 
     return _stay_ready(paths, _each(by_scheduler(site, nodes), paths, release))
+
+
+def _released(adapter: SchedulerAdapter, ledger: Ledger, node: str, token: int) -> dict[str, object]:
+    """Release a node for the intent of this token. A refusal changed nothing, which ends the intent."""
+    try:
+        if not isinstance(adapter, SlurmAdapter):
+            return {"changed": adapter.release(node)}
+        before = [entry for entry in ledger.entries(node) if entry.token < token]
+        return {"changed": adapter.release(node, drained_by_us=drained_by_us(before))}
+    except NotOursError as error:
+        ledger.failed(token, str(error))
+        raise
 
 
 def _keep_where(ledger: Ledger, site: Site, node: str, digest: str) -> None:

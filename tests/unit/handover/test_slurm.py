@@ -166,7 +166,19 @@ REGISTERED = (
 def test_release_brings_back_what_slurmctld_drained_for_a_registration_that_is_right_now(text: str) -> None:
     """It writes its reason over ours, too (src/slurmctld/node_mgr.c, validate_node_specs)."""
     controller = Controller("drained_ours", "resumed", reason=f"{text} [slurm@2026-11-21T11:38:21]")
-    assert adapter(controller).release("node01")
+    assert adapter(controller).release("node01", drained_by_us=True)
+
+
+def test_a_drain_whose_reason_slurmctld_replaced_may_be_a_persons() -> None:
+    controller = Controller("drained_ours", "resumed", reason="Low RealMemory [slurm@2026-11-21T11:38:21]")
+    with pytest.raises(NotOursError) as caught:
+        adapter(controller).release("node01")
+    assert str(caught.value) == (
+        "node01: drained in Slurm by slurm - Expected: a reason that begins with 'rackready:' "
+        "Actual: 'Low RealMemory'. slurmctld writes this over any reason, and no drain of rackready's is on record: "
+        "if nobody holds it back, `scontrol update NodeName=node01 State=RESUME`."
+    )
+    assert controller.sent == []
 
 
 @pytest.mark.parametrize(
@@ -187,7 +199,7 @@ def test_another_drain_of_slurmctld_stays(text: str, by: str, state: str) -> Non
         return code, re.sub(r"State=\S+", f"State={state}", out), err
 
     with pytest.raises(NotOursError, match=f"node01: drained in Slurm by {by} - "):
-        SlurmAdapter(run, "here", patience_s=0).release("node01")
+        SlurmAdapter(run, "here", patience_s=0).release("node01", drained_by_us=True)
     assert controller.sent == []
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.handover_of import HandoverView, by_scheduler, handover_site, handover_views, part_of, place_of
-from rackready.drivers.scheduler.base import LostNodeError, SchedulerError, UnknownNodeError
-from rackready.ledger.store import Ledger
+from rackready.drivers.scheduler.base import PREFIX, LostNodeError, SchedulerError, UnknownNodeError
+from rackready.drivers.scheduler.slurm_text import of_registration
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.kubernetes import KubernetesHandover
 from rackready.model.problems import Message
 from rackready.model.several import SeveralHandover
@@ -57,6 +58,22 @@ def handed_to(ledger: Ledger, node: str) -> HandedTo | None:
     seen = found[-1].observed
     current = found[-1].epoch == ledger.epoch(node)
     return HandedTo(str(seen.get(PART, "")), str(seen.get(PLACE, "")), current, str(seen.get(NAME, "")))
+
+
+def drained_by_us(entries: Iterable[LedgerEntry]) -> bool:
+    """Return whether the last drain that the ledger knows of a node, after its last release, is rackready's.
+
+    ``entries``: those of the node, oldest first. A drain that changed nothing shows whose reason the node had.
+    """
+    ours = False
+    for entry in entries:
+        if entry.operation == RELEASE and entry.status != "failed":
+            ours = False
+        elif entry.operation == DRAIN and entry.status == "done":
+            found = str(entry.observed.get("reason", ""))
+            kept = ours and of_registration(found)  # slurmctld wrote over ours
+            ours = bool(entry.result.get("changed")) or found.startswith(PREFIX) or kept
+    return ours
 
 
 def earlier(site: Site, record: HandedTo, node: str) -> list[Site]:

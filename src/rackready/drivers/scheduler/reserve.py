@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter
+from rackready.drivers.scheduler.base import PREFIX as OURS
+from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, SchedulerNode
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.model.base import Model
 from rackready.model.operations import SlurmHandover
@@ -14,6 +15,11 @@ PREFIX, USER = "rackready", "root"
 """First part of the names, and the user, unless the site says otherwise."""
 LEFT = "a killed measurement left it reserved. `rackready handover --limit {node}` offers it when it is certified"
 """Why a node of a leftover is drained, and how it returns: a killed run may have resumed it before it was certified."""
+REPLACED = (
+    "slurmctld writes this over any reason, also over a person's: if nobody holds it back, "
+    f"`scontrol update NodeName={{node}} State=DRAIN Reason='{OURS} registered in full'`, then run again."
+)
+"""How a node whose reason slurmctld replaced is measured. It stays drained: nobody has certified it yet."""
 
 
 def reservation(head: str, prefix: str = PREFIX) -> str:
@@ -51,16 +57,7 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, us
     """
     name = reservation(nodes[0], prefix)
     _end(slurm, nodes, prefix, user, {})
-    held = {node: now for node in nodes if (now := slurm.show(node)).drained}
-    theirs = [node for node, now in held.items() if not slurm.may_resume(now)]
-    if theirs:
-        raise NotOursError(
-            ", ".join(theirs),
-            "drained in Slurm by somebody else",
-            expected="a reason that begins with 'rackready:'",
-            actual=f"{held[theirs[0]].reason!r}",
-            next_step="Nothing was started there: rackready never undoes somebody else's drain.",
-        )
+    held = _held(slurm, nodes)
     slurm.reserve(name, list(nodes), user)
     try:
         for node in held:
@@ -70,3 +67,22 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, us
         for node, before in held.items():
             slurm.drain(node, before.reason)
         slurm.unreserve(name)
+
+
+def _held(slurm: SlurmAdapter, nodes: Sequence[str]) -> dict[str, SchedulerNode]:
+    """Return the nodes that we drained, with their state. Raises NotOursError when somebody else drained one."""
+    held = {node: now for node in nodes if (now := slurm.show(node)).drained}
+    theirs = [node for node, now in held.items() if not now.ours]
+    if theirs:
+        first = held[theirs[0]]
+        step = "Nothing was started there: rackready never undoes somebody else's drain."
+        if slurm.wrote(first):
+            step = f"Nothing was started there. {REPLACED.format(node=first.name)}"
+        raise NotOursError(
+            ", ".join(theirs),
+            "drained in Slurm by somebody else",
+            expected=f"a reason that begins with '{OURS}'",
+            actual=f"{first.reason!r}",
+            next_step=step,
+        )
+    return held

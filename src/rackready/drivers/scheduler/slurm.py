@@ -11,7 +11,6 @@ from rackready.drivers.scheduler import slurm_idle, slurm_step
 from rackready.drivers.scheduler.base import (
     Job,
     JobsUnknownError,
-    NotOursError,
     SchedulerAdapter,
     SchedulerError,
     SchedulerNode,
@@ -22,9 +21,11 @@ from rackready.drivers.scheduler.slurm_release import Release, of_config
 from rackready.drivers.scheduler.slurm_text import (
     JOB_FORMAT,
     PLACED_FORMAT,
+    RESERVED,
     SLURMDBD,
     Reservation,
     accounting_of,
+    not_ours,
     of_slurmctld,
     parse_jobs,
     parse_node,
@@ -43,10 +44,6 @@ _ASKED_AT_ONCE = 500
 """Nodes per command: their names fit the line, and the operator can stop between two commands. Our judgement."""
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """Words of a node's state while jobs run or end on it (scontrol(1), NODE STATE CODES)."""
-
-
-_RESERVED, _ADDED = frozenset({"MAINT", "IGNORE_JOBS"}), frozenset({"SPEC_NODES", "ALL_NODES"})
-"""Flags of a reservation of ours, and those that Slurm adds for the nodes that it names (scontrol(1), Flags)."""
 
 _INVALID_STATE = "Invalid node state"
 """Begins what `scontrol update` prints for ESLURM_INVALID_NODE_STATE (Slurm's slurm_errno.c)."""
@@ -106,27 +103,23 @@ class SlurmAdapter(SchedulerAdapter):
         self._update(node, f"State=DRAIN Reason={shlex.quote(wanted)}")
         return True
 
-    def release(self, node: str) -> bool:
-        """Resume a node that rackready drained, or that slurmctld itself set down or drained, and what for is gone."""
+    def release(self, node: str, *, drained_by_us: bool = False) -> bool:
+        """Resume a node that rackready drained, or that slurmctld itself set down.
+
+        ``drained_by_us``: whether rackready drained it last, as far as the ledger knows. Only then a drain whose reason
+        slurmctld replaced is ours, since it replaces that of a person, too.
+        """
         now = self._registered(node)
         if now.usable:
             return False
-        if (now.drained or now.reason) and not self.may_resume(now):
-            who = now.by or "somebody"
-            raise NotOursError(
-                node,
-                f"drained in Slurm by {who}",
-                expected="a reason that begins with 'rackready:'",
-                actual=f"{now.reason or 'no reason'!r}. rackready never undoes somebody else's drain: when it is "
-                f"settled, `scontrol update NodeName={node} State=RESUME`",
-            )
+        if (now.drained or now.reason) and not now.ours:
+            replaced = self.wrote(now)
+            if not replaced or (now.drained and not drained_by_us):
+                raise not_ours(now, replaced=replaced)
         return self._resume(node)
 
-    def may_resume(self, now: SchedulerNode) -> bool:
-        """Return whether a node's drain is ours, or slurmctld's own for a registration that is right by now."""
-        return now.ours or self._set_by_slurmctld(now)
-
-    def _set_by_slurmctld(self, now: SchedulerNode) -> bool:
+    def wrote(self, now: SchedulerNode) -> bool:
+        """Return whether slurmctld itself wrote all of a node's reason, and its cause is gone."""
         if not of_slurmctld(now):
             return False
         code, out, err = self._run("scontrol show config")
@@ -263,7 +256,7 @@ class SlurmAdapter(SchedulerAdapter):
         """
         found = self._reservation(name)
         if found is not None:
-            ours = Reservation(user, frozenset(nodes), _RESERVED)
+            ours = Reservation(user, frozenset(nodes), RESERVED)
             raise SchedulerError(
                 name,
                 f"a reservation on {self._where}",
@@ -291,7 +284,7 @@ class SlurmAdapter(SchedulerAdapter):
             for name, one in parse_reservations(out, f"{prefix}-").items()
             if name.removeprefix(f"{prefix}-") in one.nodes
             and not one.nodes.isdisjoint(nodes)
-            and _same(one, Reservation(user, one.nodes, _RESERVED))
+            and one.same(Reservation(user, one.nodes, RESERVED))
         }
 
     def _reservation(self, name: str) -> Reservation | None:
@@ -389,8 +382,3 @@ class SlurmAdapter(SchedulerAdapter):
                 "It needs a Slurm operator's rights."
             )
             raise (_StateError if _INVALID_STATE in actual else SchedulerError)(message)
-
-
-def _same(found: Reservation, ours: Reservation) -> bool:
-    """Return whether a reservation is exactly as we make it: flags that Slurm adds do not count."""
-    return (found.users, found.nodes, found.flags - _ADDED) == (ours.users, ours.nodes, ours.flags)

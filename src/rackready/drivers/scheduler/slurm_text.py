@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode
+from rackready.drivers.scheduler.base import PREFIX, Job, NotOursError, SchedulerError, SchedulerNode
 from rackready.model.host_list import host_list
 
 _AUTHOR = re.compile(r"\[(?P<by>[^\[\]@\s]+)@\d{4}-\d\d-\d\dT[\d:]+\]")
@@ -140,12 +140,28 @@ def of_slurmctld(now: SchedulerNode) -> bool:
 
     A drain counts only when the node registered with less than its line says, and does so no more.
     """
-    parts = now.reason.split(" : ")
     if not now.drained:
-        return OF_SLURMCTLD.issuperset(parts)
-    texts = [text for part in parts if part not in OF_SLURMCTLD for text in part.split(", ")]
-    registered = bool(texts) and all(_REGISTRATION.fullmatch(text) for text in texts)
-    return registered and not state_words(now.state) & _INVALID
+        return OF_SLURMCTLD.issuperset(now.reason.split(" : "))
+    return of_registration(now.reason) and not state_words(now.state) & _INVALID
+
+
+def of_registration(reason: str) -> bool:
+    """Return whether a reason is only slurmctld's texts for a registration with too little."""
+    texts = [text for part in reason.split(" : ") if part not in OF_SLURMCTLD for text in part.split(", ")]
+    return bool(texts) and all(_REGISTRATION.fullmatch(text) for text in texts)
+
+
+def not_ours(now: SchedulerNode, *, replaced: bool) -> NotOursError:
+    """Return the refusal to resume a node. ``replaced``: slurmctld wrote its reason, maybe over a person's."""
+    why = "rackready never undoes somebody else's drain: when it is settled"
+    if replaced:
+        why = "slurmctld writes this over any reason, and no drain of rackready's is on record: if nobody holds it back"
+    return NotOursError(
+        now.name,
+        f"drained in Slurm by {now.by or 'somebody'}",
+        expected=f"a reason that begins with '{PREFIX}'",
+        actual=f"{now.reason or 'no reason'!r}. {why}, `scontrol update NodeName={now.name} State=RESUME`",
+    )
 
 
 def slurm_user_of(where: str, config: str) -> frozenset[str]:
@@ -162,6 +178,10 @@ def slurm_user_of(where: str, config: str) -> frozenset[str]:
     return frozenset(match.groups())
 
 
+RESERVED, _ADDED = frozenset({"MAINT", "IGNORE_JOBS"}), frozenset({"SPEC_NODES", "ALL_NODES"})
+"""Flags of a reservation of ours, and those that Slurm adds for the nodes that it names (scontrol(1), Flags)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """Who may use a reservation, on which nodes, and how, as `scontrol show reservation` says it."""
@@ -172,6 +192,10 @@ class Reservation:
 
     def __str__(self) -> str:
         return f"Users={self.users} Nodes={host_list(sorted(self.nodes))} Flags={','.join(sorted(self.flags))}"
+
+    def same(self, ours: Reservation) -> bool:
+        """Return whether it is exactly as we make it: flags that Slurm adds do not count."""
+        return (self.users, self.nodes, self.flags - _ADDED) == (ours.users, ours.nodes, ours.flags)
 
 
 def parse_reservation(text: str, name: str) -> Reservation | None:
