@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,6 +21,8 @@ REPLACED = (
     f"`scontrol update NodeName={{node}} State=DRAIN Reason='{OURS} registered in full'`, then run again."
 )
 """How a node whose reason slurmctld replaced is measured. It stays drained: nobody has certified it yet."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Runs on disjoint nodes go side by side, and may find the same leftover: one ends it, the others find it gone."""
 
 
 def reservation(head: str, prefix: str = PREFIX) -> str:
@@ -35,16 +38,25 @@ def end_leftovers(
     The caller's campaign must hold the nodes, so that nobody measures them now. ``reasons``: those of the drains.
     """
     if isinstance(adapter, SlurmAdapter) and isinstance(handover, SlurmHandover):
-        _end(adapter, nodes, handover.validation_reservation, handover.validation_user, reasons or {})
+        with _ONE_AT_A_TIME:
+            _end(adapter, nodes, handover.validation_reservation, handover.validation_user, reasons or {})
 
 
 def _end(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str, user: str, reasons: Mapping[str, str]) -> None:
     """Drain what is not drained first: a job may start as soon as the reservation is gone."""
     for name, held in slurm.leftovers(nodes, prefix, user).items():
         for node in sorted(held):
-            if not slurm.show(node).drained:
+            if not slurm.show(node).drained and _only_in(slurm, name, node, prefix, user):
                 slurm.drain(node, reasons.get(node, LEFT.format(node=node)))
         slurm.unreserve(name)
+
+
+def _only_in(slurm: SlurmAdapter, name: str, node: str, prefix: str, user: str) -> bool:
+    """Return whether a node is still in this leftover, and in no other reservation of ours that keeps jobs off it.
+
+    A worker on another machine may have ended the leftover since, and measure the node or have handed it over.
+    """
+    return set(slurm.leftovers([node], prefix, user)) == {name}
 
 
 @contextmanager
@@ -56,9 +68,10 @@ def reserved(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str = PREFIX, us
     NotOursError when somebody else drained a node, SchedulerError when Slurm refuses.
     """
     name = reservation(nodes[0], prefix)
-    _end(slurm, nodes, prefix, user, {})
-    held = _held(slurm, nodes)
-    slurm.reserve(name, list(nodes), user)
+    with _ONE_AT_A_TIME:
+        _end(slurm, nodes, prefix, user, {})
+        held = _held(slurm, nodes)
+        slurm.reserve(name, list(nodes), user)
     try:
         for node in held:
             slurm.resume(node)

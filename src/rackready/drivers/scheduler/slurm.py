@@ -303,8 +303,12 @@ class SlurmAdapter(SchedulerAdapter):
         )
 
     def unreserve(self, name: str) -> None:
-        """Delete a reservation."""
-        self._must(f"scontrol delete ReservationName={shlex.quote(name)}", name)
+        """Delete a reservation. It is no error when somebody else deleted it at the same time."""
+        try:
+            self._must(f"scontrol delete ReservationName={shlex.quote(name)}", name)
+        except SchedulerError:
+            if self._reservation(name) is not None:
+                raise
 
     def resume(self, node: str) -> None:
         """Resume a node that we drained, inside its reservation. Raises SchedulerError when it does not come back."""
