@@ -53,7 +53,7 @@ def _first_node_alone(raw: dict[str, Any]) -> dict[str, Any]:
     raw["racks"] = [{**rack, "nodes": [node]}]
     raw["links"] = [link for link in raw.get("links", []) if link["node"] == node["name"]]
     raw["gates"].pop("skip", None)
-    raw["monitoring"] = {}  # role monitoring works only where a site has it
+    raw["monitoring"] = {"manage_exporters": True}  # role monitoring installs nothing without
     software = raw["software"]
     software["groups"] = [group for group in software.get("groups", []) if _has(group["nodes"], node["name"])]
     systems = {loader.software(item["set"]).os for item in (software, *software["groups"])}
