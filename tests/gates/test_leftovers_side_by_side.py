@@ -102,6 +102,23 @@ def test_a_node_that_another_machine_measures_or_handed_over_since_is_not_draine
         assert [command for command in cluster.said if "State=DRAIN" in command] == []
 
 
+def test_a_reservation_of_the_same_name_that_another_machine_made_since_stays() -> None:
+    """The other one ended the leftover, and measures two of its nodes; this run had listed it before."""
+    cluster = Slow(node03="rackready: held", node04="rackready: held")
+    listed = []
+
+    def run(command: str) -> tuple[int, str, str]:
+        found = cluster.run(command)
+        if command.startswith("scontrol show reservation") and not listed:
+            listed.append(command)
+            cluster.reservations = HELD.format("rackready-node01", "node[01-02]", FLAGS, "root")
+        return found
+
+    with reserved(SlurmAdapter(run, "here", patience_s=0), ["node03", "node04"]):
+        assert "ReservationName=rackready-node01 " in cluster.reservations
+        assert [command for command in cluster.said if "node01" in command or "node02" in command] == []
+
+
 def test_a_node_in_two_leftovers_is_drained_with_the_last() -> None:
     cluster = Slow()
     cluster.reservations = "\n".join([OF_ALL, HELD.format("rackready-node02", "node[01-02]", FLAGS, "root")])

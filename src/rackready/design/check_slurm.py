@@ -32,7 +32,8 @@ def _channels(here: Loc, site: Site) -> Iterator[Flaw]:
     handover = site.handover
     if not isinstance(handover, SlurmHandover) or handover.imex_channels == "shared" or site.gates.launcher == "srun":
         return
-    if any(loader.platform(name).runs_imex for name in {node.platform for node in served(site)}):
+    platforms = {node.platform for node in served(site)} & set(loader.known("platform"))
+    if any(loader.platform(name).runs_imex for name in platforms):
         yield Flaw.of(
             (*here, "imex_channels"),
             f"IMEX channels of gates on several nodes, which {site.gates.launcher} starts",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,9 +18,11 @@ from rackready.drivers.scheduler.places import (
     PLACE,
     RELEASE,
     absence,
+    drain_digest,
     drained_by_us,
     handed_to,
     places,
+    record_drain,
     twice_in,
     where,
 )
@@ -29,6 +30,7 @@ from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.scheduler.reserve import end_leftovers
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_release import taken_by
+from rackready.drivers.scheduler.slurm_text import of_registration
 from rackready.handover.certificate import require
 from rackready.handover.certify import fingerprints
 from rackready.handover.keys import Keys, keys_of
@@ -254,15 +256,19 @@ def drain_nodes(
             raise
         if ctx.check:
             return NodeResult(Outcome.PASS, f"{node}: would be drained: {wanted}")
+        seen = {"state": before.state, "reason": before.reason, PLACE: place_of(view)}
         effect = run_effect(
             ledger,
             node,
             DRAIN,
-            hashlib.sha256(wanted.encode()).hexdigest(),
-            before=lambda: {"state": before.state, "reason": before.reason, PARTNER_OF: list(partner_of)},
+            drain_digest(wanted),
+            before=lambda: {**seen, PARTNER_OF: list(partner_of)},
             observe=observe,
             act=lambda _token: {"changed": adapter.drain(node, wanted)},
         )
+        theirs = before.drained and not before.ours and not of_registration(before.reason)
+        if theirs and effect.outcome == "already" and drained_by_us(ledger.entries(node), place_of(view)):
+            record_drain(ledger, node, wanted, seen, changed=False)  # somebody drained it over our drain
         return NodeResult(
             Outcome.PASS,
             f"{node}: {adapter.show(node).reason}",
@@ -305,9 +311,9 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
             digests[node],
             before=lambda: {"state": before.state, "reason": before.reason, **where(site, node)},
             observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,
-            act=lambda token: _released(adapter, ledger, node, token),
+            act=lambda token: _released(view, adapter, ledger, node, token),
         )
-        _keep_where(ledger, site, node, digests[node])
+        _keep_where(ledger, site, node, digests[node], again=drained_by_us(ledger.entries(node), place_of(view)))
         changed = effect.outcome == "done" and bool(effect.result.get("changed"))
         return NodeResult(
             Outcome.PASS,
@@ -318,22 +324,26 @@ def offer_nodes(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: d
     return _stay_ready(paths, _each(by_scheduler(site, nodes), paths, release))
 
 
-def _released(adapter: SchedulerAdapter, ledger: Ledger, node: str, token: int) -> dict[str, object]:
+def _released(view: Site, adapter: SchedulerAdapter, ledger: Ledger, node: str, token: int) -> dict[str, object]:
     """Release a node for the intent of this token. A refusal changed nothing, which ends the intent."""
     try:
         if not isinstance(adapter, SlurmAdapter):
             return {"changed": adapter.release(node)}
         before = [entry for entry in ledger.entries(node) if entry.token < token]
-        return {"changed": adapter.release(node, drained_by_us=drained_by_us(before))}
+        return {"changed": adapter.release(node, drained_by_us=drained_by_us(before, place_of(view)))}
     except NotOursError as error:
         ledger.failed(token, str(error))
         raise
 
 
-def _keep_where(ledger: Ledger, site: Site, node: str, digest: str) -> None:
-    """Record the part to which a node is handed over where the ledger has another, or none of an older version."""
+def _keep_where(ledger: Ledger, site: Site, node: str, digest: str, *, again: bool) -> None:
+    """Record the part to which a node is handed over where the ledger has another, or none of an older version.
+
+    ``again``: the ledger ends with a drain of ours, which somebody lifted by hand.
+    """
     record, here = handed_to(ledger, node), where(site, node)
-    if here[PART] and (record is None or (record.part, record.place) != (here[PART], here[PLACE])):
+    other = here[PART] and (record is None or (record.part, record.place) != (here[PART], here[PLACE]))
+    if other or again:
         ledger.done(ledger.begin(node, RELEASE, digest, here).token, {"observed": "on offer already"})
 
 

@@ -17,7 +17,7 @@ from rackready.design.handover_of import handover_site
 from rackready.design.monitoring.condition import Act
 from rackready.design.monitoring.conditions import by_id
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError, reason_text
-from rackready.drivers.scheduler.places import places
+from rackready.drivers.scheduler.places import places, record_drain
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock, held_since, is_held
@@ -255,6 +255,8 @@ class Actor:
                     ledger.set_state(
                         fault.node, NodeState.QUARANTINED, fault.reason, phase=PHASE, campaign=row.campaign
                     )
+                    if "drain" in fault.detail:  # handover ends it also when slurmctld wrote over its reason since
+                        record_drain(ledger, fault.node, str(fault.detail["drain"]), {}, changed=True)
             self.store.put_all([fault.id for fault in some], quarantined=True)
 
     def _hold(self, late: Sequence[Fault]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_judged
@@ -68,3 +69,12 @@ def test_a_server_without_imex_needs_no_channel() -> None:
     document, _ = read_judged(SITE)
     document["handover"] |= {"imex_channels": "per_job"}
     assert parse_site(document, source="site.yml", base=Path("/base")).gates.launcher == "openmpi"
+
+
+def test_an_unknown_platform_is_told_with_its_place() -> None:
+    document = example("gb200-nvl72-8-racks")
+    document["handover"] = {"kind": "slurm", "controller": "198.18.0.9", "private_key": "k", "imex_channels": "per_job"}
+    document["gates"]["launcher"] = "openmpi"
+    text = yaml.safe_dump(document).replace("gb200_nvl72", "gb200_nvl27")
+    with pytest.raises(SiteInvalidError, match="gb200_nvl27"):
+        parse_site(yaml.safe_load(text), source="site.yml", base=Path("/base"))

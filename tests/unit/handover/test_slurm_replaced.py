@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from rackready.drivers.scheduler import registry
+from rackready.drivers.scheduler.places import PLACE, record_drain
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.handover.run import drain_nodes, offer_nodes
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.paths import EnvPaths
 from tests.unit.handover.test_production import Scene, scene
@@ -120,3 +122,35 @@ def test_a_persons_drain_that_rackready_saw_over_its_own_stays(scene: Scene, slu
     drain(scene, "another gate failed")
     slurm.register()
     assert offered(scene) is Outcome.ERROR
+
+
+def test_a_persons_drain_that_was_seen_with_the_same_reason_stays(scene: Scene, slurm: Slurmctld) -> None:
+    drain(scene)
+    slurm.person("disk swap, ask Ann")
+    drain(scene)
+    slurm.register()
+    assert offered(scene) is Outcome.ERROR
+
+
+def test_a_drain_of_ours_that_was_lifted_by_hand_is_over(scene: Scene, slurm: Slurmctld) -> None:
+    assert offered(scene) is Outcome.PASS
+    drain(scene)
+    slurm.person("")  # `State=RESUME`
+    assert offered(scene) is Outcome.PASS, "on offer already"
+    slurm.person("disk swap, ask Ann")
+    slurm.register()
+    assert offered(scene) is Outcome.ERROR
+
+
+def test_a_drain_in_another_scheduler_is_none_here(scene: Scene, slurm: Slurmctld) -> None:
+    with Ledger.open(EnvPaths(scene.ctx.root, "sim").database) as ledger:
+        record_drain(ledger, "node03", "moved", {PLACE: "Kubernetes prod"}, changed=True)
+    slurm.register()
+    assert offered(scene) is Outcome.ERROR
+
+
+def test_a_drain_of_the_watch_is_ours(scene: Scene, slurm: Slurmctld) -> None:
+    with Ledger.open(EnvPaths(scene.ctx.root, "sim").database) as ledger:
+        record_drain(ledger, "node03", "rackready: GPU fell off the bus", {}, changed=True)
+    slurm.register()
+    assert offered(scene) is Outcome.PASS

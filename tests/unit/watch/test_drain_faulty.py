@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rackready.drivers.scheduler.base import UnknownNodeError
+from rackready.drivers.scheduler.places import drained_by_us
 from rackready.ledger.lock import ControllerLock
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
@@ -32,6 +33,14 @@ def test_a_fault_drains_its_node_with_the_finding_as_reason(world: World) -> Non
         ["job 73 (alice, train) left to its end"],
     )
     assert world.kinds() == ["drained", "job"]
+    assert drained_by_us(world.ledger.entries("node03"), "Slurm"), "handover must know whose drain it ends"
+
+
+def test_a_drain_of_somebody_else_is_not_recorded_as_ours(world: World) -> None:
+    world.scheduler.reasons["node03"] = "bob: disk swap"
+    world.see("node03")
+    world.actor().act()
+    assert not drained_by_us(world.ledger.entries("node03"), "Slurm")
 
 
 def test_a_fault_that_is_seen_again_is_counted_and_drains_once(world: World) -> None:

@@ -6,6 +6,7 @@ node was handed over. It is drained there before anything is done to it, and bef
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,20 +61,32 @@ def handed_to(ledger: Ledger, node: str) -> HandedTo | None:
     return HandedTo(str(seen.get(PART, "")), str(seen.get(PLACE, "")), current, str(seen.get(NAME, "")))
 
 
-def drained_by_us(entries: Iterable[LedgerEntry]) -> bool:
+def drained_by_us(entries: Iterable[LedgerEntry], place: str) -> bool:
     """Return whether the last drain that the ledger knows of a node, after its last release, is rackready's.
 
-    ``entries``: those of the node, oldest first. A drain that changed nothing shows whose reason the node had.
+    ``entries``: those of the node, oldest first. Drains in another scheduler than ``place`` do not count. A drain that
+    changed nothing shows whose reason the node had.
     """
     ours = False
     for entry in entries:
         if entry.operation == RELEASE and entry.status != "failed":
             ours = False
-        elif entry.operation == DRAIN and entry.status == "done":
+        elif entry.operation == DRAIN and entry.status == "done" and entry.observed.get(PLACE, place) == place:
             found = str(entry.observed.get("reason", ""))
             kept = ours and of_registration(found)  # slurmctld wrote over ours
             ours = bool(entry.result.get("changed")) or found.startswith(PREFIX) or kept
     return ours
+
+
+def record_drain(ledger: Ledger, node: str, wanted: str, observed: Mapping[str, object], *, changed: bool) -> None:
+    """Record a drain of a node that is in its scheduler already. ``observed``: its reason before, and the place."""
+    entry = ledger.begin(node, DRAIN, drain_digest(wanted), dict(observed))
+    ledger.done(entry.token, {"changed": changed})
+
+
+def drain_digest(reason: str) -> str:
+    """Return what the ledger keeps of a drain's reason: SHA-256, hex."""
+    return hashlib.sha256(reason.encode()).hexdigest()
 
 
 def earlier(site: Site, record: HandedTo, node: str) -> list[Site]:

@@ -43,20 +43,17 @@ def end_leftovers(
 
 
 def _end(slurm: SlurmAdapter, nodes: Sequence[str], prefix: str, user: str, reasons: Mapping[str, str]) -> None:
-    """Drain what is not drained first: a job may start as soon as the reservation is gone."""
+    """Drain what is not drained first: a job may start as soon as the reservation is gone.
+
+    A worker on another machine may have ended the leftover since, and have made one of the same name for its nodes.
+    """
     for name, held in slurm.leftovers(nodes, prefix, user).items():
         for node in sorted(held):
-            if not slurm.show(node).drained and _only_in(slurm, name, node, prefix, user):
+            # In another reservation of ours no job starts on it; in none, another worker has handed it over.
+            if not slurm.show(node).drained and slurm.leftovers([node], prefix, user) == {name: held}:
                 slurm.drain(node, reasons.get(node, LEFT.format(node=node)))
-        slurm.unreserve(name)
-
-
-def _only_in(slurm: SlurmAdapter, name: str, node: str, prefix: str, user: str) -> bool:
-    """Return whether a node is still in this leftover, and in no other reservation of ours that keeps jobs off it.
-
-    A worker on another machine may have ended the leftover since, and measure the node or have handed it over.
-    """
-    return set(slurm.leftovers([node], prefix, user)) == {name}
+        if slurm.leftovers(sorted(held), prefix, user).get(name) == held:
+            slurm.unreserve(name)
 
 
 @contextmanager
