@@ -161,7 +161,9 @@ def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: 
         overlay.write_text(before, encoding="utf-8")
     assert code == 0, document
     commands = [output.command for record in project.evidence(document["campaign"]) for output in record.raw]
-    assert any("srun --mpi=pmix --reservation=rackready-node01 --nodes=2" in command for command in commands), commands
+    # Slurm knows 224 CPUs and 8 GPUs of each node.
+    step = "srun --gres=gpu:8 --cpus-per-task=28 --mpi=pmix --reservation=rackready-node01 --nodes=2"
+    assert any(step in command for command in commands), commands
     assert project.ssh("slurmctl", "scontrol show reservation").strip() == "No reservations in the system"
     assert {name: state.rstrip("*") for name, state in project.sinfo().items() if name in {"node01", "node02"}} == {
         "node01": "drained",
