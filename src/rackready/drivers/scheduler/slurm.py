@@ -182,17 +182,12 @@ class SlurmAdapter(SchedulerAdapter):
 
     def not_idle(self, nodes: Sequence[str], within_s: float) -> Iterator[tuple[str, str | SchedulerError]]:
         """Yield as the base does: a node is idle in state IDLE, without a job, and without a reservation until then."""
-        reserved = slurm_idle.booked(self._bookings(), self._clock(), within_s)
+        bookings = slurm_idle.parse_bookings(self._reservations(self._where))
+        reserved = slurm_idle.booked(bookings, self._clock(), within_s)
         for start in range(0, len(nodes), _ASKED_AT_ONCE):
             some = nodes[start : start + _ASKED_AT_ONCE]
             states = slurm_idle.shown(self._run, shlex.quote(",".join(some)))
             yield from slurm_idle.merged(self.jobs_of(some), states, reserved)
-
-    def _bookings(self) -> list[slurm_idle.Booking]:
-        code, out, err = self._run(slurm_idle.RESERVATIONS)
-        if code != 0:
-            raise self._unseen(self._where, err or out)
-        return slurm_idle.parse_bookings(out)
 
     def _clock(self) -> datetime:
         """Return the controller's local time."""
@@ -276,29 +271,27 @@ class SlurmAdapter(SchedulerAdapter):
 
         Their names are the prefix with one of their nodes. Raises SchedulerError.
         """
-        code, out, err = self._run(slurm_idle.RESERVATIONS)
-        if code != 0:
-            raise self._unseen(", ".join(nodes), err or out)
+        seen = parse_reservations(self._reservations(", ".join(nodes)), f"{prefix}-")
         return {
             name: one.nodes
-            for name, one in parse_reservations(out, f"{prefix}-").items()
+            for name, one in seen.items()
             if name.removeprefix(f"{prefix}-") in one.nodes
             and not one.nodes.isdisjoint(nodes)
             and one.same(Reservation(user, one.nodes, RESERVED))
         }
 
     def _reservation(self, name: str) -> Reservation | None:
-        code, out, err = self._run(slurm_idle.RESERVATIONS)
-        if code != 0:
-            raise self._unseen(name, err or out)
-        return parse_reservation(out, name)
+        return parse_reservation(self._reservations(name), name)
 
-    def _unseen(self, place: str, text: str) -> SchedulerError:
-        return SchedulerError(
+    def _reservations(self, place: str) -> str:
+        code, out, err = self._run(slurm_idle.RESERVATIONS)
+        if code == 0:
+            return out
+        raise SchedulerError(
             place,
             f"`scontrol show reservation` on {self._where}",
             expected="the reservations",
-            actual=" ".join(text.split()),
+            actual=" ".join((err or out).split()),
             next_step="Check that slurmctld runs there.",
         )
 
