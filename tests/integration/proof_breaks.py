@@ -92,7 +92,9 @@ def cards(args: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def card(pci: str, name: str, value: object) -> str:
     """Bring a parameter into force: what waits for the next boot is no difference to the role either."""
-    return f"mlxconfig -y -d {pci} set {name}={value} >/dev/null && mlxfwreset -d {pci} reset --yes >/dev/null"
+    return (
+        f"mlxconfig -y -d {pci} set {name}={value} >/dev/null && mlxfwreset -d {pci} reset --level 3 --yes >/dev/null"
+    )
 
 
 def read_requests(args: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,12 @@ _DEFAULT = "00000000"
 """Destination of the default route in /proc/net/route."""
 _ESTABLISHED = "01"
 """State of a TCP connection in /proc/net/tcp (tcp_states.h of Linux: TCP_ESTABLISHED)."""
+_LEVEL = ("--level", "3")
+"""Driver restart and PCI reset, or a refusal: with no level, the tool takes the lowest one that the card supports.
+
+That may be 4, and the tool then reboots the node by itself (mlxfwresetlib/cmd_reg_mfrl.py, default_reset_level;
+small_utils/mstfwreset.py, rebootMachine).
+"""
 _BACK_S = 60.0
 """Longest wait for a card after its reset; judgement: mlxfwreset itself returns after the driver's start."""
 _UNLOCK = (
@@ -151,7 +157,7 @@ class NicConfig:
                 self.notes.append(f"{pci}: carries {carried}, so it is not reset; the next boot brings it")
                 self.pending += items
                 continue
-            done = self.run([self._tool(1), "-d", pci, "reset", "--yes"])
+            done = self.run([self._tool(1), "-d", pci, "reset", *_LEVEL, "--yes"])
             if done.returncode != 0:
                 self.notes.append(f"{pci}: not reset ({_last(done)}); the next boot brings its values")
                 self.pending += items

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -21,10 +22,10 @@ PCI = "0000:40:00.0"
 
 
 class Node:
-    """Answers as the node's shell would, and remembers the programs."""
+    """Answers as the node's shell would, and remembers the programs, and what ``mlxfwreset`` itself started."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.ran = machine, list[str]()
+    def __init__(self, machine: Machine, commands: list[list[str]]) -> None:
+        self.machine, self.commands, self.ran = machine, commands, list[str]()
 
     def __call__(self, argv: Sequence[str]) -> Done:
         programs: dict[str, Callable[..., int]] = {"mlxconfig": mlxconfig.main, "mlxfwreset": fwreset.main}
@@ -41,7 +42,13 @@ class Node:
 
 @pytest.fixture
 def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(fwreset.subprocess, "run", lambda *_args, **_more: None)
+    commands = list[list[str]]()
+
+    def command(argv: list[str], **_more: object) -> CompletedProcess[bytes]:
+        commands.append(argv)
+        return CompletedProcess(argv, 0)
+
+    monkeypatch.setattr(fwreset.subprocess, "run", command)
     monkeypatch.setattr(fwreset.kmsg, "say", lambda _text: None)
     tool = paths.at("/usr/bin/mlxconfig")
     tool.parent.mkdir(parents=True)
@@ -49,7 +56,7 @@ def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Node:
     pcitree.write(machine.state)
     for nic in machine.state["nics"]:
         rdmatree.write(nic)
-    return Node(machine)
+    return Node(machine, commands)
 
 
 def refusal(node: Node, wanted: dict[str, dict[str, int]]) -> str:
@@ -107,7 +114,7 @@ def test_a_card_from_the_factory_gets_its_link_type_with_one_reset(node: Node) -
     nics = node.nics()
     found = nics.ensure(WANTED, 0, "")
     assert [(str(item), item.actual) for item in found] == [(f"{PCI} LINK_TYPE_P1=2", "IB(1)")]
-    assert node.ran == [f"mlxconfig -d {PCI} -y set LINK_TYPE_P1=2", f"mlxfwreset -d {PCI} reset --yes"]
+    assert node.ran == [f"mlxconfig -d {PCI} -y set LINK_TYPE_P1=2", f"mlxfwreset -d {PCI} reset --level 3 --yes"]
     assert layer(2) == "Ethernet"
     assert (nics.pending, nics.ensure(WANTED, 0, "")) == ([], [])
 
@@ -126,7 +133,7 @@ def test_a_written_value_waits_for_the_reset(node: Node) -> None:
     nv.set_next(nic, {"LINK_TYPE_P1": 2})
     assert (nv.current(nic, "LINK_TYPE_P1"), nv.following(nic, "LINK_TYPE_P1")) == (1, 2)
     node.nics().ensure(WANTED, 0, "")
-    assert node.ran == [f"mlxfwreset -d {PCI} reset --yes"]
+    assert node.ran == [f"mlxfwreset -d {PCI} reset --level 3 --yes"]
 
 
 def test_a_value_outlives_the_power_of_the_machine(node: Node) -> None:
@@ -144,9 +151,21 @@ def test_a_refused_reset_becomes_a_reason_for_a_reboot_and_goes_after_it(node: N
     said = "-E- Reset-level '3' is not supported in the current state of this device"
     assert nics.notes == [f"{PCI}: not reset ({said}); the next boot brings its values"]
     assert json.loads(declared.read_text()) == {"nic": {PCI: {"LINK_TYPE_P1": 2}}}
+    assert node.commands == [], "only the operator reboots the node"
     store.write(paths.at("/run/hw/runtime.json"), json.dumps(store.fresh()))
     assert node.nics().ensure(WANTED, 0, "") == []
     assert not declared.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--level", "4"], ["-l", "4"]])
+def test_the_tool_itself_reboots_at_level_4_or_with_no_level_where_it_has_no_other(
+    node: Node, words: list[str]
+) -> None:
+    node.machine.inject("nic-reset-refused", nic=2)
+    code, out, _ = node.machine.run(fwreset.main, "-d", PCI, "reset", *words, "--yes")
+    assert (code, node.commands) == (0, [["reboot"]])
+    assert "\n4: Warm Reboot\n" in out
+    assert out.endswith(f"-I- {'Sending reboot command to machine':<40}-Done\n-I- FW was loaded successfully.\n")
 
 
 def test_a_card_with_the_default_route_is_not_reset(node: Node) -> None:
@@ -232,7 +251,7 @@ def test_a_parameter_that_another_one_hides_is_written_after_it(node: Node) -> N
     assert node.ran == [
         f"mlxconfig -d {PCI} -y set ADVANCED_PCI_SETTINGS=1",
         f"mlxconfig -d {PCI} -y set MAX_ACC_OUT_READ=44",
-        f"mlxfwreset -d {PCI} reset --yes",
+        f"mlxfwreset -d {PCI} reset --level 3 --yes",
     ]
     assert node.nics().ensure(wanted, 0, "") == []
 
