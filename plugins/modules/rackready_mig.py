@@ -12,7 +12,8 @@ DOCUMENTATION = """
 module: rackready_mig
 short_description: give the GPUs of a node the instances of a MIG layout
 description:
-  - Observes first; when every GPU is as the layout wants it, nothing runs. Verifies with C(nvidia-smi mig -lgi).
+  - Observes first; when every GPU is as the layout wants it, nothing runs.
+  - Verifies with C(nvidia-smi mig -lgi) and C(nvidia-smi mig -lci).
   - Applies with C(nvidia-mig-parted apply) where that is installed, else with C(nvidia-smi mig).
   - Keeps the file that C(nvidia-mig-parted) reads at boot as C(configs) has it.
   - Without a C(layout), removes the unit that makes instances at boot, and leaves the GPUs as they are.

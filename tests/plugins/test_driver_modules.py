@@ -50,6 +50,9 @@ class Node:
         if "-lgi" in argv:
             row = "|   0  MIG 7g.141gb         0        0          0:8     |\n"
             return Done(0, row) if self.made else Done(6, "No GPU instances found: Not Found\n")
+        if "-lci" in argv:
+            row = "|   0      0       MIG 7g.141gb         4         0          0:7     |\n"
+            return Done(0, row) if self.made else Done(6, "No compute instances found: Not Found\n")
         self.on, self.made = self.on or "-mig" in argv, self.made or "-cgi" in argv
         return Done(0, "")
 

@@ -1,7 +1,8 @@
 """MIG: the layout of one node, from mig-parted's file format to GPU instances, observed before and after.
 
 Format: NVIDIA/mig-parted, deployments/systemd/config-default.yaml @1400787. Commands: NVIDIA MIG user guide, "Getting
-started with MIG". `nvidia-smi mig -lgi` ends with 6 where there is no instance, and with 0 where MIG is off.
+started with MIG". `nvidia-smi mig -lgi` ends with 6 where there is no instance, and with 0 where MIG is off. Programs
+use a compute instance. A GPU instance without a whole one is left by a run that was killed, or by `-cgi` without `-C`.
 """
 
 from __future__ import annotations
@@ -31,26 +32,40 @@ _CTK = "usr/bin/nvidia-ctk"
 _HOLDERS = ("nvidia-dcgm.service",)
 """Services that hold GPUs and may be stopped for a change of MIG mode (MIG user guide, "Enable MIG mode")."""
 _QUERY = "--query-gpu=index,pci.device_id,mig.mode.current"
-_INSTANCE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+\s+\d+:\d+\s+\|")
+_INSTANCE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+(\d+)\s+\d+:\d+\s+\|")
+_COMPUTE = re.compile(r"^\|\s+(\d+)\s+(\d+)\s+MIG (?!\d+c\.)\S+\s+\d+\s+\d+\s")
+"""A row of -lci: GPU, GPU instance, name, profile, id; newer drivers add the placement.
+
+openpbs/openpbs, src/hooks/cgroups/pbs_cgroups.PY has both forms. A part of an instance has a name as 1c.3g.40gb.
+"""
 _PROFILE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+/(\d+)\s")
-_NONE = ("No GPU instances found", "No MIG-enabled devices found")
+_NO_INSTANCES = ("No GPU instances found", "No compute instances found")
+"""Words of -lgi, -lci and -dci, which end with another code than 0 then. Older drivers say the first for -dci as well.
+
+GoogleCloudPlatform/container-engine-accelerators @992db812, partition_gpu/partition_gpu.go, and pull request 444.
+"""
+_NONE = (*_NO_INSTANCES, "No MIG-enabled devices found")
 _COLUMNS = 3
 
 
 @dataclass(frozen=True)
 class GpuMig:
-    """MIG of one GPU: whether the mode is on, and profile to number of instances."""
+    """MIG of one GPU: whether the mode is on, and profile to number of instances.
+
+    ``bare``: those that no program can use, for want of a compute instance.
+    """
 
     on: bool
     devices: dict[str, int] = field(default_factory=dict)
+    bare: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the text for messages."""
         if not self.on:
             return "MIG off"
-        return (
-            f"MIG on, {', '.join(f'{count} x {name}' for name, count in sorted(self.devices.items())) or 'no instance'}"
-        )
+        words = [f"{count} x {name}" for name, count in sorted(self.devices.items())]
+        words += [f"{count} x {name} without a compute instance" for name, count in sorted(self.bare.items())]
+        return f"MIG on, {', '.join(words) or 'no instance'}"
 
 
 @dataclass
@@ -134,11 +149,15 @@ class Mig:
         """Return the present state and the PCI device id of every GPU. Raises NodeProblem."""
         rows = [line.split(", ") for line in self._do(["nvidia-smi", _QUERY, "--format=csv,noheader"]).splitlines()]
         rows = [row for row in rows if len(row) == _COLUMNS]
-        found: dict[int, Counter[str]] = {int(row[0]): Counter() for row in rows}
-        for line in self._list("-lgi").splitlines():
-            if match := _INSTANCE.match(line):
-                found[int(match[1])][match[2]] += 1
-        states = {int(row[0]): GpuMig(row[2] == "Enabled", dict(found[int(row[0])])) for row in rows}
+        there = [match for line in self._list("-lgi").splitlines() if (match := _INSTANCE.match(line))]
+        usable = {match.groups() for line in self._list("-lci").splitlines() if (match := _COMPUTE.match(line))}
+        states = {}
+        for gpu, _, mode in rows:
+            devices, bare = (
+                Counter(one[2] for one in there if one[1] == gpu and ((gpu, one[3]) in usable) == whole)
+                for whole in (True, False)
+            )
+            states[int(gpu)] = GpuMig(mode == "Enabled", dict(devices), dict(bare))
         return states, {int(row[0]): "" if row[2] == "[N/A]" else row[1].lower() for row in rows}
 
     def wanted(self, configs: dict[str, Any], layout: str, ids: dict[int, str]) -> dict[int, GpuMig]:
@@ -259,7 +278,8 @@ class Mig:
 
     def _do(self, argv: list[str]) -> str:
         done = self.run(argv)
-        if done.returncode != 0:
+        gone = "-dci" in argv and any(text in done.out for text in _NO_INSTANCES)
+        if done.returncode != 0 and not gone:
             raise _failed(argv, done.out)
         return done.out
 
@@ -271,7 +291,7 @@ def _document(configs: dict[str, Any]) -> str:
 def _make(gpu: int, actual: GpuMig, wanted: GpuMig) -> Iterable[list[str]]:
     """Yield the commands from one state to another: instances go first, then the mode, then new instances."""
     number = str(gpu)
-    if actual.devices:
+    if actual.devices or actual.bare:
         yield ["nvidia-smi", "mig", "-i", number, "-dci"]
         yield ["nvidia-smi", "mig", "-i", number, "-dgi"]
     if actual.on != wanted.on:

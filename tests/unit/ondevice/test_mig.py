@@ -26,11 +26,15 @@ LAYOUTS: dict[str, Any] = {
 
 
 class Node:
-    """The GPUs of a node: mode and instances. ``pending``: a GPU whose mode only changes after a reset."""
+    """The GPUs of a node: mode and instances.
+
+    ``pending``: GPUs whose mode only changes after a reset; ``bare``: those whose instances have no compute instance.
+    """
 
     def __init__(self, gpus: int = 2) -> None:
         self.mode = dict.fromkeys(range(gpus), "Disabled")
         self.instances: dict[int, list[str]] = {gpu: [] for gpu in range(gpus)}
+        self.bare: set[int] = set()
         self.pending: set[int] = set()
         self.users = self.silent = ""
         self.fails: dict[str, str] = {}
@@ -52,6 +56,8 @@ class Node:
             return Done(0, answer)
         if line == "nvidia-smi mig -lgi":
             return self._list()
+        if line == "nvidia-smi mig -lci":
+            return self._list_compute()
         self.ran.append(line)
         for start, said in self.fails.items():
             if line.startswith(start):
@@ -72,6 +78,17 @@ class Node:
             0, "| GPU instances: |\n| GPU   Name             Profile  Instance   Placement  |\n" + "".join(rows)
         )
 
+    def _list_compute(self) -> Done:
+        if "Enabled" not in self.mode.values():
+            return Done(0, text("h100_vm/mig_lgi_none.txt"))
+        rows = [
+            f"|   {gpu}     {9 + place:>2}       MIG {name:<15} 0         0          0:1     |\n"
+            for gpu, names in self.instances.items()
+            for place, name in enumerate(names)
+            if gpu not in self.bare
+        ]
+        return Done(0, "".join(rows)) if rows else Done(6, "No compute instances found: Not Found\n")
+
     def _act(self, argv: list[str]) -> Done:
         if argv[0] == "nvidia-mig-parted":
             document = json.loads(Path(argv[3]).read_text(encoding="utf-8"))
@@ -83,8 +100,13 @@ class Node:
                     self.instances[gpu] = [name for name, count in devices.items() for _ in range(count)]
         elif argv[:2] == ["nvidia-smi", "-i"] and int(argv[2]) not in self.pending:
             self.mode[int(argv[2])] = "Enabled" if argv[4] == "1" else "Disabled"
+        elif "-dci" in argv:
+            if int(argv[3]) in self.bare:
+                return Done(6, "No compute instances found: Not Found\n")
+            self.bare.add(int(argv[3]))
         elif "-dgi" in argv:
             self.instances[int(argv[3])] = []
+            self.bare.discard(int(argv[3]))
         elif "-cgi" in argv:
             self.instances[int(argv[3])] += argv[5].split(",")
         return Done(0, "")
@@ -123,6 +145,34 @@ def test_instances_of_another_layout_are_removed_first(mig: Mig, node: Node) -> 
     mig.ensure(LAYOUTS, "all-disabled", 1, "a")
     assert node.ran[1:-1] == ["nvidia-smi mig -i 0 -dci", "nvidia-smi mig -i 0 -dgi", "nvidia-smi -i 0 -mig 0"]
     assert node.mode == {0: "Disabled", 1: "Disabled"}
+
+
+def test_instances_without_compute_instances_are_made_again(mig: Mig, node: Node) -> None:
+    """A run that was killed after -dci leaves them, and so does -cgi without -C."""
+    mig.ensure(LAYOUTS, "mixed", 1, "a")
+    node.bare.add(0)
+    node.ran.clear()
+    found = mig.ensure(LAYOUTS, "mixed", 1, "a")
+    assert str(found[0][0]) == (
+        "MIG on, 2 x 1g.18gb without a compute instance, 1 x 2g.35gb without a compute instance, "
+        "1 x 3g.71gb without a compute instance"
+    )
+    assert node.ran[1:-1] == [
+        "nvidia-smi mig -i 0 -dci",
+        "nvidia-smi mig -i 0 -dgi",
+        "nvidia-smi mig -i 0 -cgi 3g.71gb,2g.35gb,1g.18gb,1g.18gb -C",
+    ]
+    assert mig.ensure(LAYOUTS, "mixed", 1, "a") == {}
+    node.bare.add(0)
+    mig.ensure(LAYOUTS, "all-disabled", 1, "a")
+    assert node.mode == {0: "Disabled", 1: "Disabled"}
+
+
+def test_a_part_of_an_instance_is_not_the_whole(mig: Mig, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    mig.ensure(LAYOUTS, "mixed", 1, "a")
+    row = "|   0     12       MIG 1c.3g.71gb       0         0          0:1     |\n"
+    monkeypatch.setattr(node, "_list_compute", lambda: Done(0, row))
+    assert mig.observe()[0][0].devices == {}
 
 
 def test_check_mode_reports_and_does_nothing(mig: Mig, node: Node) -> None:

@@ -66,6 +66,27 @@ def test_the_role_s_code_makes_a_layout_and_sees_it(mig: Mig, machine: Machine) 
     assert machine.run(nvidia_smi, "mig", "-lgi")[:2] == (0, "No MIG-enabled devices found.\n")
 
 
+def test_a_gpu_instance_alone_is_no_device_and_is_replaced(mig: Mig, machine: Machine) -> None:
+    machine.run(nvidia_smi, "-i", "1", "-mig", "1")
+    machine.run(nvidia_smi, "mig", "-i", "1", "-cgi", "3g.40gb")
+    assert "MIG" not in machine.run(nvidia_smi, "-L")[1]
+    assert machine.run(nvidia_smi, "mig", "-lci")[:2] == (6, "No compute instances found: Not Found\n")
+    assert machine.run(nvidia_smi, "mig", "-i", "1", "-dci")[:2] == (6, "No compute instances found: Not Found\n")
+    assert set(mig.ensure(LAYOUTS, "mixed", 1, "a")) == {0, 1}
+    assert mig.ensure(LAYOUTS, "mixed", 1, "a") == {}
+    listed = machine.run(nvidia_smi, "mig", "-lci")[1]
+    assert "|   1      1       MIG 3g.40gb          2         0          0:3     |" in listed
+    assert len({len(line) for line in listed.splitlines()}) == 1
+    code, out, _ = machine.run(nvidia_smi, "mig", "-i", "1", "-dgi")
+    assert (code, out.splitlines()) == (
+        19,
+        [
+            "Unable to destroy GPU instance ID  1 from GPU  1: In use by another client",
+            "Failed to destroy GPU instances: In use by another client",
+        ],
+    )
+
+
 def test_a_contained_error_is_of_a_gpu_instance(mig: Mig, machine: Machine) -> None:
     """The words of NVIDIA/open-gpu-kernel-modules, kern_gpu_error_cont_ga100.c."""
     gpus = machine.state["gpus"]

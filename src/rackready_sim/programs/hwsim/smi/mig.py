@@ -3,7 +3,9 @@
 Table of profiles: a real H200 with driver 580 (tests/fixtures/captured/h200_vm/mig_lgip.txt). Table of instances and
 the words of -cgi, -dci and -dgi: NVIDIA MIG user guide, "Getting started with MIG". With MIG off, -lgi ends with 0: a
 real H100 with driver 580 (h100_vm/mig_lgi_none.txt). Exit code 6 and its words where there is no instance: public
-outputs of driver 580.
+outputs of driver 580; of -dci: GoogleCloudPlatform/container-engine-accelerators, pull request 444. Table of -lci:
+openpbs/openpbs, src/hooks/cgroups/pbs_cgroups.PY. -dgi of an instance that has a compute instance: public outputs, and
+the code of NVML_ERROR_IN_USE.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ _MEMORY = 8
 _IDS = {"1g": 19, "2g": 14, "3g": 9, "4g": 5, "7g": 0}
 _ID_OF_WIDE_1G = 15
 """A slice with twice the memory, as 1g.35gb."""
+_COMPUTE_IDS = {"1": 0, "2": 1, "3": 2, "4": 3, "7": 4}
+_WIDE_COMPUTE_ID = 7
+"""Compute instance profiles of nvml.h that take a whole GPU instance; 7: NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1."""
 _SIZE = {"1g": 1, "2g": 2, "3g": 4, "4g": 4, "7g": 8}
 _LINE = f"+{'-' * 55}+"
 _WIDE = f"+{'-' * 79}+"
+_COMPUTE = f"+{'-' * 68}+"
 _NOT_FOUND = 6
+_IN_USE = 19
 
 
 def profiles(gpu: Gpu) -> dict[str, tuple[int, int, int]]:
@@ -66,8 +73,9 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         return _list_profiles([gpu for gpu in gpus if profiles(gpu)])
     ready = [gpu for gpu in gpus if mode(gpu) == "Enabled"]
     if not ready:
-        return _say("No MIG-enabled devices found.", 0 if "-lgi" in argv else _NOT_FOUND)
-    for option, act in {"-lgi": _list, "-dci": _remove_compute, "-dgi": _remove}.items():
+        return _say("No MIG-enabled devices found.", 0 if {"-lgi", "-lci"} & set(argv) else _NOT_FOUND)
+    options = {"-lgi": _list, "-lci": _list_compute, "-dci": _remove_compute, "-dgi": _remove}
+    for option, act in options.items():
         if option in argv:
             return act(ready)
     if "-cgi" in argv:
@@ -122,6 +130,26 @@ def _list(gpus: list[Gpu]) -> int:
     return _say("\n".join(rows))
 
 
+def _list_compute(gpus: list[Gpu]) -> int:
+    found = _with_compute(gpus)
+    if not found:
+        return _say("No compute instances found: Not Found", _NOT_FOUND)
+    rows = [_COMPUTE, f"| {'Compute instances:':<67}|"]
+    rows += [f"| {'GPU     GPU       Name             Profile   Instance   Placement':<67}|"]
+    rows += [f"| {'      Instance                       ID        ID       Start:Size':<67}|"]
+    rows += [f"| {'        ID':<67}|", f"|{'=' * 68}|"]
+    for gpu, item in found:
+        slices = item["name"].partition("g")[0]
+        number = _WIDE_COMPUTE_ID if item["profile"] == _ID_OF_WIDE_1G else _COMPUTE_IDS[slices]
+        head = f"|{gpu.index:>4}{item['id']:>7}       MIG {item['name']:<15}{number:>3}         0"
+        rows += [f"{head}{f'0:{slices}':>13}     |", _COMPUTE]
+    return _say("\n".join(rows))
+
+
+def _with_compute(gpus: list[Gpu]) -> list[tuple[Gpu, State]]:
+    return [(gpu, item) for gpu in gpus for item in instances(gpu) if item["compute"]]
+
+
 def _create(gpu: Gpu, names: list[str], *, compute: bool) -> int:
     offered = profiles(gpu)
     for name in names:
@@ -137,7 +165,8 @@ def _create(gpu: Gpu, names: list[str], *, compute: bool) -> int:
             )
             return _say("Failed to create GPU instances: Insufficient Resources", _NOT_FOUND)
         own = next(free for free in range(1, 16) if free not in {item["id"] for item in there})
-        _store(gpu, instances=[*there, {"name": known, "profile": number, "id": own, "start": start, "size": size}])
+        made = {"name": known, "profile": number, "id": own, "start": start, "size": size, "compute": compute}
+        _store(gpu, instances=[*there, made])
         words = f"on GPU {gpu.index:>2} using profile MIG {known} (ID {number:>2})"
         _say(f"Successfully created GPU instance ID {own:>2} {words}")
         if compute:
@@ -155,13 +184,18 @@ def _place(there: list[State], size: int, most: int, count: int) -> int | None:
 
 
 def _remove_compute(gpus: list[Gpu]) -> int:
-    found = [(gpu, item) for gpu in gpus for item in instances(gpu)]
+    found = _with_compute(gpus)
     for gpu, item in found:
         _say(f"Successfully destroyed compute instance ID  0 from GPU {gpu.index:>2} GPU instance ID {item['id']:>2}")
+    for gpu in gpus:
+        _store(gpu, instances=[item | {"compute": False} for item in instances(gpu)])
     return 0 if found else _say("No compute instances found: Not Found", _NOT_FOUND)
 
 
 def _remove(gpus: list[Gpu]) -> int:
+    for gpu, item in _with_compute(gpus):
+        _say(f"Unable to destroy GPU instance ID {item['id']:>2} from GPU {gpu.index:>2}: In use by another client")
+        return _say("Failed to destroy GPU instances: In use by another client", _IN_USE)
     found = [(gpu, item) for gpu in gpus for item in instances(gpu)]
     for gpu, item in found:
         _say(f"Successfully destroyed GPU instance ID {item['id']:>2} from GPU {gpu.index:>2}")
@@ -172,7 +206,7 @@ def _remove(gpus: list[Gpu]) -> int:
 
 def devices(gpu: Gpu) -> list[tuple[str, str]]:
     """Return profile and UUID of each MIG device of a GPU in their order, for other programs."""
-    return [(item["name"], _uuid(gpu, item)) for item in instances(gpu)]
+    return [(item["name"], _uuid(gpu, item)) for _, item in _with_compute([gpu])]
 
 
 def _uuid(gpu: Gpu, item: State) -> str:
