@@ -88,10 +88,13 @@ def test_note_of_a_source_that_cannot_be_asked_holds_no_password(user: str) -> N
     assert said("__base_unasked", __base_indexes=asked({"status": 200})) == []
 
 
-@pytest.mark.parametrize(("system", "wanted"), [(VARS, {}), (EL, {"openmpi-bin": "openmpi", "gnupg": "gnupg2"})])
+@pytest.mark.parametrize(
+    ("system", "wanted"),
+    [(VARS, {}), (EL, {"fio": "fio-engine-libaio", "openmpi-bin": "openmpi", "gnupg": "gnupg2"})],
+)
 def test_base_packages_have_the_names_of_the_system(system: dict[str, Any], wanted: dict[str, str]) -> None:
     [task] = yaml.safe_load((ROOT / "roles/base/tasks/packages.yml").read_text(encoding="utf-8"))
-    names = ["chrony", "gnupg", "openmpi-bin"]
+    names = ["chrony", "fio", "gnupg", "openmpi-bin"]
     known = {"base_packages": names, "__base_names": system["__base_names"], "__base_more": system["__base_more"]}
     template = trust_as_template(task["rackready_packages"]["packages"])
     found = Templar(loader=DataLoader(), variables=known).template(template)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rackready_sim.packages.deb import Deb
 from rackready_sim.packages.kernel import RHEL_VERSION
 from rackready_sim.packages.scripts import service
@@ -27,6 +29,7 @@ driftfile /var/lib/chrony/chrony.drift
 makestep 1 3
 """
 _CHRONY_FILE = "/etc/chrony/chrony.conf"
+_ENGINE = "fio-engine-libaio"
 
 
 def host_packages(mft: str) -> list[Deb]:
@@ -38,7 +41,18 @@ def host_packages(mft: str) -> list[Deb]:
 def host_packages_rhel(mft: str) -> list[Deb]:
     """Return the same tools as in the RHEL family: chrony's unit is chronyd.service, its file /etc/chrony.conf."""
     versions = dict.fromkeys(("dmidecode", "smartmontools", "fio"), RHEL_VERSION)
-    return [_chrony(RHEL_VERSION, "chronyd.service", "/etc/chrony.conf"), *_tools(versions), _mft(mft)]
+    tools = [_without_libaio(tool) if tool.name == "fio" else tool for tool in _tools(versions)]
+    return [_chrony(RHEL_VERSION, "chronyd.service", "/etc/chrony.conf"), *tools, _libaio(), _mft(mft)]
+
+
+def _without_libaio(fio: Deb) -> Deb:
+    """Return fio as fio.spec of Fedora and RHEL has it: engines with libraries of their own are only recommended."""
+    return replace(fio, fields={"Recommends": _ENGINE})
+
+
+def _libaio() -> Deb:
+    fields = {"Depends": f"fio (= {RHEL_VERSION})"}
+    return Deb(_ENGINE, RHEL_VERSION, "Linux libaio engine for fio", fields, {"/usr/lib64/fio/fio-libaio.so": "\n"})
 
 
 def _chrony(version: str, unit: str, config: str) -> Deb:

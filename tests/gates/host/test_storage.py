@@ -11,6 +11,8 @@ import pytest
 from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from rackready_sim.programs.hwsim import paths
+from rackready_sim.programs.hwsim.host import tools
 from tests.gates.host.machine import Node, facts, sealed
 from tests.gates.host.test_judgement import Change, Document, judge
 from tests.gates.support import tells
@@ -55,6 +57,17 @@ def test_a_drive_of_which_no_rate_is_declared_is_said_to_be_held_against_its_sib
     assert (len(verdict.findings), {item.expected for item in verdict.findings}) == (8, {"at least 6 GB/s (declared)"})
     assert (verdict.outcome, verdict.note) == (Outcome.FAIL, FEW)
     assert judge(node, DISK, inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS
+
+
+def test_fio_without_its_engine_measures_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the RHEL family the engine is a package of its own."""
+    monkeypatch.setattr(paths, "is_rhel", lambda: True)
+    verdict = judge(node, DISK)
+    assert verdict.outcome is Outcome.ERROR
+    assert {item[0] for item in tells(verdict)} == {"tool-failed"}
+    assert {item.actual for item in verdict.findings} == {"exit 1: fio: failed to load engine"}
+    monkeypatch.setattr(tools, "_LIBAIO", "/etc/hosts")
+    assert judge(node, DISK).outcome is Outcome.PASS
 
 
 def listed(change: Callable[[list[Document]], object]) -> Change:

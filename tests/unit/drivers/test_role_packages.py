@@ -37,6 +37,14 @@ def test_a_file_that_changed_is_read_anew(tmp_path: Path) -> None:
         assert asked(site, tmp_path).roles["cuda_toolkit"] == {"cuda-toolkit-12-8": version}
 
 
+def test_recommended_packages_that_the_roles_need_are_asked_for_where_dnf_leaves_them_out() -> None:
+    site = load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=Path("/checkout"))
+    software = site.software.model_copy(update={"set": "hgx-r580-el9"})
+    found = asked(site.model_copy(update={"software": software}))
+    assert "fio-engine-libaio" in found.roles["base"]
+    assert "openssl" in found.build
+
+
 @pytest.mark.parametrize(
     ("software", "stack", "pinned"),
     [

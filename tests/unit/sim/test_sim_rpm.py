@@ -64,6 +64,15 @@ def test_libraries_are_in_lib64(mirror: Path) -> None:
     assert listed.split() == ["/usr/lib64/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.580.173.02"]
 
 
+def test_fio_s_engine_for_linux_is_a_package_that_fio_only_recommends(mirror: Path) -> None:
+    [fio], [engine] = mirror.glob("fio-[0-9]*.rpm"), mirror.glob("fio-engine-libaio-*.rpm")
+    assert asked("rpm", "-qp", "--nosignature", "--recommends", str(fio)).split() == ["fio-engine-libaio"]
+    assert asked("rpm", "-qpl", "--nosignature", str(fio)).split() == ["/usr/bin/fio"]
+    version = asked("rpm", "-qp", "--nosignature", "--qf", "%{VERSION}-%{RELEASE}", str(fio))
+    assert f"fio = {version}" in asked("rpm", "-qp", "--nosignature", "--requires", str(engine)).splitlines()
+    assert asked("rpm", "-qpl", "--nosignature", str(engine)).split() == ["/usr/lib64/fio/fio-libaio.so"]
+
+
 def test_building_again_changes_nothing(mirror: Path) -> None:
     index = mirror / "repodata/repomd.xml"
     before = index.stat().st_mtime_ns

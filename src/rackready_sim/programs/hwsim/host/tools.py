@@ -13,6 +13,9 @@ from . import tree
 
 State = dict[str, Any]
 
+_LIBAIO = "/usr/lib64/fio/fio-libaio.so"
+"""Where fio of the RHEL family looks for the engine (os-linux.h, FIO_EXT_ENG_DIR, changed by fio.spec)."""
+
 
 def host() -> State:
     """Return the host's part of the state."""
@@ -172,6 +175,9 @@ def fio(argv: list[str]) -> int:
     """Read a drive, or write and read a folder, and print the JSON of fio 3.33."""
     options = [word.removeprefix("--").partition("=") for word in argv]
     values = {name: value for name, mark, value in options if mark}
+    engine = values.get("ioengine", "psync")
+    if engine == "libaio" and paths.is_rhel() and not paths.at(_LIBAIO).exists():
+        return _no_engine(engine)
     place = values.get("filename") or (argv[argv.index("--filename") + 1] if "--filename" in argv else "")
     if place:
         drive = next((item for item in drives() if place == f"/dev/{item['name']}n1"), None)
@@ -192,6 +198,16 @@ def fio(argv: list[str]) -> int:
         ]
     sys.stdout.write(json.dumps({"fio version": "fio-3.33", **_now(), "jobs": jobs, "disk_util": []}, indent=2) + "\n")
     return 0
+
+
+def _no_engine(engine: str) -> int:
+    """Refuse an engine that is a library of its own (axboe/fio: ioengines.c, load_ioengine; init.c, ioengine_load)."""
+    sys.stdout.write(
+        f"Engine {engine} not found; Either name is invalid, was not built, or fio-engine-{engine} package is "
+        "missing.\n"
+    )
+    sys.stderr.write(f"fio: engine {engine} not loadable\nfio: failed to load engine\n")
+    return 1
 
 
 def _now() -> State:
