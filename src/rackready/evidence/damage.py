@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -85,10 +85,14 @@ class Damaged:
             f"Actual: {self.actual}."
         )
 
-    def stand_in(self) -> EvidenceRecord:
-        """Return a record in its place: an error, or the fail that it was. It belongs to no hardware."""
+    def stand_in(self, nodes: Sequence[str] = ()) -> EvidenceRecord:
+        """Return a record in its place: an error, or the fail that it was. It belongs to no hardware.
+
+        ``nodes``: those that took part in a run over several; default: its target.
+        """
         kind = DAMAGED_FAIL if self.was_fail() else DAMAGED
-        return stand_in(self, kind, self.expected, self.actual)
+        found = stand_in(self, kind, self.expected, self.actual)
+        return found.model_copy(update={"nodes": list(nodes)}) if nodes else found
 
 
 def stand_in(of: Damaged | EvidenceRecord, kind: ErrorKind | FailKind, expected: str, actual: str) -> EvidenceRecord:

@@ -19,6 +19,9 @@ _TIMES = frozenset({"us", "ms", "s"})
 MOST_COLUMNS = 48
 """Most nodes of a readable table. A larger pair matrix shows only nodes with a pair that did not pass."""
 
+PAIR = 2
+"""Nodes of a run that the pair matrix shows."""
+
 Cells = list[dict[str, Any]]
 
 

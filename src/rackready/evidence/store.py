@@ -277,7 +277,13 @@ class EvidenceStore:
         )
         several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
         for _, record in self._read(sa.select(*_WHOLE).where(_records.c.id.in_(several)).order_by(_records.c.id)):
-            yield usable(record)
+            yield record.stand_in(self._nodes_of(record.id)) if isinstance(record, Damaged) else record
+
+    def _nodes_of(self, record: str) -> list[str]:
+        """Return the nodes of a record, from the table beside it."""
+        query = sa.select(_nodes.c.node).where(_nodes.c.record_id == record).order_by(_nodes.c.node)
+        with self._ledger.read() as connection:
+            return list(connection.execute(query).scalars())
 
     def valid(
         self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf

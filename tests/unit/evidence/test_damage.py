@@ -223,9 +223,9 @@ def test_a_run_over_several_nodes_is_shown_as_damaged(store: EvidenceStore, ledg
     store.append(pair, good)
     spoil(ledger, pair, record="")
     found = list(store.over_several("c1"))
-    assert [(one.target, one.verdict.outcome) for one in found] == [
-        ("node01+node02/rail1", Outcome.ERROR),
-        ("node01+node02/rail2", Outcome.PASS),
+    assert [(one.target, one.verdict.outcome, one.nodes) for one in found] == [
+        ("node01+node02/rail1", Outcome.ERROR, ["node01", "node02"]),
+        ("node01+node02/rail2", Outcome.PASS, ["node01", "node02"]),
     ]
 
 
