@@ -253,8 +253,9 @@ def stopped(error: StoppedError, *, json: bool) -> None:
 
 def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:
     from rackready.evidence.report import write  # noqa: PLC0415 - only at the end of a campaign
+    from rackready.handover.counted import Counted  # noqa: PLC0415 - as above
 
-    written = write(site, paths, campaign)
+    written = write(site, paths, campaign, counting=Counted())
     return {"report_html": str(written.html), "report_json": str(written.json)}
 
 

@@ -42,12 +42,14 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign.
 
-    Reads records only; needs no root and no connection. With --output json, prints the report, one node per line.
+    Reads records only; needs no root and no connection. With --output json, prints the report, one node per line. A
+    pass that no longer counts (docs/howto/evidence.md) and a required gate without a record are shown as not run.
 
     `report acceptance` writes what was delivered, measured and left out in a rack, as HTML and PDF, with a signature
     over both. PDF needs Chromium.
 
-    Exit codes: 0 all pass, 1 gates or coverage of some node did not pass, 2 refused.
+    Exit codes: 0 all pass, 1 gates or coverage of some node did not pass or no longer count, a node is set aside, or
+    the campaign has not ended, 2 refused.
     """
     if campaign == ACCEPTANCE or rack or out is not None or no_pdf:
         others = {"--raw": bool(raw), "--junit": junit is not None, "--again": again}
@@ -56,6 +58,7 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
         return
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
+    from rackready.handover.counted import Counted  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = working_paths(env)
@@ -80,7 +83,8 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
             next_step="Omit it for the latest.",
         )
     with terminal_log(f"rackready report {wanted} --env {env}", verbose=verbose):
-        written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
+        judging = Rejudge() if again else None
+        written = write_reports(paths.root, env, wanted, judging=judging, counting=Counted())
     if junit is not None:
         _copy(written.junit, junit)
     if output is Format.JSON:
@@ -88,7 +92,7 @@ def report(  # noqa: PLR0913, PLR0917 - each is an option of the command
             shutil.copyfileobj(file, sys.stdout)
     else:
         console.print(f"{written.html}\n{written.json}\n{junit or written.junit}")
-    if set(written.outcomes) - {"pass", "skip"}:
+    if not written.good:
         raise typer.Exit(1)
 
 

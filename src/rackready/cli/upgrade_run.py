@@ -335,8 +335,9 @@ def _reporter(asked: UpgradeOptions) -> Reporter:
 def _reports(paths: EnvPaths) -> Callable[[Site, str], None]:
     def report(site: Site, campaign: str) -> None:
         from rackready.evidence.report import write  # noqa: PLC0415 - only at the end of a wave
+        from rackready.handover.counted import Counted  # noqa: PLC0415 - as above
 
-        written = write(site, paths, campaign)
+        written = write(site, paths, campaign, counting=Counted())
         progress.print(f"report: {written.html}", style="dim")
 
     return report

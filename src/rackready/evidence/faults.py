@@ -47,8 +47,12 @@ _BACK = {
 """State of a node that is set aside -> its way back."""
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
+_DUE = "Run `rackready validate`: it measures what is due. The node's evidence gives the reason for each gate."
 Key = tuple[str, str, str, str]
 """Outcome, gate, title and code of a kind of finding. Gate and code are empty where no gate found it."""
+
+
+_VOID: Key = (Outcome.NOT_RUN.value, "", "required gates without evidence that counts", "")
 
 
 @dataclass(slots=True)
@@ -182,6 +186,9 @@ class Faults:
         """Add the findings of a record that is not a pass, and return 1, or 0 for a pass."""
         if item["outcome"] in CONTINUES:
             return 0
+        if item.get("void"):
+            self._add(_VOID, FaultPlace(name, "a pass that counts", "none", _DUE), item["gate"])
+            return 1
         for finding in item["findings"]:
             place = FaultPlace(name, finding["expected"], finding["actual"], finding["next_step"])
             self._add(
@@ -206,6 +213,9 @@ class Faults:
         """Add the parts that no gate measured, and return 1, or 0 when there are none."""
         if coverage["outcome"] in CONTINUES:
             return 0
+        if coverage.get("void"):
+            self._add(_VOID, FaultPlace(name, "a pass that counts", "none", _DUE), _COVERAGE)
+            return 1
         parts = [part if (own := part_of(part, name)) is None else own for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
         for part in parts:

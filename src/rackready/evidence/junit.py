@@ -3,8 +3,12 @@
 It is made suite by suite, so that no site is too large.
 
 Fail is a failure. Error and not_run are errors: an unmeasured gate is not a pass. A skip is skipped, with its reason.
-Coverage is a case like a gate. The type of a failure or error is the code of its finding (several in their order), or
-the outcome when no finding has a code.
+Coverage is a case like a gate. A node that is set aside has the failure `state`, with its reason, and a campaign that
+has no end an error of its own. Of a run over several nodes that was tried again, only the last attempt is a case:
+GitLab reads the first of two cases with one name (docs.gitlab.com/ci/testing/unit_test_reports).
+
+The type of a failure or error is the code of its finding (several in their order), or the outcome when no finding has a
+code.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from rackready.evidence.attempts import counting_runs
+from rackready.evidence.faults import ASIDE
+from rackready.evidence.report_source import unfinished
 from rackready.model.evidence import COVERAGE
 from rackready.model.outcome import CONTINUES, FLEET_PENDING
 
@@ -59,14 +66,15 @@ class Totals:
 
 def junit(report: Mapping[str, Any]) -> str:
     """Return the XML of a report document (``rackready/report/v1``)."""
-    totals, suites = Totals(), []
+    own, totals = campaign_suite(report)
+    suites = [own]
     for node in report["nodes"]:
         text, found = suite(node, report["generated"])
         suites.append(text)
         totals.add(found)
     if report["runs"]:
         found = Totals()
-        cases = [run_case(run, found) for run in report["runs"]]
+        cases = [run_case(run, found) for run in counting_runs(report["runs"])]
         suites += [runs_head(found, report["generated"]), *cases, SUITE_FOOT]
         totals.add(found)
     return "".join([HEAD, head(report, totals), *suites, FOOT])
@@ -82,7 +90,8 @@ def head(report: Mapping[str, Any], totals: Totals) -> str:
 def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
     """Return the suite of a node, and its counts."""
     totals = Totals()
-    cases = [_text(_case(gate["gate"], gate, node["name"]), totals) for gate in node["gates"]]
+    cases = [_text(_case("node/state", _state(node), node["name"]), totals)] if node["state"] in ASIDE else []
+    cases += [_text(_case(gate["gate"], gate, node["name"]), totals) for gate in node["gates"]]
     cases.append(_text(_case(COVERAGE, _coverage(node), node["name"]), totals))
     if node["result"] is not None:
         cases.append(
@@ -92,6 +101,17 @@ def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
 
 
 SUITE_FOOT = "  </testsuite>\n"
+
+
+def campaign_suite(report: Mapping[str, Any]) -> tuple[str, Totals]:
+    """Return the suite of a campaign that has no end, and its counts; empty for one that has."""
+    totals, status = Totals(), unfinished(report)
+    if not status:
+        return "", totals
+    campaign = str(report["campaign"]["id"])
+    text = f"campaign {campaign} - Expected: ended Actual: {status}. Run the same command: it goes on where it stopped."
+    case = _text(_case("campaign/end", _entry("error", text), campaign), totals)
+    return _suite_head("campaign", totals, str(report["generated"])) + case + SUITE_FOOT, totals
 
 
 def run_case(run: Mapping[str, Any], totals: Totals) -> str:
@@ -119,6 +139,12 @@ def _text(case: ET.Element, totals: Totals) -> str:
     return f"    {ET.tostring(case, encoding='unicode')}\n"
 
 
+def _state(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a node that is set aside: no pass of a gate makes it good."""
+    text = f"{node['name']}: {node['state']}" + (f": {node['reason']}" if node["reason"] else "")
+    return _entry("fail", text, code=node["state"])
+
+
 def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
     found = node["coverage"]
     unmeasured = ", ".join(found["unmeasured"])
@@ -126,19 +152,19 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
         f"{node['name']}: not measured: {unmeasured}" if unmeasured else f"{node['name']}: coverage {found['outcome']}"
     )
     note = "; ".join(sorted(set(found["skipped"].values()))) or None
-    return {
-        "outcome": found["outcome"],
-        "findings": [{"text": text}] if found["outcome"] != "pass" else [],
-        "note": note,
-        "seconds": 0.0,
-        "metrics": [],
-    }
+    said = found.get("note") or text
+    return _entry(found["outcome"], said if found["outcome"] != "pass" else "", note=note)
 
 
 def _campaign(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the node's last result in the campaign as an entry."""
-    findings = [] if result["outcome"] in CONTINUES else [{"text": result["message"] or result["outcome"]}]
-    return {"outcome": result["outcome"], "findings": findings, "note": None, "seconds": 0.0, "metrics": []}
+    return _entry(result["outcome"], "" if result["outcome"] in CONTINUES else result["message"] or result["outcome"])
+
+
+def _entry(outcome: str, text: str, *, code: str = "", note: str | None = None) -> dict[str, Any]:
+    """Return the entry of what no gate measured."""
+    findings = [{"text": text, "code": code}] if text else []
+    return {"outcome": outcome, "findings": findings, "note": note, "seconds": 0.0, "metrics": []}
 
 
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:

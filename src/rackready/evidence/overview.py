@@ -76,7 +76,7 @@ class Overview:
         self.units.run(entry)
         if self.small or (bad and len(self.runs) < DETAILED):
             self.runs.append(entry)
-        if entry["gate"].startswith("pair/"):
+        if entry["gate"].startswith("pair/") and len(set(entry["nodes"])) == overview_tables.PAIR:
             self._pairs.append(
                 {key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics", "criteria")}
             )
@@ -90,6 +90,10 @@ class Overview:
     def outcomes(self) -> Counter[str]:
         """Return the number of nodes by outcome."""
         return Counter(outcome for _, outcome in self.cells.values())
+
+    def aside(self) -> int:
+        """Return how many nodes are set aside, whatever their gates report."""
+        return sum(state in ASIDE for state, _ in self.cells.values())
 
     def summary(self) -> dict[str, int]:
         """Return the number of nodes by state."""

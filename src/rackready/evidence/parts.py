@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from rackready.design.collector import without_gc
 from rackready.evidence import junit
+from rackready.evidence.counting import Counting, Objection, marked
 from rackready.evidence.node_page import NodePage, node_page
 from rackready.evidence.node_report import JUDGING, Document, document
 from rackready.evidence.overview import DETAILED
@@ -42,6 +43,10 @@ Figure = tuple[Any, ...]
 
 class ReportError(RackreadyError):
     """A report cannot be made."""
+
+
+Judged = tuple[Document, Mapping[str, Objection]]
+"""A node with its stored outputs judged again, and why its evidence does not count."""
 
 
 class Judging(Protocol):
@@ -71,6 +76,7 @@ class ReportPart:
     generated: str
     folder: Path
     judging: Judging | None = None
+    counting: Counting | None = None
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Node -> its last result in the campaign."""
 
@@ -116,6 +122,8 @@ class Worker:
         self._states: dict[str, NodeRow] = {row.name: row for row in self._ledger.states()}
         if work.judging is not None:
             work.judging.begin(work.site, self._ledger, self._store)
+        if work.counting is not None:
+            work.counting.begin(work.site, self._ledger)
 
     def close(self) -> None:
         """Close the database."""
@@ -124,23 +132,29 @@ class Worker:
     def stored(self, name: str) -> Document:
         """Return a node as recorded."""
         newest = self._store.concluded(name)
+        return marked(self._document(name, newest), self._objections(name, newest))
+
+    def judged(self, name: str, judging: Judging) -> tuple[Judged, Sequence[Figure]]:
+        """Return a node with its stored outputs judged again, and its figures."""
+        stored = self._store.concluded(name)
+        newest, figures = judging.node(name, stored)
+        return (self._document(name, newest), self._objections(name, stored)), figures
+
+    def _document(self, name: str, newest: Mapping[str, EvidenceRecord]) -> Document:
         return document(self._work.site.node(name), self._states.get(name), newest, self._work.result(name))
 
-    def judged(self, name: str) -> tuple[Document, Sequence[Figure]]:
-        """Return a node with its stored outputs judged again, and its figures."""
-        if self._work.judging is None:
-            return self.stored(name), ()
-        newest, figures = self._work.judging.node(name, self._store.concluded(name))
-        found = document(self._work.site.node(name), self._states.get(name), newest, self._work.result(name))
-        return found, figures
+    def _objections(self, name: str, newest: Mapping[str, EvidenceRecord]) -> Mapping[str, Objection]:
+        return {} if self._work.counting is None else self._work.counting.objections(name, newest)
 
     def spool(self, task: Task) -> tuple[Path, list[Figure]]:
         """Judge nodes and write their documents into a file. Return it with their figures."""
+        if self._work.judging is None:
+            raise ReportError("judging again", expected="a judge", actual="none", next_step="Report a bug.")
         path = self._work.folder / f"{task.first}.spool"
         figures: list[Figure] = []
         with path.open("wb") as file:
             for name in task.names:
-                found, more = self.judged(name)
+                found, more = self.judged(name, self._work.judging)
                 figures += more
                 pickle.dump(found, file, pickle.HIGHEST_PROTOCOL)
         return path, figures
@@ -168,9 +182,9 @@ class Worker:
             return
         with task.spool.open("rb") as file:
             for _ in task.names:
-                found = pickle.load(file)  # noqa: S301 - our own file in a private folder
+                found, objections = pickle.load(file)  # noqa: S301 - our own file in a private folder
                 change = task.changes.get(found["name"])
-                yield found if change is None else self._work.judging.complete(found, change)
+                yield marked(found if change is None else self._work.judging.complete(found, change), objections)
         task.spool.unlink()
 
 

@@ -18,11 +18,14 @@ import jinja2
 from rackready.design.collector import without_gc
 from rackready.design.site import load_site
 from rackready.evidence import bounds, junit, overview_tables
+from rackready.evidence.attempts import Attempts, counting_runs
+from rackready.evidence.counting import Counting
 from rackready.evidence.node_page import node_page
 from rackready.evidence.overview import Overview
 from rackready.evidence.parts import Judging, Part, ReportError, ReportPart, parts
-from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
-from rackready.evidence.report_source import ReportSource
+from rackready.evidence.report_files import blocks, joined, json_object, line, lines, listed, replaced, scratch
+from rackready.evidence.report_source import ReportSource, unfinished
+from rackready.model.outcome import CONTINUES
 from rackready.model.printable import visible
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
@@ -35,12 +38,22 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files of a report, and the number of nodes by outcome."""
+    """The files of a report, and the number of nodes by outcome.
+
+    ``aside``: nodes that are set aside, whatever their gates report; ``ended``: whether the campaign has an end.
+    """
 
     html: Path
     json: Path
     junit: Path
     outcomes: Mapping[str, int]
+    aside: int
+    ended: bool
+
+    @property
+    def good(self) -> bool:
+        """Return whether every node is in order and the campaign has an end."""
+        return self.ended and not self.aside and set(self.outcomes) <= CONTINUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +65,22 @@ class _Pieces:
     totals: junit.Totals
 
 
-def write_reports(root: Path, env: str, campaign: str, judging: Judging | None = None) -> Written:
+def write_reports(
+    root: Path, env: str, campaign: str, judging: Judging | None = None, counting: Counting | None = None
+) -> Written:
     """Write the report of a campaign as HTML, JSON and JUnit XML. Only their owner can read them.
 
     A node that the campaign found in order shows its newest evidence, with the campaign that measured it. ``judging``
-    judges the stored outputs again; that report is a file beside the report of the records, which do not change. Raises
-    RackreadyError when the site or the ledger cannot be read, or the whole report cannot be written.
+    judges the stored outputs again; that report is a file beside the report of the records, which do not change.
+    ``counting``: says which evidence counts no more; without it, every record counts. Raises RackreadyError when the
+    site or the ledger cannot be read, or the whole report cannot be written.
     """
-    return write(load_site(env, root=root), EnvPaths(root, env), campaign, judging)
+    return write(load_site(env, root=root), EnvPaths(root, env), campaign, judging, counting)
 
 
-def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = None) -> Written:
+def write(
+    site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = None, counting: Counting | None = None
+) -> Written:
     """Write the report of a campaign of a loaded site; see ``write_reports``."""
     name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
     reports = private_dir(paths.reports)
@@ -70,7 +88,7 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     overview = Overview(len(site.nodes()))
     with without_gc(), ReportSource.open(site, paths, campaign) as source, scratch(reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
-        work = ReportPart(site, paths, head["generated"], folder, judging, source.results())
+        work = ReportPart(site, paths, head["generated"], folder, judging, counting, source.results())
         made = [_added(part, overview) for part in parts(work)]
         _log.info("%s: read the records of %d nodes", campaign, len(site.nodes()))
         runs = _runs(source, folder, overview)
@@ -86,7 +104,7 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
             file.write(_page({**head, **source.tail()}, overview, source.raw(overview.wanted())).encode())
     for path in (html, json_file, xml):
         _log.info("wrote %s", path)
-    return Written(html, json_file, xml, overview.outcomes())
+    return Written(html, json_file, xml, overview.outcomes(), overview.aside(), ended=not unfinished(head))
 
 
 def _added(part: Part, overview: Overview) -> _Pieces:
@@ -98,14 +116,18 @@ def _added(part: Part, overview: Overview) -> _Pieces:
 
 
 def _runs(source: ReportSource, folder: Path, overview: Overview) -> _Pieces:
-    """Write the runs over several nodes into files, and add them to the page."""
+    """Write the runs over several nodes into files, and add them to the page: those that no later attempt replaced."""
     made = _Pieces(folder / "runs.json", folder / "runs.xml", junit.Totals())
-    with (
-        made.json.open("w", encoding="utf-8") as json_file,
-        made.xml.open("w", encoding="utf-8", errors="replace") as xml_file,
-    ):
+    last = Attempts()
+    with made.json.open("w", encoding="utf-8") as json_file:
         for place, run in enumerate(source.runs()):
             json_file.write((",\n" if place else "") + line(run))
+            last.add(run)
+    with (
+        made.json.open(encoding="utf-8") as json_file,
+        made.xml.open("w", encoding="utf-8", errors="replace") as xml_file,
+    ):
+        for run in last.counting(listed(json_file)):
             xml_file.write(junit.run_case(run, made.totals))
             overview.run(run)
     return made
@@ -113,9 +135,10 @@ def _runs(source: ReportSource, folder: Path, overview: Overview) -> _Pieces:
 
 def _junit(file: IO[bytes], head: Mapping[str, Any], made: list[_Pieces], runs: _Pieces) -> None:
     totals = junit.Totals()
-    for piece in [*made, runs]:
-        totals.add(piece.totals)
-    file.write((junit.HEAD + junit.head(head, totals)).encode())
+    own, found = junit.campaign_suite(head)
+    for counted in [found, *(piece.totals for piece in [*made, runs])]:
+        totals.add(counted)
+    file.write((junit.HEAD + junit.head(head, totals) + own).encode())
     file.writelines(joined((piece.xml for piece in made), between=b""))
     if runs.totals.tests:
         file.write(junit.runs_head(runs.totals, head["generated"]).encode())
@@ -125,7 +148,7 @@ def _junit(file: IO[bytes], head: Mapping[str, Any], made: list[_Pieces], runs: 
 
 
 def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
-    """Return the report of a small site as one document in memory, equal to the JSON file."""
+    """Return the report of a small site as one document in memory: the JSON file in which every record counts."""
     with ReportSource.open(site, paths, campaign) as source:
         nodes = list(source.nodes())
         overview = _overview(nodes)
@@ -143,7 +166,7 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
 def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> str:
     """Return the HTML of a report document, with raw outputs by hash. Every value is escaped; no URL is loaded."""
     overview = _overview(document["nodes"])
-    for run in document["runs"]:
+    for run in counting_runs(document["runs"]):
         overview.run(run)
     for event in document["events"]:
         overview.event(event)
@@ -186,6 +209,7 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
     environment.filters |= {"ticks": _ticks, "figure": bounds.figure, "minute": _minute}
     about: dict[str, Any] = {
         "again": "judged_again" in head,
+        "unfinished": unfinished(head),
         "signs": overview_tables.SIGNS,
         "words": bounds.WORDS,
         "label": bounds.label,

@@ -110,6 +110,13 @@ def line(found: Mapping[str, Any]) -> str:
     return "    " + json.dumps(found)
 
 
+def listed(file: IO[str]) -> Iterator[dict[str, Any]]:
+    """Yield the documents of a JSON list, one per line, as ``lines`` and ``line`` write them."""
+    for text in file:
+        found: dict[str, Any] = json.loads(text.strip().removesuffix(","))
+        yield found
+
+
 def json_object(members: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield a JSON object. A member that is an iterator is the content of a list."""
     yield b"{"

@@ -12,7 +12,7 @@ from rackready import __version__
 from rackready.design.check_gates import today, warnings
 from rackready.evidence.node_report import Document, document, entry
 from rackready.evidence.store import EvidenceError, EvidenceStore
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import PAUSED, UNFINISHED, Ledger
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
@@ -132,6 +132,12 @@ class ReportSource:
             f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; "
             f"the whole: rackready report --raw {digest}]"
         )
+
+
+def unfinished(head: Mapping[str, Any]) -> str:
+    """Return the status of a campaign that has no end yet; empty for one that has."""
+    status = str(head["campaign"].get("status") or "")
+    return status if status in UNFINISHED | {PAUSED} else ""
 
 
 def _time(seconds: float | None) -> str | None:

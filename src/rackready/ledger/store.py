@@ -112,10 +112,11 @@ class Ledger(Connected):
 
         A change that was begun and whose end is not known counts: evidence from before it is about another node.
         """
+        epoch = self.epoch(node)
         changes = [
             entry
             for entry in self.entries(node)
-            if entry.operation == CHANGE and entry.epoch == self.epoch(node) and entry.status != "failed"
+            if entry.operation == CHANGE and entry.epoch == epoch and entry.status != "failed"
         ]
         return max((entry.ended or entry.begun for entry in changes), default=0.0)
 

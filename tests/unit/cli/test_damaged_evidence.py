@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rackready.design.facts import desired_digest
+from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.unit.evidence.test_damage import on, spoil
-from tests.unit.evidence.test_store import GATE
+from tests.unit.evidence.test_store import GATE, fingerprint, record
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -35,7 +37,9 @@ def paths(tmp_path: Path, call: Call) -> EnvPaths:
     ledger.put_campaign(
         "c1", env="sim", kind="deploy", nodes=["node01", "node02"], site_digest="d", abi="1", status="finished"
     )
-    bad, _ = EvidenceStore.open(ledger, found.raw).append(on("node01"), on("node02"))
+    desired = desired_digest(load_site("sim", root=tmp_path), "node02")
+    good = record("node02", prints=[fingerprint("node02", desired=desired)])
+    bad, _ = EvidenceStore.open(ledger, found.raw).append(on("node01"), good)
     spoil(ledger, bad, record="{")
     ledger.close()
     return found

@@ -44,6 +44,8 @@ def entry(gate: str, outcome: str, *texts: str, note: str | None = None, target:
 def node(name: str, *gates: dict[str, Any], coverage: str = "pass", unmeasured: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         "name": name,
+        "state": "ready",
+        "reason": "",
         "gates": list(gates),
         "coverage": {"outcome": coverage, "unmeasured": list(unmeasured), "skipped": {}},
         "result": None,
@@ -189,3 +191,38 @@ def test_what_tools_print_cannot_break_the_file() -> None:
     hostile = 'node01: \x1b[31mbad\x00 <&> "quoted" ]]> \ud800 end'
     root = checked(report(node("node01", entry("node/gpu/sanity/inventory", "fail", hostile))))
     assert next(root.iter("failure")).attrib["message"] == 'node01: \ufffd[31mbad\ufffd <&> "quoted" ]]> \ufffd end'
+
+
+def test_a_node_that_is_set_aside_fails_though_its_gates_passed() -> None:
+    away = node("node02", entry("node/gpu/sanity/inventory", "pass")) | {
+        "state": "quarantined",
+        "reason": "rail 3 down",
+    }
+    root = checked(report(node("node01"), away))
+    assert results(root)["node.state [node02]"] == ("failure", "node02: quarantined: rail 3 down")
+    assert (root.attrib["tests"], root.attrib["failures"]) == ("4", "1")
+
+
+def test_a_campaign_without_an_end_is_an_error() -> None:
+    found = report(node("node01"))
+    found["campaign"]["status"] = "running"
+    root = checked(found)
+    assert results(root)["campaign.end [c1]"] == (
+        "error",
+        "campaign c1 - Expected: ended Actual: running. Run the same command: it goes on where it stopped.",
+    )
+    assert root.attrib["errors"] == "1"
+    found["campaign"]["status"] = "finished"
+    assert checked(found).attrib["errors"] == "0"
+
+
+def test_of_a_run_that_was_tried_again_only_the_last_attempt_is_a_case() -> None:
+    gate, target = "pair/fabric/performance/ib-write-bw", "node01+node02/rail1"
+    first, second, other = (
+        entry(gate, outcome, *texts, target=target) | {"inputs": {"run": run}}
+        for outcome, texts, run in (("error", ("no answer",), "a"), ("pass", (), "a"), ("pass", (), "b"))
+    )
+    root = checked(report(node("node01"), runs=(first, second)))
+    assert (root.attrib["tests"], root.attrib["errors"]) == ("2", "0")
+    root = checked(report(node("node01"), runs=(first, other)))
+    assert (root.attrib["tests"], root.attrib["errors"]) == ("3", "1"), "another run of that target is no attempt"

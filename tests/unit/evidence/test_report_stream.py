@@ -27,8 +27,10 @@ from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.site import Site
+from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.gates.stage import site_with
+from tests.unit.evidence.test_damage import spoil
 from tests.waiting import until
 
 GATE = "node/gpu/performance/gemm"
@@ -141,6 +143,55 @@ def test_a_phase_that_a_node_did_not_pass_is_in_all_three_files_though_its_gates
     assert found["node01"] == ("pass", "ready")
     assert f'<failure type="fail" message="{said}">' in written.junit.read_text(encoding="utf-8")
     assert "phase fabric did not pass" in written.html.read_text(encoding="utf-8")
+
+
+def test_a_damaged_record_of_a_pair_is_an_error_of_that_pair_and_ends_no_report(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    pair = f"{'+'.join(stored.names[:2])}/rail1"
+    spoil(stored.ledger, stored.store.records(target=pair)[0], record="")
+    written = write(stored.site, stored.paths, "c1")
+    runs = {run["target"]: (run["outcome"], run["nodes"]) for run in as_written(written.json)["runs"]}
+    assert runs[pair] == ("error", stored.names[:2])
+    assert "2 pairs, 1 did not pass" in " ".join(written.html.read_text(encoding="utf-8").split())
+
+
+def test_a_first_attempt_that_a_second_replaced_counts_nowhere_and_stays_in_the_json(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    pair = stored.names[2:4]
+    stored.record(PAIR, f"{'+'.join(pair)}/rail2", pair, 1.0, bad=True)
+    stored.record(PAIR, f"{'+'.join(pair)}/rail2", pair, 390.0)
+    written = write(stored.site, stored.paths, "c1")
+    assert [run["outcome"] for run in as_written(written.json)["runs"]] == ["pass", "pass", "fail", "pass"]
+    assert "<failure" not in written.junit.read_text(encoding="utf-8")
+    assert "over several nodes did not pass" not in written.html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("state", [NodeState.QUARANTINED, NodeState.STUCK, NodeState.REPAIR])
+def test_a_node_that_is_set_aside_makes_the_report_bad_though_its_gates_passed(
+    tmp_path: Path, state: NodeState
+) -> None:
+    stored = Stored(tmp_path, 4)
+    assert write(stored.site, stored.paths, "c1").good
+    stored.ledger.set_state("node02", state, "rail 3 is down")
+    written = write(stored.site, stored.paths, "c1")
+    assert (dict(written.outcomes), written.aside, written.good) == ({"pass": 4}, 1, False)
+    assert f'message="node02: {state.value}: rail 3 is down"' in written.junit.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"), [("running", False), ("interrupted", False), ("paused", False), ("finished", True)]
+)
+def test_a_campaign_without_an_end_has_not_nothing_to_repair(tmp_path: Path, status: str, *, ended: bool) -> None:
+    stored = Stored(tmp_path, 4)
+    stored.ledger.put_campaign("c1", status=status)
+    written = write(stored.site, stored.paths, "c1")
+    page = written.html.read_text(encoding="utf-8")
+    assert (written.good, "Nothing to repair" in page, "The campaign has not ended" in page) == (
+        ended,
+        ended,
+        not ended,
+    )
+    assert ("campaign.end" not in written.junit.read_text(encoding="utf-8").replace('" name="', ".")) is ended
 
 
 def raw_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:

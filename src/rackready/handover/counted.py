@@ -1,0 +1,63 @@
+"""The policy's objections to the evidence that a report shows: what of it would not allow a handover now.
+
+No node is asked, and nothing is read that the report has not read: the records are those that it shows. Raw outputs
+are not compared with their digests again: `validate`, `certify` and the acceptance report do that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackready.design.check_gates import today
+from rackready.design.facts import desired_digest
+from rackready.evidence.counting import Objection
+from rackready.evidence.record_precedence import counts
+from rackready.handover.certify import entries
+from rackready.handover.policy import Moment, decide
+from rackready.ledger.part_history import void_since
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
+
+
+@dataclass(slots=True)
+class Counted:
+    """Judge of what still counts: see ``evidence.counting.Counting``."""
+
+    _of: tuple[Site, Ledger] | None = None
+    _entries: Sequence[GateSetEntry] = field(default_factory=list)
+
+    def begin(self, site: Site, ledger: Ledger) -> None:
+        """Prepare a worker."""
+        self._of, self._entries = (site, ledger), entries(site)
+
+    def objections(self, name: str, newest: Mapping[str, EvidenceRecord]) -> Mapping[str, Objection]:
+        """Return gate -> why its evidence does not count. A node that nothing has measured has no evidence to judge."""
+        if self._of is None or not newest:
+            return {}
+        site, ledger = self._of
+        wanted, found, changed = desired_digest(site, name), _seen(name, newest), ledger.last_change(name)
+        moment = Moment(time.time(), found.boot_id if found else "", changed, voids=void_since(ledger, name))
+        records = {gate: _judged(item) for gate, item in newest.items() if counts(item, name, wanted, found)}
+        own = {entry.id for entry in self._entries}
+        beside = [GateSetEntry.model_validate({"id": gate, "required": False}) for gate in newest if gate not in own]
+        listed = [*self._entries, *beside]
+        decision = decide(name, listed, records, site.gates.skipped(name, today()), moment)
+        required = {entry.id for entry in listed if entry.required}
+        return {gate: Objection(why, gate in required) for gate, why in decision.objections.items()}
+
+
+def _seen(name: str, newest: Mapping[str, EvidenceRecord]) -> Fingerprint | None:
+    """Return the node's fingerprint as it was last seen, None where no record has one."""
+    prints = [(record.id, item) for record in newest.values() for item in record.fingerprints if item.node == name]
+    return max(prints, key=lambda one: one[0])[1] if prints else None
+
+
+def _judged(record: EvidenceRecord) -> EvidenceRecord:
+    """Return a record as if a bound had judged it: the report shows a pass that waits for its fleet as what it is."""
+    if not record.verdict.fleet_pending:
+        return record
+    return record.model_copy(update={"verdict": record.verdict.model_copy(update={"fleet_pending": False})})
