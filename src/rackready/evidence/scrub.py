@@ -25,6 +25,7 @@ _NAMED = re.compile(
     rf"""
     (?P<name>(?i:(?:{_WORDS} | token(?![A-Za-z]) | {_KEYS})[\w.-]{{0,128}}+
           | (?:db|ssh|sql|pg|root|user|admin|bmc|ipmi|ldap|smtp|ftp|http|proxy)_?pass\b
+          | (?:become|sudo|storage|jobcomp)_?pass\b
           | _auth\b | (?<=")auth(?=\\{{0,8}}") | (?<![\w-])psk\b)
       # as in environments: DB_PASS, MYSQL_PWD, SLURM_JWT, MUNGE_KEY
       | (?<=[A-Z0-9])_(?:PASS|PWD|JWT|KEY)\b)
@@ -41,6 +42,13 @@ _VALUE = re.compile(
     """,
     re.VERBOSE,
 )
+_WIDE = re.compile(r"[^\s\"']*[^\s\"',;&]")
+"""A plain value with marks in it: passwords have them, and these names have no second value behind a mark."""
+_OF_LINE = re.compile(r"(?:\A|\n)[^\S\n]*(?:-[^\S\n]+)?(?:export[^\S\n]+)?[\w.-]*\Z")
+_OF_ENVIRONMENT = re.compile(r"(?:\A|[^?&\w.-])[A-Z0-9_]*\Z")
+_UPPER = re.compile(r"[A-Z0-9_]+")
+_BEFORE = 160
+"""Characters before a name that decide how far its value extends."""
 _TURN = re.compile(r"(?P<level>(?<!\\)\\*+)(?P<quote>[\"'])|(?P<bracket>[\[\]{}])")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORDS_OF_JSON = frozenset({"true", "false", "null"})
@@ -60,7 +68,8 @@ _ELEMENT = re.compile(
 
 _PROGRAM = re.compile(r"\b(?P<program>ipmitool|ipmi-\w+|sshpass|racadm|redfishtool|mysql\w*|curl|redis-cli)\b")
 _OF_PROGRAM = {
-    "ipmi": re.compile(r"(?P<before>\s-[PpYy]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
+    # ipmitool(1): -P password, -y and -k Kg keys; FreeIPMI's common options: -p password, -k Kg key
+    "ipmi": re.compile(r"(?P<before>\s-[PpYyk]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
     "curl": re.compile(
         r"(?P<before>\s(?:(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ =]?\s*(?P<q>[\"'])?[^\s:\"']*:"
         r"|(?:-[sSkLfviI]{0,8}b|--cookie)[ =]?\s*(?P<c>[\"'])?))(?P<value>(?(q)[^\"'\n]*|(?(c)[^\"'\n]*|[^\s\"']+)))"
@@ -213,8 +222,22 @@ def _named(text: str) -> Iterator[str]:
             at = end
         elif value := _VALUE.match(text, at):
             yield _hidden(value, found["name"], found["sign"])
-            at = value.end()
+            wide = _WIDE.match(text, at) if value["plain"] and _is_alone(text, found) else None
+            at = wide.end() if wide else value.end()
     yield text[at:]
+
+
+def _is_alone(text: str, found: re.Match[str]) -> bool:
+    """Return whether a name has its line or its word for itself: a variable, or the first word of a line.
+
+    In a query (?token=x&n=1), a list of options and a connection string the next mark ends a value.
+    """
+    if found["sign"][0] in _MARKS:
+        return False
+    before = text[max(0, found.start() - _BEFORE) : found.start()]
+    before = before if len(before) < _BEFORE else f"?{before}"  # cut: what is its first character begins no line
+    variable = found["sign"] == "=" and _UPPER.fullmatch(found["name"]) and _OF_ENVIRONMENT.search(before)
+    return bool(variable or _OF_LINE.search(before))
 
 
 def _several(inside: str, name: str, sign: str) -> str:
