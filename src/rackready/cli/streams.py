@@ -28,7 +28,8 @@ def open_streams() -> bool:
     """Prepare the standard streams, and return whether there is a standard output.
 
     Replace closed streams: otherwise the next opened file, even a database, would get their descriptor and receive
-    printed text.
+    printed text. An encoding that lacks a character (a reason with an arrow, in a legacy locale) prints it escaped: the
+    exit code tells of the nodes, not of the terminal.
     """
     for number in range(3):
         try:
@@ -41,7 +42,10 @@ def open_streams() -> bool:
         return False
     lines = sys.stdout.isatty() or bool(getattr(sys.stdout, "write_through", False))
     raw = io.BufferedWriter(_StandardOutput(1, "wb", closefd=False))
-    sys.stdout = io.TextIOWrapper(raw, encoding=sys.stdout.encoding, errors=sys.stdout.errors, line_buffering=lines)
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
+    if errors == "strict" or (errors == "surrogateescape" and encoding.lower() not in {"utf-8", "utf8"}):
+        errors = "backslashreplace"
+    sys.stdout = io.TextIOWrapper(raw, encoding=encoding, errors=errors, line_buffering=lines)
     return True
 
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rackready.ledger.store import Ledger
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
 ROOT = Path(__file__).resolve().parents[3]
 FULL = (
     "standard output - Expected: an output that accepts data Actual: No space left on device. "
@@ -63,6 +67,30 @@ def test_an_error_is_told_also_where_its_document_cannot_be_printed(project: Pat
 def test_a_verdict_comes_out_though_nothing_else_can(project: Path) -> None:
     done = shell(project, ECC, "2>&- <&-")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "node/gpu/sanity/ecc: pass")
+
+
+@pytest.mark.parametrize(
+    "legacy",
+    [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    ids=["latin-1", "C"],
+)
+def test_a_character_that_a_legacy_locale_lacks_is_printed_escaped(project: Path, legacy: dict[str, str]) -> None:
+    """A reason may hold any character; the exit code tells of the node."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "PYTHONUTF", "LC_"))}
+    ledger = Ledger.open(EnvPaths(project, "sim").database)
+    ledger.set_state("node01", NodeState.QUARANTINED, "rail 3 \u2192 leaf 2")
+    ledger.close()
+    done = subprocess.run(
+        [sys.executable, "-m", "rackready", "status", "--no-scheduler"],
+        capture_output=True,
+        text=True,
+        env={**kept, **legacy, "RACKREADY_ROOT": str(project)},
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"rail 3 \u2192 leaf 2" in done.stdout
 
 
 def test_a_file_never_takes_the_number_of_a_stream_that_was_closed(project: Path) -> None:
