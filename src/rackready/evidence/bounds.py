@@ -57,7 +57,7 @@ class ShownBound:
         return self.low if self.low == self.high else None
 
     def broken_by(self, value: float) -> bool:
-        """Return whether a value is beyond the bound, if it is the same for every unit. A reference limits nothing."""
+        """Return whether a value is beyond the bound, if it is one for all its units. A reference limits none."""
         if self.value is None or self.label == "reference":
             return False
         return value < self.value if self.op == "ge" else self.op == "le" and value > self.value

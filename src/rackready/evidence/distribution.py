@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +56,8 @@ class Strip:
     """As they were applied."""
     kinds: Callable[[], Iterable[Hashable]] | None = None
     """Returns the kind of each unit, in the order of the values; None: by their names."""
+    beyond: Sequence[float] = ()
+    """Values beyond a bound of their own record."""
 
     @cached_property
     def ordered(self) -> list[float]:
@@ -77,16 +80,14 @@ class Strip:
         return sorted(outside, key=lambda item: item[1])
 
     def broken(self, value: float) -> bool:
-        """Return whether a value is beyond a bound that is the same for every unit."""
-        return any(bound.broken_by(value) for bound in self.bounds)
+        """Return whether a unit with this value is beyond a bound of its own record."""
+        return value in self.beyond
 
     def split(self) -> tuple[list[float], list[float]]:
         """Return the values within the bounds and those beyond, the lowest first."""
-        if not any(self.broken(value) for value in (self.ordered[0], self.ordered[-1])):
+        if not self.beyond:
             return self.ordered, []
-        return [value for value in self.ordered if not self.broken(value)], [
-            value for value in self.ordered if self.broken(value)
-        ]
+        return sorted((Counter(self.ordered) - Counter(self.beyond)).elements()), sorted(self.beyond)
 
     def _kinds(self) -> Iterable[Hashable]:
         return map(kind_of, self.values) if self.kinds is None else self.kinds()

@@ -14,6 +14,8 @@ from rackready.model.place import part_of
 
 Key = tuple[str, str, str]
 """Gate, metric, unit."""
+Bounds = dict[tuple[str, str], ShownBound]
+"""By label and operator."""
 
 
 @dataclass(slots=True)
@@ -28,15 +30,20 @@ class Pile:
     parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
     """Units outside one node (links between two, runs over several), by name."""
-    bounds: dict[tuple[str, str], ShownBound] = field(default_factory=dict)
+    beyond: array[float] = field(default_factory=lambda: array("d"))
+    """Values beyond a bound of their own record: a site with several models has a bound for each."""
+    others_beyond: set[str] = field(default_factory=set)
+    bounds: Bounds = field(default_factory=dict)
     """By label and operator."""
+
+    def other(self, name: str, value: float, *, beyond: bool) -> None:
+        """Put a unit outside one node, in the place of its earlier value."""
+        self.others[name] = value
+        (self.others_beyond.add if beyond else self.others_beyond.discard)(name)
 
     def bind(self, bounds: Iterable[ShownBound]) -> None:
         """Add bounds of this metric."""
-        for bound in bounds:
-            known = self.bounds.setdefault((bound.label, bound.op), bound)
-            if known is not bound:
-                known.take(bound)
+        _merge(self.bounds, bounds)
 
 
 @dataclass(slots=True)
@@ -51,30 +58,33 @@ class Units:
         """Add a node's metrics. Of several values of a unit the last counts. ``place``: of the node in the site."""
         for entry in entries:
             found = dict(_measured(entry))
+            bounds = _own_bounds(entry, {key for key, _ in found})
             for (key, target), value in found.items():
-                self._put(key, place, name, target, value)
-            self._bounds(entry, {key for key, _ in found})
+                self._put(key, place, name, target, value, beyond=_beyond(bounds[key], value))
+            self._bind(bounds)
 
-    def _put(self, key: Key, place: int, name: str, target: str, value: float) -> None:
+    def _put(self, key: Key, place: int, name: str, target: str, value: float, *, beyond: bool) -> None:
         pile = self.piles.setdefault(key, Pile())
         if part_of(target, name) is None:
-            pile.others[target] = value
+            pile.other(target, value, beyond=beyond)
             return
         pile.values.append(value)
+        if beyond:
+            pile.beyond.append(value)
         pile.nodes.append(place)
         pile.parts.append(self._place(target[len(name) :]))
 
     def run(self, entry: Mapping[str, Any]) -> None:
         """Add the metrics of a run over several nodes, all by name."""
-        keys = set()
-        for (key, target), value in _measured(entry):
-            keys.add(key)
-            self.piles.setdefault(key, Pile()).others[target] = value
-        self._bounds(entry, keys)
+        found = list(_measured(entry))
+        bounds = _own_bounds(entry, {key for (key, _), _ in found})
+        for (key, target), value in found:
+            self.piles.setdefault(key, Pile()).other(target, value, beyond=_beyond(bounds[key], value))
+        self._bind(bounds)
 
-    def _bounds(self, entry: Mapping[str, Any], keys: Iterable[Key]) -> None:
-        for key in keys:
-            self.piles[key].bind(ShownBound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
+    def _bind(self, bounds: Mapping[Key, Bounds]) -> None:
+        for key, own in bounds.items():
+            self.piles[key].bind(own.values())
 
     def take(self, more: Units) -> None:
         """Add the piles of later nodes."""
@@ -84,7 +94,9 @@ class Units:
             own.values.extend(pile.values)
             own.nodes.extend(pile.nodes)
             own.parts.extend(places[part] for part in pile.parts)
-            own.others.update(pile.others)
+            own.beyond.extend(pile.beyond)
+            for name, value in pile.others.items():
+                own.other(name, value, beyond=name in pile.others_beyond)
             own.bind(pile.bounds.values())
 
     def _place(self, part: str) -> int:
@@ -98,7 +110,26 @@ class Units:
         kinds = [kind_of(part) for part in self.parts]
         for key, pile in sorted(self.piles.items()):
             named = Named(pile, names, self.parts)
-            yield Strip(*key, named, list(pile.bounds.values()), partial(named.kinds, kinds))
+            yield Strip(*key, named, list(pile.bounds.values()), partial(named.kinds, kinds), named.beyond())
+
+
+def _merge(into: Bounds, bounds: Iterable[ShownBound]) -> None:
+    for bound in bounds:
+        known = into.setdefault((bound.label, bound.op), bound)
+        if known is not bound:
+            known.take(bound)
+
+
+def _own_bounds(entry: Mapping[str, Any], keys: Iterable[Key]) -> dict[Key, Bounds]:
+    """Return the bounds of one record, by metric. A bound that the record derived for each unit is a range."""
+    out: dict[Key, Bounds] = {key: {} for key in keys}
+    for key, own in out.items():
+        _merge(own, (ShownBound.of(item) for item in entry["criteria"] if item["metric"] == key[1]))
+    return out
+
+
+def _beyond(own: Bounds, value: float) -> bool:
+    return any(bound.broken_by(value) for bound in own.values())
 
 
 def _measured(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[Key, str], float]]:
@@ -158,6 +189,11 @@ class Named(Mapping[str, float]):
         """Yield the kind of each unit in the order of the names. ``of_parts``: the kinds of parts."""
         yield from (of_parts[part] for part in self.pile.parts)
         yield from (kind_of(name) for name in self._more())
+
+    def beyond(self) -> list[float]:
+        """Return the values beyond a bound of their own record."""
+        more = self._more() if self.pile.others_beyond else {}
+        return [*self.pile.beyond, *(value for name, value in more.items() if name in self.pile.others_beyond)]
 
     def _more(self) -> dict[str, float]:
         """Return the units that only runs measured. A unit in a node's own records, too, is one unit."""

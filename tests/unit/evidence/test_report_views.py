@@ -178,6 +178,29 @@ def test_a_strip_names_the_units_that_stand_apart_and_its_bound_with_its_source(
     assert (picture(strip).count('class="apart"'), 'class="bad"' in picture(strip)) == (1, False)
 
 
+def test_a_bound_judges_the_units_of_its_own_record_alone() -> None:
+    """A site with two models: what is good for the slow one is below the floor of the fast one."""
+    fast = {
+        "gate": "g",
+        "metrics": [metric("busbw", 470.0, "GB/s", "node01/gpu0")],
+        "criteria": [bound("busbw", 456.0)],
+    }
+    slow = {"gate": "g", "metrics": [metric("busbw", 180.0, "GB/s", "node02/gpu0")], "criteria": []}
+    bad = {"gate": "g", "metrics": [metric("busbw", 180.0, "GB/s", "node03/gpu0")], "criteria": fast["criteria"]}
+    for found, beyond in (([fast, slow], []), ([fast, slow, bad], [180.0])):
+        nodes, runs, parts = Units(), Units(), Units()
+        for place, item in enumerate(found):
+            one = Units()
+            one.add(place, f"node0{place + 1}", [item])
+            nodes.add(place, f"node0{place + 1}", [item])
+            runs.run(item)
+            parts.take(one)
+        for units in (nodes, runs, parts):
+            (strip,) = units.strips(["node01", "node02", "node03"])
+            assert (strip.split()[1], len(strip.split()[0])) == (beyond, 2)
+            assert ('class="bad"' in picture(strip)) is bool(beyond)
+
+
 def test_an_upper_bound_is_a_ceiling_and_each_bound_keeps_its_own_label() -> None:
     bounds = [
         bound("busbw", 714.0, "le", "ceiling"),
