@@ -55,7 +55,10 @@ def status(
     """Show every node's state, the reason for it, and its current step.
 
     Reads only; needs no root and no lock. Asks the scheduler whether it offers quarantined or retired nodes to jobs,
-    and shows an alarm for each. A scheduler that does not answer within 5 s is reported and changes no exit code.
+    and shows an alarm for each. Neither states nor a scheduler that does not answer within 5 s change the exit code:
+    `rackready report` exits with 1 for a node that is not good.
+
+    Exit codes: 0 shown, whatever the states are, 2 refused or invalid.
     """
     from rackready.design.collector import without_gc  # noqa: PLC0415 - `--help` loads no site
     from rackready.design.outline import load_outline  # noqa: PLC0415

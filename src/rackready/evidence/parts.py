@@ -27,6 +27,7 @@ from rackready.evidence.overview import DETAILED
 from rackready.evidence.store import EvidenceStore
 from rackready.evidence.units import Units
 from rackready.ledger.store import Ledger, NodeRow
+from rackready.model.commands import in_document, outside
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -177,6 +178,11 @@ class Worker:
         return made
 
     def _documents(self, task: Task) -> Iterator[Document]:
+        env = outside(self._work.paths.env)
+        for found in self._recorded(task):
+            yield in_document(found, env)
+
+    def _recorded(self, task: Task) -> Iterator[Document]:
         if task.spool is None or self._work.judging is None:
             yield from (self.stored(name) for name in task.names)
             return

@@ -25,6 +25,7 @@ from rackready.evidence.overview import Overview
 from rackready.evidence.parts import Judging, Part, ReportError, ReportPart, parts
 from rackready.evidence.report_files import blocks, joined, json_object, line, lines, listed, replaced, scratch
 from rackready.evidence.report_source import ReportSource, unfinished
+from rackready.model.commands import in_document, outside
 from rackready.model.outcome import CONTINUES
 from rackready.model.printable import visible
 from rackready.model.site import Site
@@ -210,9 +211,12 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
     about: dict[str, Any] = {
         "again": "judged_again" in head,
         "unfinished": unfinished(head),
+        "env": f" --env {env}" if (env := outside(str(head["env"]))) else "",
         "signs": overview_tables.SIGNS,
         "words": bounds.WORDS,
         "label": bounds.label,
     }
     about |= {"raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
-    return environment.get_template("report.html.j2").render(report=head, **about, **overview.page(head["racks"]))
+    shown = overview.page(head["racks"])
+    shown["faults"] = in_document(shown["faults"], env)
+    return environment.get_template("report.html.j2").render(report=head, **about, **shown)

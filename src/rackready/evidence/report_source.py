@@ -13,6 +13,7 @@ from rackready.design.check_gates import today, warnings
 from rackready.evidence.node_report import Document, document, entry
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import PAUSED, UNFINISHED, Ledger
+from rackready.model.commands import in_document, outside
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
@@ -84,7 +85,7 @@ class ReportSource:
             "declared_skips": skips,
             "gate_set": self.site.gates.set,
             "unseen": unseen,
-            "warnings": warnings(self.site, today()),
+            "warnings": in_document(warnings(self.site, today()), outside(self.env)),
         }
 
     def nodes(self) -> Iterator[Document]:
@@ -92,16 +93,19 @@ class ReportSource:
         states = {row.name: row for row in self.ledger.states()}
         results = self.results()
         for node in self.site.nodes():
-            yield document(node, states.get(node.name), self.store.concluded(node.name), results.get(node.name))
+            found = document(node, states.get(node.name), self.store.concluded(node.name), results.get(node.name))
+            yield in_document(found, outside(self.env))
 
     def runs(self) -> Iterator[Document]:
         """Yield the campaign's runs over several nodes."""
-        yield from (entry(record) for record in self.store.over_several(self.campaign))
+        for record in self.store.over_several(self.campaign):
+            yield in_document(entry(record), outside(self.env))
 
     def events(self) -> Iterator[Document]:
         """Yield the campaign's progress."""
         for event in self.ledger.progress(self.campaign):
-            yield {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
+            found = {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
+            yield in_document(found, outside(self.env))
 
     def raw(self, wanted: Iterable[str]) -> dict[str, str]:
         """Return raw outputs by hash for the page: the first wanted ones, as many as fit.
@@ -130,8 +134,12 @@ class ReportSource:
             return text
         return (
             f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; "
-            f"the whole: rackready report --raw {digest}]"
+            f"the whole: rackready report --raw {digest}{_option(self.env)}]"
         )
+
+
+def _option(env: str) -> str:
+    return f" --env {env}" if outside(env) else ""
 
 
 def unfinished(head: Mapping[str, Any]) -> str:

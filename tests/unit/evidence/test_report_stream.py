@@ -41,10 +41,10 @@ AT = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 class Stored:
     """A site with records of one gate on every node, and of two pairs; every ninth node fails."""
 
-    def __init__(self, tmp_path: Path, nodes: int) -> None:
-        self.site, self.paths = site_with(nodes), EnvPaths(tmp_path, "sim")
+    def __init__(self, tmp_path: Path, nodes: int, env: str = "sim") -> None:
+        self.site, self.paths = site_with(nodes), EnvPaths(tmp_path, env)
         self.ledger = Ledger.open(self.paths.database)
-        self.ledger.put_campaign("c1", env="sim", kind="validate", nodes=[], site_digest="", abi="1", status="ended")
+        self.ledger.put_campaign("c1", env=env, kind="validate", nodes=[], site_digest="", abi="1", status="ended")
         self.store = EvidenceStore.open(self.ledger, self.paths.raw)
         self.names = [node.name for node in self.site.nodes()]
         for place, name in enumerate(self.names):
@@ -164,6 +164,27 @@ def test_a_first_attempt_that_a_second_replaced_counts_nowhere_and_stays_in_the_
     assert [run["outcome"] for run in as_written(written.json)["runs"]] == ["pass", "pass", "fail", "pass"]
     assert "<failure" not in written.junit.read_text(encoding="utf-8")
     assert "over several nodes did not pass" not in written.html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("env", ["sim", "prod"])
+def test_commands_in_all_three_files_name_the_environment(tmp_path: Path, env: str) -> None:
+    stored = Stored(tmp_path, 9, env)
+    spoil(stored.ledger, stored.store.records(target=f"{'+'.join(stored.names[:2])}/rail1")[0], record="")
+    spoil(stored.ledger, stored.store.records(target="node03", gate=COVERAGE)[0], record="")
+    stored.ledger.set_state("node02", NodeState.QUARANTINED, "rail 3 is down: `rackready repair node02`")
+    stored.ledger.event("c1", "node02", "validate", "look: `rackready status`")
+    written = write(stored.site, stored.paths, "c1")
+    found = {
+        path: re.findall(
+            r"rackready (?:validate|repair|deploy|report|status)[^`<\"]*", path.read_text(encoding="utf-8")
+        )
+        for path in (written.html, written.json, written.junit)
+    }
+    assert all(found.values())
+    for words in (words for listed in found.values() for words in listed):
+        assert words.endswith(f" --env {env}") is (env == "prod"), words
+    whole = build(stored.site, stored.paths, "c1")
+    assert (as_written(written.json)["nodes"], as_written(written.json)["runs"]) == (whole["nodes"], whole["runs"])
 
 
 @pytest.mark.parametrize("state", [NodeState.QUARANTINED, NodeState.STUCK, NodeState.REPAIR])
