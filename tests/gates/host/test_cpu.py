@@ -33,6 +33,8 @@ def kernel(control: str, online: str, offline: str | None, present: int = 224) -
         "Core(s) per socket": "56",
         "Socket(s)": "2",
         "NUMA node(s)": "2",
+        "NUMA node0 CPU(s)": "0-55",
+        "NUMA node1 CPU(s)": "56-110",
     }
 
     def change(found: dict[str, Any]) -> None:

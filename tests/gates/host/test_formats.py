@@ -20,6 +20,7 @@ FLAT = {
     "Core(s) per socket:": "4",
     "Socket(s):": "1",
     "NUMA node(s):": "1",
+    "NUMA node0 CPU(s):": "0-3,6",
     "Model name:": "AMD EPYC 9654 96-Core Processor",
 }
 
@@ -31,6 +32,16 @@ def test_lscpu_of_older_versions_is_flat() -> None:
         {0, 1, 2, 3, 6},
         {4, 5, 7},
         "AMD EPYC 9654 96-Core Processor",
+    )
+
+
+def test_lscpu_counts_numa_nodes_with_processors() -> None:
+    """Grace: the NUMA nodes of the GPUs' memory have no processor (NVIDIA/DCGM, DcgmCpuTopologyTests.cpp)."""
+    empty = {f"NUMA node{number} CPU(s):": None for number in range(2, 34)}
+    rows = {**FLAT, "NUMA node(s):": "34", "NUMA node1 CPU(s):": "4-7", **empty}
+    assert (
+        lscpu.parse(json.dumps({"lscpu": [{"field": name, "data": data} for name, data in rows.items()]})).numa_nodes
+        == 2
     )
 
 
@@ -195,6 +206,13 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         (lscpu.parse, "[" * 100_000, "JSON nested without end"),
         (lscpu.parse, '{"lscpu": [', "JSON cut off or damaged at line 1 column 12"),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": "8"}]}', "lscpu without 'Model name'"),
+        (
+            lscpu.parse,
+            json.dumps(
+                {"lscpu": [{"field": name, "data": data} for name, data in FLAT.items() if "node0" not in name]}
+            ),
+            "lscpu without 'NUMA node0 CPU(s)'",
+        ),
         (dmidecode.memory, "", "empty output"),
         (
             dmidecode.memory,

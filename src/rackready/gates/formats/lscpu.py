@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ class Processors:
     online: frozenset[int]
     offline: frozenset[int]
     numa_nodes: int
+    """NUMA nodes with processors. Grace has many more: those of its GPUs' memory have no processor."""
+
+
+_NODE_CPUS = re.compile(r"^NUMA node\d+ CPU\(s\)$")
 
 
 def parse(text: str) -> Processors:
@@ -40,10 +45,22 @@ def parse(text: str) -> Processors:
             cpus=int(fields["CPU(s)"]),
             online=cpu_list(str(fields["On-line CPU(s) list"])),
             offline=cpu_list(str(fields.get("Off-line CPU(s) list") or "")),
-            numa_nodes=int(fields["NUMA node(s)"]),
+            numa_nodes=_numa_nodes(fields),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"lscpu without {error}") from error
+
+
+def _numa_nodes(fields: Mapping[str, Any]) -> int:
+    """Return how many NUMA nodes have processors. Raise KeyError if lscpu lists none.
+
+    "NUMA node(s)" counts all of them, and the row of one without processors has no data: NVIDIA/DCGM 0d22068b,
+    modules/sysmon/tests/DcgmCpuTopologyTests.cpp, has 36 of which 32 are empty.
+    """
+    found = [name for name, data in fields.items() if data and _NODE_CPUS.match(name)]
+    if not found:
+        raise KeyError("NUMA node0 CPU(s)")
+    return len(found)
 
 
 def _walk(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
