@@ -108,6 +108,14 @@ def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
     return named if domain.nodes else by_rack.get(domain.rack or "", [])
 
 
+def domains_of_nodes(site: Site) -> dict[str, NvlinkDomain]:
+    """Return node -> the NVLink domain that the site file puts it in."""
+    return site.remember(
+        "NVLink domain of nodes",
+        lambda: {node: domain for domain in site.nvlink_domains for node in domain_nodes(site, domain)},
+    )
+
+
 def _domains(site: Site, lost: Lost) -> list[Flaw]:
     nodes = {node.name: node for node in site.nodes()}
     racks = dict.fromkeys(rack.name for rack in site.racks)

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.design.check_groups import domain_nodes, domains_of_nodes
 from rackready.design.compute_addresses import NicAddress, compute_addresses
 from rackready.design.fabric_software import fabric_software
 from rackready.design.overlay import isolated, tenant_vlan
@@ -62,6 +63,10 @@ class NodeFacts:
     """Whether the site wants persistence mode on."""
     manage_dcgm: bool = True
     """Whether the site has DCGM installed."""
+    domain: str = ""
+    """NVLink domain that the site file puts the node in; empty: none."""
+    domain_nodes: int = 0
+    """Nodes that the site file puts in that domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
     own = software_site(site, name)
     software = loader.software(own.software.set)
     baseline = site.baselines.get(platform.id) or platform.baseline
+    domain = domains_of_nodes(site).get(name)
     return NodeFacts(
         node,
         site.rack_of(name).name,
@@ -125,6 +131,8 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         baseline,
         own.software.persistence,
         own.software.manage_dcgm,
+        domain.name if domain is not None else "",
+        len(domain_nodes(site, domain)) if domain is not None else 0,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rackready.design.check_groups import domain_nodes
+from rackready.design.check_groups import domain_nodes, domains_of_nodes
 from rackready.design.cuda_compat import compat_packages, package_name
 from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, fabric_document, node_facts
@@ -255,9 +255,8 @@ def _channel_vars(site: Site, name: str, platform: PlatformProfile) -> dict[str,
 
 def _domain_addresses(site: Site, name: str) -> list[str]:
     """Return the addresses of all nodes in a node's NVLink domain, in the site's order: IMEX reads one list on all."""
-    domains = [domain_nodes(site, domain) for domain in site.nvlink_domains]
-    mine = next((names for names in domains if name in names), [])
-    return [str(site.node(other).address) for other in mine]
+    domain = domains_of_nodes(site).get(name)
+    return [str(site.node(other).address) for other in domain_nodes(site, domain)] if domain is not None else []
 
 
 def connection_vars(site: Site, node: Node, known_hosts: Path, jump_socket: str = "") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from rackready.design.check_groups import domain_nodes
+from rackready.design.check_groups import domains_of_nodes
 from rackready.design.endpoints import unit_of
 from rackready.design.wiring import cables
 from rackready.model.kubernetes import Fact
@@ -35,7 +35,7 @@ def node_labels(site: Site, name: str) -> dict[Fact, str]:
         "gpu": platform.gpu,
         "gpus": str(platform.gpus),
         "rails": str(len(switches) or ""),
-        "clique": _domains(site).get(name, ""),
+        "clique": domain.name if (domain := domains_of_nodes(site).get(name)) is not None else "",
     }
     return {fact: label_value(value) for fact, value in found.items() if value}
 
@@ -59,10 +59,3 @@ def _switches(site: Site) -> dict[str, list[str]]:
         return out
 
     return site.remember("leafs of nodes", by_node)
-
-
-def _domains(site: Site) -> dict[str, str]:
-    return site.remember(
-        "NVLink domain of nodes",
-        lambda: {node: domain.name for domain in site.nvlink_domains for node in domain_nodes(site, domain)},
-    )

@@ -12,10 +12,13 @@ import pytest
 
 from rackready.gates.base import FinishedRun, Output
 from rackready.gates.engine.registry import gate
+from rackready.gates.engine.site_facts import site_facts
+from rackready.gates.fabric import domains
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
 from tests.gates.support import Told, tells, text
+from tests.unit.design.written import change, example, parse
 
 TRAY = text("smi/gb200_tray_healthy.xml")
 OTHER = TRAY.replace("<uuid>GPU-0", "<uuid>GPU-1")
@@ -297,6 +300,63 @@ def test_a_domain_of_the_wrong_size_is_an_error() -> None:
     verdict = evaluate(found, known, run, texts, 0)
     assert verdict.outcome is not Outcome.PASS
     assert "NVLink domain incomplete" in {finding.what for finding in verdict.findings}
+
+
+WIDE = [{"name": "wide", "nodes": ["r01-c[01-09]", "r02-c[01-09]"], "across_racks": True}]
+HALVES = [{"name": "low", "nodes": ["r01-c[01-09]"]}, {"name": "high", "nodes": ["r01-c[10-18]"]}]
+TRAYS = [f"r01-c{tray:02}" for tray in range(1, 19)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "nodes", "runs"),
+    [
+        (
+            WIDE,
+            [f"r0{rack}-c{tray:02}" for rack in (1, 2) for tray in range(1, 10)],
+            [("domain wide", "wide", 18, 18)],
+        ),
+        (HALVES, TRAYS, [("domain low", "low", 9, 9), ("domain high", "high", 9, 9)]),
+        ([], TRAYS, [("r01", "r01", 18, 18)]),
+        # A rack with the name of a domain elsewhere: runs are told apart by their ids.
+        (
+            [{"name": "r02", "nodes": ["r01-c[01-09]"]}],
+            [*TRAYS[:9], *(f"r02-c{tray:02}" for tray in range(1, 19))],
+            [("domain r02", "r02", 9, 9), ("r02", "r02", 18, 18)],
+        ),
+    ],
+)
+def test_domains_are_those_of_the_site_file(
+    declared: list[dict[str, Any]], nodes: list[str], runs: list[tuple[str, str, int, int]]
+) -> None:
+    document = example("gb200-nvl72-8-racks")
+    change("nvlink_domains", declared)(document)
+    known = site_facts(parse(document), nodes)
+    planned = gate("rack/gpu/validation/nvlink-domain").plan(known, nodes)
+    sizes = [domains.size(known.nodes[run.nodes[0]])[0] for run in planned]
+    assert [(run.id, run.target, len(run.nodes), size) for run, size in zip(planned, sizes, strict=True)] == runs
+    assert domains.groups(known, nodes) == [run.nodes for run in planned]
+
+
+def test_a_domain_is_whole_with_the_nodes_that_the_site_file_names() -> None:
+    """A domain of 2 trays needs no input of the gate: IMEX's list has these two."""
+    known = facts("gb200_nvl72", 2)
+    known = replace(
+        known,
+        nodes={
+            name: replace(of, driver="580.173.02", domain="pair", domain_nodes=2) for name, of in known.nodes.items()
+        },
+    )
+    found = gate("rack/gpu/validation/nvlink-domain")
+    run = found.plan(known, list(known.nodes))[0]
+    texts = {
+        "smi-node01": TRAY,
+        "smi-node02": OTHER,
+        "imex-node01": imex(),
+        "imex-node02": imex(),
+        "address-node01": "198.19.0.1",
+        "address-node02": "198.19.0.2",
+    }
+    assert tells(evaluate(found, known, run, texts, 0)) == []
 
 
 def test_servers_whose_domain_is_their_own_are_left_out() -> None:

@@ -17,12 +17,26 @@ def spans_nodes(facts: NodeFacts) -> bool:
 
 
 def groups(facts: GateFacts, nodes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the nodes by NVLink domain: those of one rack where the domain spans nodes, or each node alone."""
-    out: dict[str, list[str]] = {}
+    """Return the nodes by NVLink domain (``name``), or each node alone where its NVLinks end inside it."""
+    out: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         found = facts.nodes[node]
-        out.setdefault(f"rack {found.rack}" if spans_nodes(found) else f"node {node}", []).append(node)
+        out.setdefault(name(found) if spans_nodes(found) else ("node", node), []).append(node)
     return [tuple(members) for members in out.values()]
+
+
+def name(facts: NodeFacts) -> tuple[str, str]:
+    """Return kind and name of a node's NVLink domain: that of the site file (nvlink_domains), else its rack."""
+    return ("domain", facts.domain) if facts.domain else ("rack", facts.rack)
+
+
+def size(facts: NodeFacts) -> tuple[int, str]:
+    """Return how many nodes a node's NVLink domain has, and the source of that number."""
+    if facts.domain:
+        return facts.domain_nodes, f"site file: nodes of NVLink domain {facts.domain}"
+    platform = facts.platform
+    whole = (platform.nvlink_domain or platform.gpus) // platform.gpus
+    return whole, "platform profile: NVLink domain / GPUs of a server"
 
 
 def of_run(facts: GateFacts, nodes: Sequence[str]) -> Domain | None:

@@ -12,6 +12,7 @@ from rackready.format_error import FormatError
 from rackready.gates import base
 from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.recorder import not_run
+from rackready.gates.fabric import domains
 from rackready.gates.formats import imex
 from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
@@ -28,7 +29,7 @@ _STEP = (
     f"tray's driver: {_RUNBOOK}."
 )
 _IMEX_STEP = (
-    "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them "
+    "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, then restart nvidia-imex on all of them "
     "(it reads the list only when it starts)."
 )
 
@@ -37,7 +38,7 @@ DOMAIN_NOT_WHOLE = ErrorKind(
     "nvlink-domain-not-whole",
     "NVLink domain incomplete",
     meaning="Only a part of the NVLink domain was measured, so the domain as a whole is not proven.",
-    next_step="Run the gate on the whole rack, or declare a smaller domain (input `nodes`).",
+    next_step="Run the gate on the whole domain, or declare a smaller one (site.yml nvlink_domains).",
 )
 DOMAIN_HEALTH_NOT_REPORTED = ErrorKind(
     "nvlink-domain-health-not-reported",
@@ -61,14 +62,14 @@ GPU_TWICE = ErrorKind(
 NO_MAJORITY = FailKind(
     "nvlink-domain-split",
     "no NVLink domain has most of the GPUs",
-    meaning="The rack's GPUs are split over several NVLink domains and none has most of them.",
+    meaning="The domain's GPUs are split over several and none has most of them.",
     next_step=_STEP,
     runbook=_RUNBOOK,
 )
 OTHER_DOMAIN = FailKind(
     "nvlink-domain-other",
     "another NVLink domain than most of {rack}",
-    meaning="This GPU is in another NVLink domain than most of its rack, so it reaches them over the network only.",
+    meaning="This GPU is in another NVLink domain than most of its peers, so it reaches them over the network only.",
     next_step=_STEP,
     runbook=_RUNBOOK,
 )
@@ -81,7 +82,7 @@ ADDRESSES_UNREADABLE = ErrorKind(
 IMEX_FOREIGN = FailKind(
     "imex-members-other",
     "members of the IMEX domain are not the nodes of {target}",
-    meaning="The IMEX domain consists of other nodes than those of this rack.",
+    meaning="The IMEX domain consists of other nodes than those of this NVLink domain.",
     next_step=_IMEX_STEP,
 )
 IMEX_UNREADABLE = ErrorKind(
@@ -105,7 +106,7 @@ IMEX_DOWN = FailKind(
 IMEX_MEMBERS = FailKind(
     "imex-members-missing",
     "members of the IMEX domain",
-    meaning="The IMEX domain has another number of members than the rack has nodes.",
+    meaning="The IMEX domain has another number of members than the NVLink domain has nodes.",
     next_step=_IMEX_STEP,
 )
 IMEX_MEMBER = FailKind(
@@ -155,7 +156,7 @@ FINDINGS = (
 
 
 class NvLinkDomain(Gate):
-    """All trays of a rack form one healthy NVLink domain (ClusterUUID, clique), and all IMEX daemons are connected."""
+    """All nodes of an NVLink domain form one (ClusterUUID, clique), it is healthy, and IMEX daemons are connected."""
 
     id = "rack/gpu/validation/nvlink-domain"
     findings = (*smi.REPORT, *fabric.STATE, *FINDINGS)
@@ -172,21 +173,22 @@ class NvLinkDomain(Gate):
             None,
             ge=2,
             le=144,
-            description="nodes of one domain; null: the platform's NVLink domain / its GPUs (NVL72: 18)",
+            description="nodes of one domain; null: those that the site file puts in it (nvlink_domains), "
+            "else the platform's NVLink domain / its GPUs (NVL72: 18)",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Return one run per rack, over its nodes whose NVLink domain spans servers."""
-        racks: dict[str, list[str]] = {}
+        """Return one run per NVLink domain that spans servers."""
+        found: dict[tuple[str, str], list[str]] = {}
         for node in nodes:
             if facts.nodes[node].platform.nvlink_domain is not None:
-                racks.setdefault(facts.nodes[node].rack, []).append(node)
-        return [self._run(facts, rack, members) for rack, members in racks.items()]
+                found.setdefault(domains.name(facts.nodes[node]), []).append(node)
+        return [self._run(facts, *name, members) for name, members in found.items()]
 
     @staticmethod
-    def _run(facts: GateFacts, rack: str, members: list[str]) -> Run:
+    def _run(facts: GateFacts, kind: str, name: str, members: list[str]) -> Run:
         ask = tuple(smi.command(node, f"smi-{node}") for node in members)
         status = tuple(
             Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60)
@@ -196,14 +198,16 @@ class NvLinkDomain(Gate):
             Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members
         )
         own += imex_channel.commands(facts, members)
-        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
+        run_id = name if kind == "rack" else f"{kind} {name}"  # a domain may have another rack's name
+        return Run(id=run_id, target=name, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge each GPU's fabric, then that all GPUs agree, then IMEX as each node sees it."""
         judge = Judge()
-        wanted = self._size(facts, run)
+        wanted, source = domains.size(facts.nodes[run.nodes[0]])
+        if self.inputs.nodes is not None:
+            wanted, source = self.inputs.nodes, "gate set: input nodes"
         judge.judged += 1
-        source = "platform profile: NVLink domain / GPUs of a server"
         judge.count("nodes_of_the_domain", run.target, len(run.nodes), wanted, source)
         if len(run.nodes) != wanted:
             judge.error(run.target, DOMAIN_NOT_WHOLE, f"{wanted}", f"{len(run.nodes)}")
@@ -223,10 +227,6 @@ class NvLinkDomain(Gate):
             )
         judge.blamed |= {finding.node for finding in judge.fails} & set(run.nodes)
         return judge.verdict(run.target)
-
-    def _size(self, facts: GateFacts, run: Run) -> int:
-        platform = facts.nodes[run.nodes[0]].platform
-        return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
 
     def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return the verdicts of each node.
@@ -290,8 +290,8 @@ def _no_shared_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
         judge.measured -= {item for item in judge.measured if item.split("/", 1)[0] in nodes}
 
 
-def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None:
-    """Fail every GPU whose (cluster, clique) differs from most of the rack; without a majority, fail the rack.
+def _agree(judge: Judge, domain: str, seen: Mapping[str, tuple[str, str]]) -> None:
+    """Fail every GPU whose (cluster, clique) differs from most of the domain; without a majority, fail the domain.
 
     ``seen``: 'node02 gpu1' -> (cluster, clique).
     """
@@ -305,12 +305,12 @@ def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None
             f"{number} in ClusterUUID {cluster}, clique {clique}"
             for (cluster, clique), number in sorted(counts.items())
         )
-        judge.fail(rack, NO_MAJORITY, f"{len(seen)} GPUs in one", actual)
+        judge.fail(domain, NO_MAJORITY, f"{len(seen)} GPUs in one", actual)
         return
     for where, pair in seen.items():
         if pair != most:
             expected = f"ClusterUUID {most[0]}, clique {most[1]}"
-            judge.fail(where, OTHER_DOMAIN, expected, f"{pair[0]}, clique {pair[1]}", rack=rack)
+            judge.fail(where, OTHER_DOMAIN, expected, f"{pair[0]}, clique {pair[1]}", rack=domain)
 
 
 def _addresses(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
@@ -337,7 +337,7 @@ def _short(host: str) -> str:
 
 
 def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: Mapping[str, frozenset[str]]) -> None:
-    """Compare the members that each daemon lists with the nodes of the rack."""
+    """Compare the members that each daemon lists with the nodes of the domain."""
     if not all(own.values()):
         return
     for node, hosts in lists.items():
