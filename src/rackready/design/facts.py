@@ -240,6 +240,11 @@ and BIOS come from the facts of the node, which prefer the values of the site.)
 """
 
 
+def _without(platform: PlatformProfile) -> dict[str, Any]:
+    """Return the fields of a platform that its digest leaves out: evidence of old has no ``nic_path``."""
+    return _PLANNED_PLATFORM | ({"nic_path": True} if platform.nic_path == "switch" else {})
+
+
 def fabric_document(site: Site) -> dict[str, Any]:
     """Return the fabric as data."""
     return site.fabric.model_dump(mode="json", exclude=absent_fields(site))
@@ -265,7 +270,7 @@ def desired_digest(site: Site, name: str) -> str:
     """
     facts = node_facts(site, name)
     wanted = {
-        "platform": facts.platform.model_dump(mode="json", exclude=_PLANNED_PLATFORM),
+        "platform": facts.platform.model_dump(mode="json", exclude=_without(facts.platform)),
         "gpu": facts.gpu.model_dump(mode="json", exclude=_PLANNED_GPU),
         "serial": facts.node.serial,
         "software": _of_software(facts),

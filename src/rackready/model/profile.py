@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
 from rackready.model.gpu_parts import KernelModules, Mig
-from rackready.model.server_parts import HostParts, RedfishNames
+from rackready.model.server_parts import HostParts, KernelOptions, NicParameters, RedfishNames
 from rackready.model.supply import Cooling, Figure, Psus
 
 _NVLINK5_MBS = 50_000
@@ -147,7 +147,7 @@ class PlatformNic(Model):
     rdma_device: str = Field("", description="device below /sys/class/infiniband, e.g. mlx5_0; empty: not published")
     netdev: str = Field("", description="network interface name, e.g. enp26s0np0; empty: not published")
     pci: str = Field("", description="PCI address (domain:bus:device.function); empty: not published")
-    gpu: int = Field(ge=0, description="index of the GPU behind the same PCIe switch")
+    gpu: int = Field(ge=0, description="index of the GPU behind the same PCIe switch, or whose rail it is")
     numa: int = Field(0, ge=0)
     rate: Rate
     cage: Cage | None = Field(None, description="connector of the cable's port; null: not published")
@@ -165,24 +165,6 @@ class OtherNic(Model):
     rate: Literal[1, 10, 25, 100, 200, 400, 800] = Field(description="Gb/s per direction")
     cage: Cage | None = Field(None, description="null: not published")
     dpu: bool = Field(default=False, description="a BlueField with its own BMC, operating system and addresses")
-
-
-class KernelOptions(Model):
-    """Options that a server's kernel command line needs."""
-
-    options: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:=/+-]+$")]] = Field(
-        min_length=1, description="options as in /proc/cmdline, e.g. iommu=pt"
-    )
-    source: str = Field(min_length=5)
-
-
-class NicParameters(Model):
-    """Non-volatile parameters of a server's compute NICs, by mlxconfig's names."""
-
-    values: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")], int] = Field(
-        min_length=1, description="parameter to its number, e.g. MAX_ACC_OUT_READ: 44"
-    )
-    source: str = Field(min_length=5)
 
 
 class PlatformProfile(Model):
@@ -210,6 +192,11 @@ class PlatformProfile(Model):
     )
     nics: list[PlatformNic] = Field(
         default_factory=list, description="compute NICs, one per rail; empty: the server has no compute fabric"
+    )
+    nic_path: Literal["switch", "root_ports"] = Field(
+        "switch",
+        description="between a GPU and its compute NIC; switch: a PCIe switch; root_ports: each has a root port of its "
+        "own, so that distance (`nvidia-smi topo -m`) tells nothing",
     )
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")

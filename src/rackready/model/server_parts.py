@@ -1,8 +1,10 @@
-"""Parts of one server model: processors, memory and drives, and the names that its BMC gives to GPUs and NICs."""
+"""Parts of one server model, the names that its BMC gives to GPUs and NICs, and what its kernel and NICs need."""
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveInt, model_validator
+from typing import Annotated
+
+from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from rackready.model.base import Model
 
@@ -48,3 +50,21 @@ class RedfishNames(Model):
         default_factory=list, description="the same of its other network cards: findings do not name those"
     )
     source: str = Field(min_length=5, description="capture or document that shows these names")
+
+
+class KernelOptions(Model):
+    """Options that a server's kernel command line needs."""
+
+    options: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:=/+-]+$")]] = Field(
+        min_length=1, description="options as in /proc/cmdline, e.g. iommu=pt"
+    )
+    source: str = Field(min_length=5)
+
+
+class NicParameters(Model):
+    """Non-volatile parameters of a server's compute NICs, by mlxconfig's names."""
+
+    values: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")], int] = Field(
+        min_length=1, description="parameter to its number, e.g. MAX_ACC_OUT_READ: 44"
+    )
+    source: str = Field(min_length=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -366,6 +367,42 @@ def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
         ("nic-far-from-gpu", "node01 gpu2", "mlx5_4 at PIX or PXB", "mlx5_4 at NODE; beside it: mlx5_5", "rail=3"),
         ("nic-far-from-gpu", "node01 gpu3", "mlx5_5 at PIX or PXB", "mlx5_5 at NODE; beside it: mlx5_4", "rail=4"),
     ]
+
+
+def grace_topo(devices: int) -> str:
+    """Return the matrix of a GB200 tray: SYS between every GPU and every NIC (sgl-project/sglang issue 11208)."""
+    names = [f"GPU{gpu}" for gpu in range(4)], [f"NIC{nic}" for nic in range(devices)]
+    lines = ["\t".join(["", *names[0], *names[1], "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
+    for gpu, name in enumerate(names[0]):
+        links = [" X " if other == gpu else "NV18" for other in range(4)]
+        near = ["0-71", "0,3-9,11-17"] if gpu < 2 else ["72-143", "1,19-25,27-33"]
+        lines.append("\t".join([name, *links, *["SYS"] * devices, *near, "", str(2 + 8 * gpu)]))
+    for nic, name in enumerate(names[1]):
+        lines.append("\t".join([name, *["SYS"] * 4, *(" X " if other == nic else "SYS" for other in range(devices))]))
+    return "\n".join([*lines, "", "NIC Legend:", "", *(f"  NIC{nic}: mlx5_{nic}" for nic in range(devices)), ""])
+
+
+def grace_affinity(path: Literal["switch", "root_ports"], devices: int) -> Verdict:
+    """Judge a tray whose profile names mlx5_0 to mlx5_3."""
+    known = facts("gb200_nvl72", 1)
+    of = known.nodes["node01"].platform
+    nics = [nic.model_copy(update={"rdma_device": f"mlx5_{at}"}) for at, nic in enumerate(of.nics)]
+    of = of.model_copy(update={"nics": nics, "nic_path": path})
+    known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=of)})
+    found = gate(f"{S}affinity")
+    return evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": grace_topo(devices)}, 0)
+
+
+def test_distances_tell_nothing_where_gpus_and_nics_have_root_ports_of_their_own() -> None:
+    assert facts("gb200_nvl72", 1).nodes["node01"].platform.nic_path == "root_ports"
+    healthy = grace_affinity("root_ports", 6)
+    assert (tells(healthy), healthy.outcome, len(healthy.measured)) == ([], Outcome.PASS, 8)
+    absent = grace_affinity("root_ports", 3)
+    wanted = ("nic-not-in-topology", "node01 gpu3", "mlx5_3 in the matrix", "mlx5_0, mlx5_1, mlx5_2", "rail=4")
+    assert (tells(absent), absent.outcome, len(absent.measured)) == ([wanted], Outcome.FAIL, 6)
+    assert {finding.what for finding in grace_affinity("switch", 6).findings} == {
+        f"NIC of rail {n}" for n in range(1, 5)
+    }
 
 
 @pytest.mark.parametrize(

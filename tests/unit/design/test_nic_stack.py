@@ -14,7 +14,7 @@ from rackready.design.hostvars import node_vars, platform_vars, site_vars
 from rackready.design.nic_stack import nic_cards
 from rackready.design.site import load_site, parse_site
 from rackready.model.problems import SiteInvalidError
-from rackready.model.profile import NicParameters
+from rackready.model.server_parts import NicParameters
 from rackready.model.site import Site
 from rackready.profiles import loader
 

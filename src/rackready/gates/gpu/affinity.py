@@ -1,4 +1,4 @@
-"""GPU-to-NIC affinity: each GPU shares a PCIe switch with its own NIC."""
+"""GPU-to-NIC affinity: each GPU shares a PCIe switch with its own NIC, where the server model has such switches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
+from rackready.model.profile import PlatformNic
 
 _KEY = "topo"
 _NEAR = frozenset({"PIX", "PXB"})
@@ -68,6 +69,14 @@ NIC_FAR_FROM_GPU = FailKind(
     next_step=_STEP,
     runbook="docs/runbooks/nic.md",
 )
+NIC_NOT_LISTED = FailKind(
+    "nic-not-in-topology",
+    "NIC of rail {rail}",
+    meaning="nvidia-smi does not list this NIC: the card is absent, or has no RDMA device of that name.",
+    next_step="Compare `ls -l /sys/class/infiniband` with the platform profile; if the card is absent, reseat it: "
+    "docs/runbooks/nic.md.",
+    runbook="docs/runbooks/nic.md",
+)
 
 FINDINGS = (
     TOPOLOGY_UNREADABLE,
@@ -76,11 +85,16 @@ FINDINGS = (
     TOPOLOGY_GPUS_MORE,
     TOPOLOGY_NOT_DECLARED,
     NIC_FAR_FROM_GPU,
+    NIC_NOT_LISTED,
 )
 
 
 class Affinity(Gate):
-    """Every GPU has its own NIC behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
+    """Every GPU has its own NIC behind the same PCIe switch (PIX or PXB), and no other NIC in its place.
+
+    Where GPUs and NICs have root ports of their own (GB200), every distance is the same: it requires that the NIC is
+    listed, and ``node/host/sanity/numa`` judges where it is.
+    """
 
     id = "node/gpu/sanity/affinity"
     findings = FINDINGS
@@ -125,8 +139,9 @@ class Affinity(Gate):
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
         if len(nics) < max(1, len(facts.platform.nics)):
             _nothing_declared(judge, facts, node)
+        check = _check_listed if facts.platform.nic_path == "root_ports" else _check_nic
         for nic in nics:
-            _check_nic(judge, node, nic.gpu, nic.rdma_device, nic.rail, found)
+            check(judge, node, nic, found)
 
 
 def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
@@ -140,7 +155,18 @@ def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
     judge.error(node, TOPOLOGY_NOT_DECLARED, f"{names} in the profile {profile}", "not declared", profile=profile)
 
 
-def _check_nic(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:
+def _check_listed(judge: Judge, node: str, nic: PlatformNic, found: Topology) -> None:
+    gpu, device = nic.gpu, nic.rdma_device
+    judge.judged += 1
+    if (gpu, device) in found.distance:
+        judge.measured.update({f"{node}/gpu{gpu}", f"{node}/{device}"})
+    elif gpu in found.gpus:  # a GPU that is not there has a finding of its own
+        actual = ", ".join(found.devices) or "no NIC"
+        judge.fail(Place(node, f"gpu{gpu}"), NIC_NOT_LISTED, f"{device} in the matrix", actual, rail=nic.rail)
+
+
+def _check_nic(judge: Judge, node: str, nic: PlatformNic, found: Topology) -> None:
+    gpu, device, rail = nic.gpu, nic.rdma_device, nic.rail
     where = Place(node, f"gpu{gpu}")
     judge.judged += 1
     actual = found.distance.get((gpu, device))
