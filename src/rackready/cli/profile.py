@@ -48,7 +48,7 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
         str,
         typer.Option(
             "--like",
-            help="Platform profile of the same model; its published figures are kept.",
+            help="Platform profile of the same model (of a superchip: of the same GPU); its figures are kept.",
             autocompletion=complete.platforms,
         ),
     ] = "",

@@ -8,18 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackready.design.learning.parts import Drive, Nic, Parts
-from rackready.design.learning.rails import Rail, rails
+from rackready.design.learning import superchip
+from rackready.design.learning.parts import Nic, Parts
+from rackready.design.learning.rails import Rail, by_numa, like_published, rails
+from rackready.design.learning.written import capacities, described, one_line, quoted
 from rackready.design.yaml import dump_yaml
-from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.profiles import loader, scope
 
 _RATES = (100, 200, 400, 800)
 """Rates of a compute NIC that the model knows, Gb/s."""
-_IDEMA = (97_696_368, 1_953_504, 50)
-"""IDEMA LBA1-03: a drive of G GB has 97,696,368 + 1,953,504 x (G - 50) sectors of 512 bytes."""
 _LEARN = "`rackready profile learn`"
 _KEPT = (
     "gpu_path", "nvswitches", "max_power", "fabric_manager", "nvlink_domain", "su_nodes", "weight", "typical_power",
@@ -33,7 +32,8 @@ class Given:
     """What the operator gives.
 
     ``like``: the packaged profile of this model, whose published figures are kept. ``before``: the site's own profile,
-    whose figures are kept too: they may be answers to earlier questions.
+    whose figures are kept too: they may be answers to earlier questions. ``trays``: packaged trays of this superchip,
+    of whatever maker.
     """
 
     read_from: str
@@ -42,6 +42,7 @@ class Given:
     max_power_w: float | None = None
     like: PlatformProfile | None = None
     before: PlatformProfile | None = None
+    trays: tuple[PlatformProfile, ...] = ()
 
 
 @dataclass(slots=True)
@@ -62,17 +63,17 @@ class Learned:
 def given(parts: Parts, base: Given) -> Given:
     """Return what is given, with the profiles of this product and GPU model: the packaged one and the site's own.
 
-    Raises RackreadyError if ``like`` is of another product or GPU.
+    Raises RackreadyError if ``like`` is of another product or GPU. A tray of a superchip may have another product name.
     """
     product = parts.machine.get("product_name")
-    if base.like is not None and product and not fits(base.like, parts):
+    gpu = _gpu_profile(parts)
+    if base.like is not None and not _same_product(base.like, parts) and not superchip.is_superchip(gpu):
         raise RackreadyError(
             f"profile learn --like {base.like.id}",
             expected=f"a profile of {product}",
             actual=f"of {base.like.product}",
             next_step="Leave it out, or name a profile of this product.",
         )
-    gpu = _gpu_profile(parts)
     if base.like is not None and gpu is not None and base.like.gpu != gpu.id:
         raise RackreadyError(
             f"profile learn --like {base.like.id}",
@@ -83,7 +84,8 @@ def given(parts: Parts, base: Given) -> Given:
     own = same_model(parts, loader.own("platform"))
     with scope.unchanged():
         scope.use(())
-        return replace(base, like=base.like or same_model(parts, loader.known("platform")), before=own)
+        like = base.like or same_model(parts, loader.known("platform"))
+        return replace(base, like=like, before=own, trays=superchip.trays(gpu, loader.known("platform")))
 
 
 def same_model(parts: Parts, names: Iterable[str]) -> PlatformProfile | None:
@@ -96,6 +98,11 @@ def same_model(parts: Parts, names: Iterable[str]) -> PlatformProfile | None:
 def fits(profile: PlatformProfile, parts: Parts) -> bool:
     """Return whether a profile is of the machine's product: SMBIOS and Redfish spell makers in different ways."""
     return _word(profile.product) == _word(parts.machine.get("product_name") or "")
+
+
+def _same_product(profile: PlatformProfile, parts: Parts) -> bool:
+    """Return whether a profile is of the machine's product, or SMBIOS names none."""
+    return not parts.machine.get("product_name") or fits(profile, parts)
 
 
 def _word(text: str) -> str:
@@ -117,18 +124,18 @@ class _Writer:
         self.gpu = _gpu_profile(parts)
         product = parts.machine.get("product_name") or "server"
         slug = re.sub(r"[^a-z0-9]+", "_", product.lower()).strip("_")
-        known = self.before or self.like
+        self.own_product = self.like is not None and _same_product(self.like, parts)
+        self.model = self.like or next(iter(given.trays), None)
+        known = self.before or (self.like if self.own_product else None)
         usual = known.id if known is not None else f"{slug}_{self.gpu.id if self.gpu is not None else 'gpu'}"
         self.learned = Learned(given.id or usual, secure_boot=parts.secure_boot)
         self.lines: list[str] = []
 
     def write(self) -> None:
-        found, others = rails(self.parts)
         self._head()
         self._gpus()
         self._nvswitch()
-        self._nics(found)
-        self._others(others)
+        self._others(self._nics())
         self._figures()
         self._host()
         read = f"{_LEARN} on {self.given.read_from}"
@@ -139,11 +146,11 @@ class _Writer:
         self.lines += dump_yaml({key: value}).rstrip("\n").split("\n")
 
     def _note(self, text: str) -> None:
-        self.lines.append(f"# {_one_line(text)}")
+        self.lines.append(f"# {one_line(text)}")
 
     def _ask(self, text: str) -> None:
-        self.learned.questions.append(_one_line(text))
-        self.lines.append(f"# question: {_one_line(text)}")
+        self.learned.questions.append(one_line(text))
+        self.lines.append(f"# question: {one_line(text)}")
 
     def _lack(self, what: str, why: str, step: str) -> None:
         self.learned.missing.append(f"{what} - Expected: known Actual: {why}. {step}")
@@ -159,7 +166,7 @@ class _Writer:
         self._note(f"Secure Boot: {self.parts.secure_boot}.")
         self._put("id", self.learned.id)
         maker, product = machine.get("sys_vendor"), machine.get("product_name")
-        if self.like is not None:
+        if self.like is not None and self.own_product:
             self._put("manufacturer", self.like.manufacturer)
             self._put("product", self.like.product)
             return
@@ -186,7 +193,7 @@ class _Writer:
         self._put("gpus", len(gpus))
         if self.like is not None and len(gpus) != self.like.gpus:
             self._ask(f"{self.like.id} has {self.like.gpus} GPUs and this machine shows {len(gpus)}: is one missing?")
-        self.lines.append(f"gpu_pci: [{', '.join(_quoted(gpu.pci) for gpu in gpus)}]")
+        self.lines.append(f"gpu_pci: [{', '.join(quoted(gpu.pci) for gpu in gpus)}]")
 
     def _named(self) -> Sequence[Any]:
         return list(self.parts.driver.gpus.values()) if self.parts.driver is not None else []
@@ -215,18 +222,47 @@ class _Writer:
         elif count and published is not None and published.value != count:
             self._ask(f"published are {published.value:g} NVSwitches and this machine shows {count}: is one missing?")
 
-    def _nics(self, found: list[Rail]) -> None:
-        if not found:
+    def _nics(self) -> list[Nic]:
+        """Write the compute NICs. Return the other cards."""
+        found, others = rails(self.parts)
+        if found:
+            self._note("Rails are numbered in the order of GPUs. A NIC belongs to the GPU behind the same PCIe switch.")
+            self._rails(found)
+        elif self.model is None or not self.model.nics:
             self._ask("no NIC that speaks RDMA shares a PCIe switch with a GPU: which NICs are compute NICs?")
             self._put("nics", [])
-            return
+        else:
+            others = self._published_nics(self.model, others)
+        return others
+
+    def _published_nics(self, model: PlatformProfile, others: list[Nic]) -> list[Nic]:
+        """Write the compute NICs that no switch tells, as many as the model has. Return the other cards."""
+        cards = like_published(self.parts, model.nics)
+        known = self.before.nics if self.before is not None else []
+        found = by_numa(self.parts, model.nics, known) if superchip.is_superchip(self.gpu) else []
+        if not found:
+            self._lack(
+                "nics",
+                f"{model.id} has {len(model.nics)} compute NICs, none of these shares a PCIe switch with a GPU, and "
+                f"like them are {', '.join(nic.pci for nic in cards) or 'no cards'}",
+                "Load mlx5_core and mlx5_ib, check that every card is seated, and read the machine again.",
+            )
+            return [nic for nic in others if nic not in cards]
+        self._ask(
+            "no card shares a PCIe switch with a GPU: cards and GPUs of one NUMA node are paired in the order of their "
+            "PCI addresses; are these the compute NICs?"
+        )
+        self._put("nic_path", "root_ports")
+        self._rails(found)
+        return [nic for nic in others if nic not in [rail.nic for rail in found]]
+
+    def _rails(self, found: list[Rail]) -> None:
         counts = Counter(rail.gpu for rail in found)
         if len(set(counts.values())) > 1 or len(counts) != len(self.parts.gpus):
             shown = ", ".join(f"GPU {gpu}: {counts[gpu]}" for gpu in range(len(self.parts.gpus)))
             self._ask(f"GPUs have different numbers of NICs ({shown}): are all of them compute NICs?")
-        self._note("Rails are numbered in the order of GPUs. A NIC belongs to the GPU behind the same PCIe switch.")
         for rail in found:
-            self._note(f"{_described(rail.nic)}")
+            self._note(f"{described(rail.nic)}")
             if rail.doubtful:
                 also = ", ".join(map(str, rail.doubtful))
                 self._ask(f"{rail.nic.pci}: GPUs {also} are as near as GPU {rail.gpu}; is this pair as cabled?")
@@ -252,7 +288,7 @@ class _Writer:
             "rail": str(number),
             "rdma_device": nic.rdma[0] if nic.rdma else "",
             "netdev": names[0] if names else "",
-            "pci": _quoted(nic.pci),
+            "pci": quoted(nic.pci),
             "gpu": str(rail.gpu),
             "numa": str(max(nic.numa, 0)),
             "rate": str(nic.rate) if nic.rate in _RATES else "",
@@ -272,9 +308,9 @@ class _Writer:
     def _others(self, others: list[Nic]) -> None:
         for nic in others:
             if nic.managed:
-                self._note(f"{_described(nic)}: part of the GPU board (SW_MNG), for NVLink; it is no rail.")
+                self._note(f"{described(nic)}: part of the GPU board (SW_MNG), for NVLink; it is no rail.")
             else:
-                self._ask(f"{_described(nic)}: role (inband, storage)? Add it under other_nics.")
+                self._ask(f"{described(nic)}: role (inband, storage)? Add it under other_nics.")
 
     def _figures(self) -> None:
         chassis = self.parts.chassis
@@ -296,9 +332,26 @@ class _Writer:
             self._ask(
                 "psus: number, redundancy, output and inlet of its power supplies? Losses are not checked without."
             )
+        self._switch_trays(kept)
         for key in _KEPT:
             if key in kept:
                 self._put(key, kept[key])
+
+    def _switch_trays(self, kept: dict[str, Any]) -> None:
+        """Add what a tray cannot report of its NVLink domain, and ask for figures of another maker's tray."""
+        if self.like is not None and not self.own_product:
+            names = ", ".join(key for key in _KEPT if key in _figures(self.like))
+            self._ask(f"{names}: of {self.like.id}, the product {self.like.product}; are they those of this product?")
+        if not superchip.is_superchip(self.gpu) or "fabric_manager" in kept:
+            return
+        found = superchip.of_all(self.given.trays)
+        if "fabric_manager" not in found:
+            step = "Add `fabric_manager: true` or `false`, and `nvlink_domain` if it spans servers."
+            self._lack("fabric_manager", "no packaged profile of its GPU tells whether its switches are outside", step)
+            return
+        for key, value in found.items():
+            kept.setdefault(key, value)
+        self._ask(f"{', '.join(found)}: of {self.given.trays[0].id}; is this a tray of such a rack?")
 
     def _host(self) -> None:
         parts = self.parts
@@ -319,7 +372,7 @@ class _Writer:
             "dimms": parts.memory.modules,
             "memory_gib": parts.memory.gib,
             "drives": len(parts.drives),
-            "drive_gb": _capacities(parts.drives),
+            "drive_gb": capacities(parts.drives),
             "source": f"lscpu, dmidecode and lsblk of {self.given.read_from}",
         }
         self._ask("host: is this the equipment of all servers of this model, or of this one alone?")
@@ -341,29 +394,3 @@ def _gpu_profile(parts: Parts) -> GpuProfile | None:
     names = {one.name for one in parts.driver.gpus.values()} if parts.driver is not None else set()
     named = [profile for profile in found if profile.product_name in names]
     return next(iter(named if len(named) == 1 else found if len(found) == 1 else []), None)
-
-
-def _capacities(drives: list[Drive]) -> dict[int, int]:
-    """Return nominal capacity, GB -> number of drives."""
-    return dict(sorted(Counter(_nominal(drive.bytes) for drive in drives).items()))
-
-
-def _nominal(size: int) -> int:
-    base, step, offset = _IDEMA
-    whole, rest = divmod(size // 512 - base, step)
-    return round(size / 1e9) if rest else whole + offset
-
-
-def _described(nic: Nic) -> str:
-    macs = ", ".join(f"{netdev.name} {netdev.mac or 'no MAC'}" for netdev in nic.netdevs) or "no interface"
-    words = [nic.pci, macs, *nic.rdma, *(f"{name} {value}" for name, value in (("board", nic.board),) if value)]
-    return ", ".join([*words, *([f"firmware {nic.firmware}"] if nic.firmware else [])])
-
-
-def _one_line(text: str) -> str:
-    """Return a text for a comment: firmware may name its parts with anything, and a new line would be no comment."""
-    return visible(" ".join(text.split()))
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'

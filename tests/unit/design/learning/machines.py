@@ -50,5 +50,40 @@ def two_gpus(**changes: Any) -> dict[str, Any]:
     return {**document, **changes}
 
 
+def tray(*cards: dict[str, Any], product: str = "P4242", **changes: Any) -> dict[str, Any]:
+    """A GB200 tray of another maker: every GPU and card has a root port of its own, in a PCI domain of its own.
+
+    Distances as nvidia-smi topo -m shows them (sgl-project/sglang issue 11208).
+    """
+    gpus = [
+        device(f"{domain}:01:00.0", f"{domain}:00:00.0", device="0x2941", numa=at // 2)
+        for at, domain in enumerate(("0008", "0009", "0018", "0019"))
+    ]
+    named = {gpu["pci"]: {"name": "NVIDIA GB200", "fabric": "Completed"} for gpu in gpus}
+    document = {
+        "machine": {"sys_vendor": "Acme", "product_name": product},
+        "gpus": gpus,
+        "nvswitches": [],
+        "nics": list(cards) or [*grace_cards(), bluefield("0006:01:00.0"), bluefield("0016:01:00.0", numa=1)],
+        "driver": {"version": "580.173.02", "gpus": named},
+        "chassis": {"units": 1},
+    }
+    return two_gpus(**{**document, **changes})
+
+
+def grace_cards() -> list[dict[str, Any]]:
+    """The four ConnectX-7 of a tray, not in the order of their addresses."""
+    places = [("0002", 0), ("0000", 0), ("0012", 1), ("0010", 1)]
+    return [
+        nic(f"{domain}:03:00.0", f"{domain}:00:00.0", name=f"ibP{int(domain, 16)}s1", numa=numa, rdma=[f"mlx5_{at}"])
+        for at, (domain, numa) in enumerate(places)
+    ]
+
+
+def bluefield(pci: str, numa: int = 0) -> dict[str, Any]:
+    """A BlueField-3: as fast as the compute cards."""
+    return nic(pci, f"{pci[:4]}:00:00.0", name=f"enP{int(pci[:4], 16)}s1", numa=numa, device="0xa2dc")
+
+
 def parts(document: dict[str, Any]) -> Parts:
     return Parts.model_validate(document)
