@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from rackready.campaign import stop_request
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.log_file import logged
 from rackready.campaign.request import CampaignRequest
+from rackready.campaign.resume import forget, why_not
 from rackready.campaign.stop_request import StopRequest
 from rackready.campaign.tables import TABLES
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
@@ -130,10 +131,10 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
     A dry run neither resumes nor supersedes anything.
     """
     if wanted.check:
-        _forget(paths.dry_workflows)
+        forget(paths.dry_workflows)
         return wanted, False
     for row in ledger.campaigns(status=UNFINISHED):
-        why = _why_not(row, wanted, paths)
+        why = why_not(row, wanted, paths)
         if not why:
             say(f"continuing campaign {row['id']}, which was cut off")
             return CampaignRequest.load(row["summary"]["request"]), True
@@ -142,7 +143,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
             "ledger recorded"
         )
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
-    _forget(paths.workflows)
+    forget(paths.workflows)
     if wanted.can_pause:
         stop_request.take(paths.deploy_request)  # asked of an earlier deploy
         for row in ledger.campaigns(status={PAUSED}):
@@ -159,32 +160,6 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
         summary=summary,
     )
     return wanted, False
-
-
-def _why_not(row: Mapping[str, Any], wanted: CampaignRequest, paths: EnvPaths) -> str:
-    """Return why a campaign that was cut off is not the one to resume; empty when it is."""
-    before = row["summary"]["request"]
-    same = (
-        row["kind"] == wanted.kind
-        and row["site_digest"] == wanted.site_digest
-        and row["nodes"] == list(wanted.nodes)
-        and row["summary"].get("check") == wanted.check
-        and before.get("again", False) == wanted.again
-        and before.get("erase", []) == list(wanted.erase)
-    )
-    if row["abi"] != CAMPAIGN_ABI:
-        return "it was made by another version of rackready"
-    if not same:
-        return "the site or what was asked for has changed since"
-    if not paths.workflows.exists():
-        return "how far it was is known only on the machine that began it"
-    return "" if before.get("root", wanted.root) == wanted.root else f"it began in {before['root']}"
-
-
-def _forget(database: Path) -> None:
-    """Remove a workflow database. Nothing is lost: node states are in the ledger."""
-    for suffix in ("", "-wal", "-shm"):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
 def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress

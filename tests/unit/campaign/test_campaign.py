@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign import controller
-from rackready.campaign.request import DEPLOY, CampaignRequest, new_request
+from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import document, exit_code, summarise
-from rackready.design.site import load_site
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -312,31 +311,3 @@ def test_ready_node_that_is_changed_is_back_where_the_change_leaves_it(tmp_path:
     assert code == -signal.SIGKILL, text
     states = {row.name: row.state for row in Ledger.open(tmp_path / ".rackready/x/state.sqlite").states()}
     assert set(states.values()) == {NodeState.INSTALLED}, "what came after the install is to be proven anew"
-
-
-def test_a_campaign_that_measures_anew_is_not_resumed_by_one_that_does_not(tmp_path: Path) -> None:
-    site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
-    paths = EnvPaths(tmp_path, "sim")
-    ledger = Ledger.open(paths.database)
-    paths.workflows.touch()
-    said: list[str] = []
-
-    def request(*, again: bool) -> CampaignRequest:
-        return new_request(
-            site,
-            env="sim",
-            root=tmp_path,
-            kind="validate",
-            phases=("validate",),
-            nodes=("node01",),
-            check=False,
-            again=again,
-        )
-
-    first, _ = controller._choose(paths, ledger, request(again=True), said.append)
-    assert first.context().again
-    paths.workflows.touch()
-    other, resumed = controller._choose(paths, ledger, request(again=False), said.append)
-    assert (resumed, other.context().again) == (False, False)
-    paths.workflows.touch()
-    assert controller._choose(paths, ledger, request(again=False), said.append) == (other, True)

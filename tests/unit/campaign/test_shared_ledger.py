@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -62,8 +63,25 @@ def test_another_machine_is_refused_and_takes_over_once_it_is_free(
     child.communicate()
     code, text = run(other, "run")
     assert code == 0, text
-    assert "was cut off and is not resumed (how far it was is known only on the machine that began it)" in text
+    assert "was cut off and is not resumed (how far it was is not on record on this machine)" in text
     assert "ROW node02 ready handover pass" in text
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_campaign_that_another_machine_took_over_does_not_come_back_on_the_first_one(tmp_path: Path) -> None:
+    """The first machine's own file still has its campaign as pending: it must not run beside the new one."""
+    run(tmp_path, "die:fabric")
+    state, first = EnvPaths(tmp_path, "x").base, tmp_path / "state-of-the-first"
+    state.rename(first)  # the checkout has the same path on both machines
+    code, text = run(tmp_path, "die:validate")
+    assert "is not resumed (how far it was is not on record on this machine)" in text
+    shutil.rmtree(state)
+    first.rename(state)
+    before = did(tmp_path)
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert "is not resumed (how far it was is not on record on this machine)" in text
+    assert did(tmp_path)[len(before) :].count("fabric node01,node02,node03") == 1
 
 
 def test_lost_server_stops_the_campaign_and_the_next_run_goes_on(
