@@ -259,9 +259,9 @@ class Ledger(Connected):
         rows = self._rows(sa.select(table.c.nodes).where(table.c.id == campaign))
         return list(rows[0]["nodes"]) if rows else []
 
-    def supersede(self, node: str) -> list[str]:
-        """Record that interrupted campaigns with this node are not resumed, and return them."""
-        cut_off = [row["id"] for row in self.campaigns(status=UNFINISHED) if node in row["nodes"]]
+    def supersede(self, *nodes: str) -> list[str]:
+        """Record that interrupted campaigns with any of these nodes are not resumed, and return them."""
+        cut_off = [row["id"] for row in self.campaigns(status=UNFINISHED) if not set(nodes).isdisjoint(row["nodes"])]
         for campaign in cut_off:
             self.put_campaign(campaign, status="superseded", ended=time.time())
         return cut_off

@@ -107,6 +107,28 @@ def test_a_begin_that_was_killed_is_repeated(fleet: Fleet) -> None:
         assert len([entry for entry in ledger.entries("leaf01") if entry.operation == OPERATION]) == 1
 
 
+@pytest.mark.parametrize("status", ["running", "interrupted"])
+def test_a_proof_that_was_cut_off_is_not_resumed_for_the_next_system(fleet: Fleet, status: str) -> None:
+    """It would replay the recorded pass of `fabric`, and the fresh system would not be configured."""
+    fleet.upgrade("leaf01").begin()
+    with Ledger.open(fleet.paths.database) as ledger:
+        ledger.put_campaign(
+            "u2", env="lab", kind="upgrade", nodes=NODES, site_digest="d", abi="2", status=status, summary={}
+        )
+        fleet.upgrade("leaf01").begin()
+        assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"u2": "superseded"}
+
+
+def test_above_the_leafs_no_campaign_of_the_site_is_resumed(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switch_system, "fabric_links", lambda _site: [])
+    with Ledger.open(fleet.paths.database) as ledger:
+        ledger.put_campaign(
+            "c1", env="lab", kind="deploy", nodes=["node04"], site_digest="d", abi="2", status="running", summary={}
+        )
+        assert fleet.upgrade("leaf01").begin() == []
+        assert [row["status"] for row in ledger.campaigns()] == ["superseded"]
+
+
 def test_a_node_with_jobs_keeps_the_switch_waiting(fleet: Fleet) -> None:
     fleet.kept = {"node02": NodeResult(Outcome.ERROR, "node02: jobs run on it.")}
     with pytest.raises(RackreadyError) as caught:
