@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.5
 _LET_GO_S = 24.0
 """How long a stopped campaign waits for its workers: less than the 28 s after which its process ends."""
-_LOST_S = 15.0
-"""How long the loss of the controller's lock may take to be seen after the database stopped answering."""
 
 Results = dict[str, dict[str, Any]]
 """Node -> its result as a step of the workflow returns it."""
@@ -96,21 +94,16 @@ def run_offered(
     offers = [_offer(site, paths, request, phase, part, use) for part in _parts(site, nodes, use)]
     waits = [_Wait(ledger, queue, queue.offer(offer), offer) for offer in offers]
     out: Results = {}
-    try:
-        while True:
-            queue.sweep()
-            for wait in waits:
-                if not wait.over:
-                    wait.look()
-            if all(wait.over for wait in waits):
-                break
-            if STOP.wait(_POLL_S):
-                _stop(queue, [wait.number for wait in waits])
-                raise Interrupted
-    except LedgerError:
-        if STOP.wait(_LOST_S):  # the database went, and with it the lock of this controller
-            raise Interrupted from None
-        raise
+    while True:
+        queue.sweep()
+        for wait in waits:
+            if not wait.over:
+                wait.look()
+        if all(wait.over for wait in waits):
+            break
+        if STOP.wait(_POLL_S):
+            _stop(queue, [wait.number for wait in waits])
+            raise Interrupted
     for wait in waits:
         out |= wait.result or record({node: wait.error(node) for node in wait.offer.nodes})
     return out

@@ -11,6 +11,7 @@ from typing import Any
 
 from rackready.campaign.fabric_plan import FabricNodePlan, FabricStep
 from rackready.campaign.log_file import log_path
+from rackready.campaign.lost_lock import lost_lock_first
 from rackready.campaign.phase_on_workers import run_offered, use_of
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
@@ -39,20 +40,21 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
     """
     check_stop()
     paths = EnvPaths(request.context().root, request.env)
-    with Ledger.open(paths.database) as ledger, working():
-        use = use_of(ledger, request, phase)
-        if use is not None:
+    with lost_lock_first(paths.database):
+        with Ledger.open(paths.database) as ledger, working():
+            use = use_of(ledger, request, phase)
+            if use is not None:
 
-            def record(results: Mapping[str, NodeResult]) -> dict[str, dict[str, Any]]:
-                with batch(ledger, list(results)) as records:
-                    for node, result in results.items():
-                        _record(records, request, phase, node, result)
-                _drain(ledger, request, phase, [node for node in results if _must_drain(results[node])])
-                return {node: _plain(result) for node, result in results.items()}
+                def record(results: Mapping[str, NodeResult]) -> dict[str, dict[str, Any]]:
+                    with batch(ledger, list(results)) as records:
+                        for node, result in results.items():
+                            _record(records, request, phase, node, result)
+                    _drain(ledger, request, phase, [node for node in results if _must_drain(results[node])])
+                    return {node: _plain(result) for node, result in results.items()}
 
-            return run_offered(ledger, use, request, phase, nodes, record)
-    with _turn(request.batches_at_once):
-        return run_here(request, phase, nodes)
+                return run_offered(ledger, use, request, phase, nodes, record)
+        with _turn(request.batches_at_once):
+            return run_here(request, phase, nodes)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import document, exit_code, summarise
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
-from rackready.paths import EnvPaths
 from tests import forked
 from tests.waiting import until
 

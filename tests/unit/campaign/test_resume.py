@@ -1,4 +1,4 @@
-"""Which campaign a run resumes: the same work, whole on this machine, that can still end well, and nothing beside it."""
+"""Which campaign a run resumes: the same work, whole on this machine, that can still end well; nothing beside it."""
 
 from __future__ import annotations
 

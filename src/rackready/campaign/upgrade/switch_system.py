@@ -95,7 +95,7 @@ class SwitchUpgrade:
                         for node, one in kept.items()
                     ]
                 )
-            # Its recorded steps would be replayed, and the new system never configured. Above the leafs all nodes count.
+            # Recorded steps would be replayed and the new system never configured. Above the leafs all nodes count.
             ledger.supersede(*(self.step.cut or [node.name for node in self.site.nodes()]))
             if self._open(ledger, self.step.switch) is None:
                 ledger.begin(self.step.switch, OPERATION, self.step.system, {"nodes": nodes})
