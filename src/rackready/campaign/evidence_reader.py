@@ -101,7 +101,8 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
     """
     if isinstance(found, Finding):
         return NodeEvidence(node, f"its fingerprint could not be read ({found})", {})
-    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign, voids=void_since(ledger, node))
+    before, voids = ledger.evidence_before(node), void_since(ledger, node)
+    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign, before=before, voids=voids)
     records = store.valid(node, desired_digest(site, node), found, moment.changed)
     failed = _failed(site, node, records, moment.changed)
     if again:

@@ -21,6 +21,7 @@ from rackready.evidence.raw_outputs import EMPTY, RawOutputs, stopped
 from rackready.evidence.record_precedence import counts, failed_since, standing, stands, usable
 from rackready.evidence.rows import rows
 from rackready.ledger.append_only import append_only, lifted
+from rackready.ledger.evidence_mark import EVIDENCE
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger, put_campaign
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -31,7 +32,7 @@ __all__ = ["EMPTY", "EvidenceError", "EvidenceStore", "new_id"]
 metadata = sa.MetaData()
 
 _records = sa.Table(
-    "evidence",
+    EVIDENCE,
     metadata,
     sa.Column("id", KEY, primary_key=True),
     sa.Column("campaign", sa.String, nullable=False, index=True),

@@ -111,6 +111,7 @@ class Desk:
             found.boot_id,
             self.ledger.last_change(node),
             campaign,
+            before=self.ledger.evidence_before(node),
             voids=void_since(self.ledger, node),
         )
         records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,9 @@ _AGAIN = "Run `rackready validate`."
 
 
 _HOUR_S = 3600.0
+
+SKEW_S = 300.0
+"""Seconds that clocks of the controller's machines may differ, as for a pulled order (ondevice/pull/order.py)."""
 
 LOOK_S = 1800.0
 """How long a look counts within its campaign, s.
@@ -40,6 +44,8 @@ class Moment:
     campaign: str = ""
     loaded: float = 0.0
     """When a gate of the node's own last loaded it, s since 1970; ``decide`` reads it from the records."""
+    before: str = ""
+    """Id of the newest evidence from before that change. It holds where the clock was ahead and was set back."""
     voids: Mapping[str, GateVoid] = field(default_factory=dict)
     """Gate -> why its earlier evidence does not count: a node beside this one came back from its vendor."""
 
@@ -107,8 +113,8 @@ def _objection(
     gate = entry.id
     if record is None:
         return f"{node}: {gate} - Expected: pass, measured on the node as it is now Actual: no such evidence. {_AGAIN}"
-    if record.started.timestamp() < moment.changed:
-        return f"{node}: {gate} - Expected: measured after the node's last change Actual: measured before it. {_AGAIN}"
+    if record.started.timestamp() < moment.changed or record.id <= moment.before:
+        return _before_change(node, gate, moment)
     beside = moment.voids.get(gate)
     if beside is not None and record.started.timestamp() < beside.at:
         return f"{node}: {gate} - Expected: measured since {beside.why} Actual: measured before it. {_AGAIN}"
@@ -117,6 +123,22 @@ def _objection(
         if record.verdict.outcome is Outcome.PASS
         else _not_passed(node, gate, record, skips)
     )
+
+
+def _before_change(node: str, gate: str, moment: Moment) -> str:
+    """Return why evidence from before the last change does not count, and what to do where no other ever would."""
+    expected = "measured after the node's last change"
+    if moment.changed <= moment.at + SKEW_S:
+        return f"{node}: {gate} - Expected: {expected} Actual: measured before it. {_AGAIN}"
+    return (
+        f"{node}: {gate} - Expected: {expected} Actual: that change is recorded at {_utc(moment.changed)}, and this "
+        f"machine's clock says {_utc(moment.at)}. Check the clocks of the controller and its workers "
+        f"(`timedatectl`). If they are right now, begin anew: `rackready repair {node} --reason 'the clock was ahead'`."
+    )
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str, str]) -> str:
@@ -142,6 +164,12 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
         return (
             f"{node}: {entry.id} - Expected: a pass judged by a bound Actual: {FLEET_PENDING}. "
             "Measure at least 16 identical nodes, or give the profile a reference."
+        )
+    if record.started.timestamp() > moment.at + SKEW_S:
+        return (
+            f"{node}: {entry.id} - Expected: measured in the past Actual: measured at "
+            f"{_utc(record.started.timestamp())}, and this machine's clock says {_utc(moment.at)}. "
+            f"Check the clocks of the controller and its workers (`timedatectl`). {_AGAIN}"
         )
     boots = {item.boot_id for item in record.fingerprints if item.node == node}
     if entry.after_boot and boots != {moment.boot_id}:

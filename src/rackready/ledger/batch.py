@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rackready.ledger import schema
+from rackready.ledger.evidence_mark import mark
 from rackready.ledger.rows import NodeRow, words
 from rackready.ledger.store import CHANGE, Ledger, open_intent
 from rackready.model.state import NodeState
@@ -76,7 +77,8 @@ class Batch:
         for token in open_:
             self.done(token, {"interrupted": True})
         self._end()
-        common = {"operation": CHANGE, "desired": what, "status": "intent", "observed": {}, "result": {}}
+        observed = mark(self._connection)
+        common = {"operation": CHANGE, "desired": what, "status": "intent", "observed": observed, "result": {}}
         rows = [{"node": node, "epoch": epochs.get(node, 1), "begun": time.time(), **common} for node in self._nodes]
         made = self._connection.execute(sa.insert(table).returning(table.c.node, table.c.token), rows) if rows else ()
         return {row.node: row.token for row in made}

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.connected import Connected
 from rackready.ledger.error import LedgerError
+from rackready.ledger.evidence_mark import mark, newest_mark
 from rackready.ledger.progress import newest_events
 from rackready.ledger.rows import DETAIL, FAILED, IMPORT, EventRow, LedgerEntry, NodeRow, words
 from rackready.model.state import NodeState
@@ -112,13 +113,22 @@ class Ledger(Connected):
 
         A change that was begun and whose end is not known counts: evidence from before it is about another node.
         """
+        return max((entry.ended or entry.begun for entry in self._changes(node)), default=0.0)
+
+    def evidence_before(self, node: str) -> str:
+        """Return the id of the newest evidence that was on record when the node's last change began, "" for none.
+
+        That evidence is about the node before it, even if it was written while the clock was ahead.
+        """
+        return newest_mark(self._changes(node))
+
+    def _changes(self, node: str) -> list[LedgerEntry]:
         epoch = self.epoch(node)
-        changes = [
+        return [
             entry
             for entry in self.entries(node)
             if entry.operation == CHANGE and entry.epoch == epoch and entry.status != "failed"
         ]
-        return max((entry.ended or entry.begun for entry in changes), default=0.0)
 
     def change_begins(self, node: str, what: str) -> int:
         """Record that something is about to change a node, and return its token.
@@ -128,7 +138,9 @@ class Ledger(Connected):
         before = self.latest(node, CHANGE)
         if before is not None and before.status == "intent":
             self.done(before.token, {"interrupted": True})
-        return self.begin(node, CHANGE, what, {}).token
+        with self.read() as connection:
+            observed = mark(connection)
+        return self.begin(node, CHANGE, what, observed).token
 
     # node states -------------------------------------------------------------------------------------------------
 

@@ -115,6 +115,38 @@ def test_evidence_older_than_the_last_change_does_not_count() -> None:
     )
 
 
+def test_evidence_from_before_the_last_change_does_not_count_whatever_the_clock_said() -> None:
+    """It was written while the clock was hours ahead; the node was repaired after the clock was set back."""
+    ahead = changed(dcgm=record(DCGM, minutes=480))
+    later = replace(NOW, at=NOW.at + 86_400, changed=T0.timestamp() - 60, before=ahead[DCGM].id)
+    decision = decide("node01", ENTRIES, ahead, {}, later)
+    said = "Expected: measured after the node's last change Actual: measured before it. Run `rackready validate`."
+    assert decision.objections[DCGM] == f"node01: {DCGM} - {said}"
+    assert decide("node01", ENTRIES, ahead, {}, replace(later, before="")).allowed
+
+
+def test_evidence_from_the_future_does_not_count() -> None:
+    assert decide("node01", ENTRIES, changed(dcgm=record(DCGM, minutes=64)), {}, NOW).allowed, "clocks differ a little"
+    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, minutes=480)), {}, NOW)
+    assert decision.refusals[0] == (
+        f"node01: {DCGM} - Expected: measured in the past Actual: measured at 2026-11-21 20:00 UTC, and this machine's "
+        "clock says 2026-11-21 13:00 UTC. Check the clocks of the controller and its workers (`timedatectl`). "
+        "Run `rackready validate`."
+    )
+    failed = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.FAIL, minutes=480, findings=BAD)), {}, NOW)
+    assert "NVLink down" in failed.refusals[0], "a fault is a fault"
+
+
+def test_a_change_from_the_future_is_named_with_the_way_on() -> None:
+    decision = decide("node01", ENTRIES, good(), {}, replace(NOW, changed=T0.timestamp() + 8 * 3600))
+    assert decision.refusals[0] == (
+        f"node01: {VERSIONS} - Expected: measured after the node's last change Actual: that change is recorded at "
+        "2026-11-21 20:00 UTC, and this machine's clock says 2026-11-21 13:00 UTC. Check the clocks of the controller "
+        "and its workers (`timedatectl`). If they are right now, begin anew: "
+        "`rackready repair node01 --reason 'the clock was ahead'`."
+    )
+
+
 @pytest.mark.parametrize("records", [{}, {VERSIONS: record(VERSIONS, Outcome.SKIP), DCGM: record(DCGM, Outcome.SKIP)}])
 def test_nothing_measured_opens_no_door(records: dict[str, EvidenceRecord]) -> None:
     decision = decide(

@@ -1,0 +1,57 @@
+"""Which evidence a change found on record: by the order of writing, because clocks are set back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rackready.evidence.store import EvidenceStore
+from rackready.ledger.batch import batch
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord
+from rackready.paths import Database
+from tests.unit.evidence.test_store import record
+
+
+@pytest.fixture
+def ledger(database: Database) -> Iterator[Ledger]:
+    made = Ledger.open(database)
+    yield made
+    made.close()
+
+
+def change(ledger: Ledger, kind: str, *, happened: bool = True) -> None:
+    if kind == "one":
+        token = ledger.change_begins("node01", "repair")
+        _ = ledger.done(token) if happened else ledger.failed(token, "unchanged")
+        return
+    with batch(ledger, ["node01"]) as records:
+        token = records.changes_begin("install")["node01"]
+        _ = records.done(token) if happened else records.failed(token, "unchanged")
+
+
+def ahead() -> EvidenceRecord:
+    now = record()
+    later = now.started + timedelta(hours=8)
+    nanoseconds = int(now.id.partition("-")[0]) + 8 * 3600 * 10**9
+    return now.model_copy(update={"id": f"{nanoseconds:020d}-00000000", "started": later, "finished": later})
+
+
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_what_was_written_ahead_of_time_is_from_before_a_later_change(
+    ledger: Ledger, tmp_path: Path, kind: str
+) -> None:
+    change(ledger, kind)
+    assert ledger.evidence_before("node01") == "", "there is no evidence yet"
+    store = EvidenceStore.open(ledger, tmp_path / "raw")
+    (first,) = store.append(ahead())
+    change(ledger, kind, happened=False)
+    assert ledger.evidence_before("node01") == "", "nothing was changed"
+    change(ledger, kind)
+    (second,) = store.append(record())
+    assert first.id <= ledger.evidence_before("node01") < second.id
+    assert first.started.timestamp() > ledger.last_change("node01"), "its time alone would let it count"
+    assert ledger.evidence_before("node02") == ""
