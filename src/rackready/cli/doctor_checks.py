@@ -165,8 +165,8 @@ def ledger(scene: Scene) -> Answer:
     found = "" if server else damage(path)
     if found:
         step = (
-            f"Restore {path} from a backup. Without one, move it away: every node then starts from the "
-            "beginning, and quarantines and evidence are lost"
+            f"Restore {path} from a backup (docs/howto/ledger-backup.md). Without one, move it away: every "
+            "node then starts from the beginning, and quarantines and evidence are lost"
         )
         return Outcome.FAIL, f"Expected: an intact ledger Actual: {found}. {step}"
     with Ledger.read_only(scene.database) as record:

@@ -96,8 +96,8 @@ class SqliteFile:
         if self.home.stat().st_size and (tables is None or set(tables) & set(schema.metadata.tables)):
             return
         step = (
-            "Restore it from a backup; without one, move it away: every node then begins from the start, "
-            "and quarantines and evidence are lost."
+            "Restore it from a backup (docs/howto/ledger-backup.md); without one, move it away: every node then "
+            "begins from the start, and quarantines and evidence are lost."
         )
         raise LedgerError(self.home, "no ledger in it", expected="the tables of one", actual="none", next_step=step)
 

@@ -99,7 +99,8 @@ def _compare(marker: Path, token: int, ledger: str, notes: list[str]) -> None:
         raise NodeProblem(
             f"fencing token {seen} or newer",
             f"token {token}",
-            "A newer controller acts on this node: stop this one (`rackready status`).",
+            "A newer controller acts on this node: stop this one (`rackready status`). If none does and the ledger was "
+            "restored from a backup, follow docs/howto/ledger-backup.md.",
         )
     if before.get("state") == "begun":
         notes.append(f"an earlier run (token {seen}) was interrupted here: its effect is observed first")

@@ -101,5 +101,8 @@ def test_an_emptied_ledger_is_not_begun_anew(call: Call, captured: Path, tmp_pat
     for arguments in (("evidence", "import", str(captured)), ("report",), ("status",)):
         code, _, wrong = call(*arguments)
         assert code == 2, arguments
-        assert f"{file}: no ledger in it - Expected: the tables of one Actual: none. Restore it from a backup" in wrong
+        assert (
+            f"{file}: no ledger in it - Expected: the tables of one Actual: none. Restore it from a backup (docs/"
+            in wrong
+        )
     assert file.stat().st_size == 0

@@ -305,7 +305,8 @@ def test_an_older_token_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
         driver(kernel, tmp_path).ensure_loaded(WANTED, 6, "l")
     assert str(caught.value) == (
         "Expected: fencing token 7 or newer Actual: token 6. A newer controller acts on this node: stop this one "
-        "(`rackready status`)."
+        "(`rackready status`). If none does and the ledger was restored from a backup, follow "
+        "docs/howto/ledger-backup.md."
     )
     assert kernel.ran == []
 

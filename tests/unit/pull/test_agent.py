@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.unit.pull.world import NODE, ROOT, World, sha
 
 ANEW = "Run the phase again on the controller: it writes a new order."
+RESTORED = "If the ledger was restored from a backup, follow docs/howto/ledger-backup.md."
 AGAIN = "Run the phase again on the controller: it installs the agent again."
 
 
@@ -46,7 +47,7 @@ def test_a_check_order_never_changes_the_node_and_outdates_older_orders(world: W
     world.order(4, mode="check")
     assert world.agent()[0] == 0
     world.write_order(world.envelope(old))
-    assert world.said() == f"node01: order - Expected: sequence 4 or newer Actual: sequence 3. {ANEW}"
+    assert world.said() == f"node01: order - Expected: sequence 4 or newer Actual: sequence 3. {ANEW} {RESTORED}"
     assert world.played() == ["check"]
     assert world.report("3-apply").failure.code == "old-sequence"  # type: ignore[union-attr]
 

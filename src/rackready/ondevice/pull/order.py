@@ -170,7 +170,8 @@ def checked(content: dict[str, Any], config: Config, state: dict[str, Any], now:
 def _check_sequence(where: str, sequence: int, state: dict[str, Any]) -> None:
     last = int(state.get("sequence", 0))
     if sequence < last:
-        raise PullProblem("old-sequence", where, f"sequence {last} or newer", f"sequence {sequence}", _ANEW)
+        step = f"{_ANEW} If the ledger was restored from a backup, follow docs/howto/ledger-backup.md."
+        raise PullProblem("old-sequence", where, f"sequence {last} or newer", f"sequence {sequence}", step)
 
 
 def _check_time(where: str, content: dict[str, Any], now: float) -> None:
