@@ -43,7 +43,7 @@ RUN = SERVICE["Run a subnet manager for each subnet, at every boot"]
 
 def test_every_file_that_opensm_reads_at_its_start_counts() -> None:
     asked = SERVICE["Find subnet managers that run with older files"]["rackready_units"]
-    shared = {UNIT, PARTITIONS, "/etc/rackready/opensm/node-name-map"}
+    shared = {UNIT, PARTITIONS, "/etc/rackready/opensm/node-name-map", "/etc/rackready/opensm/root-guids"}
     assert {unit: set(files) for unit, files in value(asked["files"]).items()} == {
         LEAF01: {*shared, "/etc/rackready/opensm/leaf01.conf"},
         LEAF02: {*shared, "/etc/rackready/opensm/leaf02.conf"},
@@ -118,3 +118,14 @@ def test_a_log_that_tells_nothing_is_no_fail_and_no_proof() -> None:
     told = value(report["vars"]["unmeasured"], __opensm_read=read)
     assert told == ["leaf02: opensm emptied its log"]
     assert report["ansible.builtin.debug"] == {"var": "unmeasured"}
+
+
+@pytest.mark.parametrize("roots", [[], ["0xb83fd20300f00002", "0xb83fd20300f00001"]])
+def test_opensm_reads_the_roots_that_it_is_told(roots: list[str]) -> None:
+    """One GUID to a line (linux-rdma/opensm complib/cl_nodenamemap.c: parse_node_map)."""
+    known = {"opensm_root_guids": roots, "opensm_switch_names": [], "opensm_routing_engine": "updn", "guid": "b8"}
+    known |= {"ansible_managed": "managed", "instance": {"priority": 15, "name": "fabric"}}
+    conf, file = (value((ROLE / f"templates/{name}.j2").read_text(), **known) for name in ("opensm.conf", "root-guids"))
+    line = "root_guid_file /etc/rackready/opensm/root-guids"
+    assert (line in conf.splitlines()) is bool(roots)
+    assert file.splitlines() == ["# managed", *sorted(roots)]

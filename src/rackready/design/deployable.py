@@ -14,6 +14,7 @@ from rackready.design.overlay import apart, overlay_problems
 from rackready.design.planned_switches import switch_problems
 from rackready.design.repositories import key_problems
 from rackready.design.software_of import software_site
+from rackready.design.subnet_roots import root_problems
 from rackready.design.switch_systems import system_of
 from rackready.design.wiring import topology_fabric, trunk_ends
 from rackready.model.problems import Message, RackreadyError
@@ -129,7 +130,7 @@ def _subnet_manager(site: Site) -> list[Message]:
         names = listed(["+".join(subnet.switches) for subnet in bare], _SHOWN)
         step = "Add a node that is cabled to it to fabric.infiniband.nodes."
         return [Message(names, "no subnet manager", expected="a node with opensm in each subnet", next_step=step)]
-    return []
+    return root_problems(site)
 
 
 def _software(site: Site, nodes: Sequence[str]) -> list[Message]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts, node_facts
+from rackready.design.subnet_roots import root_guids
 from rackready.design.tenants import tenants
 from rackready.model.base import expand_names
 from rackready.model.site import Site
@@ -80,7 +81,12 @@ def infiniband_vars(site: Site) -> dict[str, Any]:
         return {}
     names = [{"guid": switch.guid, "name": switch.name} for switch in site.switches if switch.guid is not None]
     found = {"opensm_routing_engine": own.routing_engine, "opensm_partitions": tenant_partitions(site)}
-    return {**found, **({"opensm_switch_names": names} if names else {})}
+    roots = root_guids(site)
+    return {
+        **found,
+        **({"opensm_switch_names": names} if names else {}),
+        **({"opensm_root_guids": roots} if roots else {}),
+    }
 
 
 def infiniband_node_vars(site: Site, facts: NodeFacts) -> dict[str, Any]:

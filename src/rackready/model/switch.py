@@ -24,7 +24,8 @@ class Switch(Model):
     guid: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{16}$")] | None = Field(
         None,
         description="node GUID of an InfiniBand switch, e.g. 0xb83fd20300f00001, as ibswitches prints it; needed for "
-        "switches without a name of their own (unmanaged ones), which it names",
+        "switches without a name of their own (unmanaged ones), which it names, and for the roots of updn in a large "
+        "fabric",
     )
     address: IPv4Address | None = Field(
         None, description="management address, used for SSH; none: an InfiniBand switch without a login"

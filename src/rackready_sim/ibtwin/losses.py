@@ -9,7 +9,7 @@ from rackready.drivers.ib.opensm_conf import render_options
 from rackready.drivers.ib.opensm_log import OpensmState, read_opensm_log
 from rackready_sim.ibtwin.ibsim import Ibsim
 from rackready_sim.ibtwin.routes import lost_pairs, read_lfts, uplinks
-from rackready_sim.ibtwin.topology import Twin, TwinLink
+from rackready_sim.ibtwin.topology import Twin, TwinLink, guid
 from rackready_sim.sampling import evenly
 
 _LISTED = 5
@@ -24,29 +24,32 @@ class LossResult:
     examples: tuple[str, ...]
 
 
-def sweep(sim: Ibsim, engine: str) -> OpensmState:
+def sweep(sim: Ibsim, engine: str, roots: Sequence[str] = ()) -> OpensmState:
     """Run opensm once over the fabric, with its dumps, and return what it did.
 
-    It reads partitions.conf of the twin's folder, and nothing of this machine's own opensm. Raises OpensmConfError for
-    an unknown engine.
+    ``roots``: node ids of switches that it is told as roots. It reads partitions.conf of the twin's folder, and nothing
+    of this machine's own opensm. Raises OpensmConfError for an unknown engine.
     """
     log, conf = sim.folder / "opensm.log", sim.folder / "opensm.conf"
     log.unlink(missing_ok=True)
-    partitions = sim.folder / "partitions.conf"
-    conf.write_text(render_options({"routing_engine": engine, "partition_config_file": partitions}), encoding="utf-8")
+    options: dict[str, object] = {"routing_engine": engine, "partition_config_file": sim.folder / "partitions.conf"}
+    if roots:
+        options["root_guid_file"] = sim.folder / "root-guids"
+        (sim.folder / "root-guids").write_text("".join(f"{guid(node):#x}\n" for node in roots), encoding="utf-8")
+    conf.write_text(render_options(options), encoding="utf-8")
     # -o: one sweep; 0x43: errors, infos and routing dumps (opensm(8), -D).
     sim.run("opensm", "-o", "-F", str(conf), "-f", str(log), "-D", "0x43")
     return read_opensm_log(log.read_text(encoding="utf-8", errors="replace"))
 
 
-def losses(sim: Ibsim, twin: Twin, engine: str, most_uplinks: int) -> Iterator[LossResult]:
+def losses(sim: Ibsim, twin: Twin, engine: str, most_uplinks: int, roots: Sequence[str] = ()) -> Iterator[LossResult]:
     """Yield the result of the loss of each upper switch, then of uplinks: all, or that many evenly spread ones."""
     leafs = {link.b.node for link in twin.links if link.a.node[0] == "H"}
     for node in sorted({link.b.node for link in uplinks(twin)} - leafs):
         own = [link for link in twin.links if node in {link.a.node, link.b.node}]
-        yield _lose(sim, twin, engine, twin.names[node].split(";")[-1].split(":")[0], own)
+        yield _lose(sim, twin, (engine, roots), twin.names[node].split(";")[-1].split(":")[0], own)
     for link in evenly(uplinks(twin), most_uplinks):
-        yield _lose(sim, twin, engine, words(twin, link), [link])
+        yield _lose(sim, twin, (engine, roots), words(twin, link), [link])
 
 
 def words(twin: Twin, link: TwinLink) -> str:
@@ -56,10 +59,12 @@ def words(twin: Twin, link: TwinLink) -> str:
     return f"{ends[0]} to {ends[1]}"
 
 
-def _lose(sim: Ibsim, twin: Twin, engine: str, name: str, links: Sequence[TwinLink]) -> LossResult:
+def _lose(
+    sim: Ibsim, twin: Twin, routing: tuple[str, Sequence[str]], name: str, links: Sequence[TwinLink]
+) -> LossResult:
     sim.tell(*(f"Unlink {link.a}" for link in links))
     try:
-        sweep(sim, engine)
+        sweep(sim, *routing)
         tables = read_lfts((sim.folder / "opensm-lfts.dump").read_text(encoding="utf-8"))
         lost = list(lost_pairs(twin, tables, {id(link) for link in links}))
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.plan import lay
+from rackready.design.subnet_roots import root_guids, root_names
 from rackready.drivers.ib.cabling import check_cabling
 from rackready.drivers.ib.discover import read_ibnetdiscover
 from rackready.drivers.ib.opensm_log import judge_opensm
@@ -114,7 +115,7 @@ def rehearse(site: Site, engine: str, most_uplinks: int, say: Callable[[str], No
         say("opensm routes the planned fabric")
         _first(sim, site, twin, out)
         say(f"losing each upper switch, and {min(every, most_uplinks)} of {every} uplinks")
-        out.losses += losses(sim, twin, engine, most_uplinks)
+        out.losses += losses(sim, twin, engine, most_uplinks, _roots(site, twin, engine))
     out.seconds = time.monotonic() - began
     return out
 
@@ -130,6 +131,11 @@ def _notes(twin: Twin, most_uplinks: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _roots(site: Site, twin: Twin, engine: str) -> list[str]:
+    """Return the switches that role opensm tells opensm as roots; none where the site does not give their GUIDs."""
+    return [twin.switches[name] for name in root_names(site)] if engine == "updn" and root_guids(site) else []
+
+
 def _first(sim: Ibsim, site: Site, twin: Twin, out: Rehearsal) -> None:
     """Fill in everything that holds without a loss."""
     ports: dict[str, list[int]] = {}
@@ -137,7 +143,7 @@ def _first(sim: Ibsim, site: Site, twin: Twin, out: Rehearsal) -> None:
         ports.setdefault(end.device, []).append(guid)
     partitions = partitions_of(site, ports)
     (sim.folder / "partitions.conf").write_text(render(partitions), encoding="utf-8")
-    state = sweep(sim, out.engine)
+    state = sweep(sim, out.engine, _roots(site, twin, out.engine))
     out.findings += judge_opensm("opensm", state, out.engine)
     fabric = read_ibnetdiscover(sim.run("ibnetdiscover").stdout)
     out.findings += check_cabling(as_declared(twin.plan), fabric)
