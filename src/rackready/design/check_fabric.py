@@ -7,7 +7,7 @@ from collections import defaultdict
 from rackready.design.qos import qos_facts
 from rackready.design.site_flaws import RAIL_ADDRESS, Flaw, Lost, Subject
 from rackready.design.switch_systems import system_of
-from rackready.design.written_ports import group_ports, own_ports, port_range, whole_ports
+from rackready.design.written_ports import Ports, group_ports, ports_of, whole_ports
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
@@ -29,7 +29,7 @@ def check_links(subject: Subject) -> list[Flaw]:
         out += _node_end(k, link, rails, names, subject.lost)
         if link.switch in ports or link.switch not in switches:
             out += _switch_end(k, link, ports, subject.lost)
-        listed = port_range(link.ports, ports.get(link.switch, []))
+        listed = ports.get(link.switch, Ports()).listed(link.ports)
         for role, device, parts in (("ports", link.switch, listed), ("rails", link.node, expand_range(link.rails))):
             for part in parts:
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
@@ -48,14 +48,14 @@ def check_links(subject: Subject) -> list[Flaw]:
     return out
 
 
-def _ports(site: Site) -> dict[str, list[str]]:
+def _ports(site: Site) -> dict[str, Ports]:
     """Return the ports of every switch; ports with breakout as their sub-ports (swp1s0, swp1s1, ...).
 
     A switch whose model is unknown, or does not run its system, is left out: its ports have other names.
     """
     known = set(loader.known("switch"))
     return {
-        switch.name: own_ports(switch)
+        switch.name: ports_of(switch)
         for switch in site.switches
         if switch.model in known and (not switch.os or switch.os in loader.switch(switch.model).os)
     }
@@ -149,12 +149,12 @@ def _node_end(k: int, link: Link, rails: dict[str, list[int]], known: set[str], 
     return out
 
 
-def _switch_end(k: int, link: Link, ports: dict[str, list[str]], lost: Lost) -> list[Flaw]:
+def _switch_end(k: int, link: Link, ports: dict[str, Ports], lost: Lost) -> list[Flaw]:
     """Return the problems of a cable's end at a switch whose ports are known, or which is not in the site file."""
     out = []
-    listed = port_range(link.ports, ports.get(link.switch, []))
+    listed = ports.get(link.switch, Ports()).listed(link.ports)
     if link.switch in ports:
-        offered = ports[link.switch]
+        offered = ports[link.switch].names
         missing = [port for port in listed if port not in offered]
         if missing:
             out.append(

@@ -17,6 +17,7 @@ from rackready.design.software_of import software_site
 from rackready.design.subnet_roots import root_problems
 from rackready.design.switch_systems import system_of
 from rackready.design.wiring import topology_fabric, trunk_ends
+from rackready.design.written_ports import mixed_ports
 from rackready.model.problems import Message, RackreadyError
 from rackready.model.site import Node, Site, Switch
 from rackready.model.topology import Topology
@@ -61,6 +62,7 @@ def _fabric(site: Site) -> list[Message]:
     out = []
     if site.fabric.kind == "infiniband":
         out += _subnet_manager(site)
+        out += [mixed] if (mixed := mixed_ports(site)) is not None else []
     if site.topology is not None:
         out += _topology(site, site.topology)
     system_limits = [(switch, system_of(switch.os)) for switch in site.switches if _needs_routes(site, switch)]

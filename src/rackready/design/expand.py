@@ -9,7 +9,7 @@ from typing import Any
 
 from rackready.design.expand_values import bracket_number, fill, is_secret, is_series, last_number, series
 from rackready.design.origin import Chain, Loc, Origins
-from rackready.design.written_ports import port_range, ports_of_document
+from rackready.design.written_ports import Ports, ports_of_document
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
 from rackready.model.site_file import PLACES, PLAIN_LISTS
@@ -239,20 +239,20 @@ class _Expansion:
         for place, link in enumerate(links):
             made = [link]
             if isinstance(link, dict) and "[" in str(link.get("node")):
-                made = self._distributed(link, ("links", place), named.get(str(link.get("switch")), []))
+                made = self._distributed(link, ("links", place), named.get(str(link.get("switch")), Ports()))
             self.skipped |= set() if made else {"links"}
             out += made
             chains += [(("links", place),)] * len(made)
         document["links"] = out
         self.origins.lists[("links",)] = chains
 
-    def _distributed(self, link: dict[str, Any], loc: Loc, names: list[str]) -> list[dict[str, Any]]:
-        """Return a link for each node. ``names``: all ports of the switch in order, empty if they are not known."""
+    def _distributed(self, link: dict[str, Any], loc: Loc, named: Ports) -> list[dict[str, Any]]:
+        """Return a link for each node. ``named``: all ports of the switch in order, empty if they are not known."""
         try:
             nodes, rails, ports = (
                 expand_names(str(link["node"])),
                 expand_range(str(link["rails"])),
-                port_range(str(link["ports"]), names),
+                named.listed(str(link["ports"])),
             )
         except KeyError as error:
             self.problem((*loc, str(error.args[0])), "is required and missing.", "Add it.")

@@ -48,6 +48,7 @@ _RANGE = re.compile(
     r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]+(?:\d+/)+|[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$"
 )
 _CAGES = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+)(?P<rest>/\d+)-(?P=stem)(?P<last>\d+)(?P=rest)$")
+_PLACES = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+(?:/\d+)+)-(?P=stem)(?P<last>\d+(?:/\d+)+)$")
 _CAGES_AND_SUB_PORTS = re.compile(r"^(?P<stem>[A-Za-z]+)(?P<first>\d+)s(?P<from>\d)-(?P=stem)(?P<last>\d+)s(?P<to>\d)$")
 
 
@@ -55,13 +56,19 @@ def expand_range(text: str) -> list[str]:
     """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
     Names with slashes count by their last number (``Ethernet1/1-Ethernet1/8``), or by cage where it is the same at both
-    ends (``Ethernet1/1-Ethernet8/1``). Sub-ports of several cages (``swp1s0-swp2s1``) are as many of each cage as the
-    highest number says; the switch knows better (``design/written_ports``).
+    ends (``Ethernet1/1-Ethernet8/1``). Ports of several cages (``swp1s0-swp2s1``, ``IB1/1/1-IB1/4/2``) are as many of
+    each cage as the highest number says; the switch knows better (``design/written_ports``).
     Raises ValueError when the text is no such range, is descending or has more than ``MOST_NAMES`` names.
     """
     match = _CAGES.match(text) or _RANGE.match(text)
     if match is None and (split := _CAGES_AND_SUB_PORTS.match(text)) is not None:
         return _sub_ports(text, split)
+    if (
+        match is None
+        and (ends := _PLACES.match(text)) is not None
+        and ends["first"].count("/") == ends["last"].count("/")
+    ):
+        return _places(text, ends)
     if match is None:
         message = f"{text!r} is not a range such as swp1-swp4 or 1-4"
         raise ValueError(message)
@@ -86,6 +93,31 @@ def _sub_ports(text: str, ends: re.Match[str]) -> list[str]:
     first, last = int(ends["first"]) * ways + int(ends["from"]), int(ends["last"]) * ways + int(ends["to"])
     _require_ascending(text, first, last)
     return [f"{ends['stem']}{number // ways}s{number % ways}" for number in range(first, last + 1)]
+
+
+def _places(text: str, ends: re.Match[str]) -> list[str]:
+    """Return the names from one end to the other, counted by their last number first. Raises ValueError."""
+    first, last = ([int(part) for part in ends[end].split("/")] for end in ("first", "last"))
+    low = [min(1, *pair) for pair in zip(first, last, strict=True)]
+    sizes = [max(pair) - least + 1 for pair, least in zip(zip(first, last, strict=True), low, strict=True)]
+    start, end = (_value(parts, low, sizes) for parts in (first, last))
+    _require_ascending(text, start, end)
+    return [f"{ends['stem']}{_parts(value, low, sizes)}" for value in range(start, end + 1)]
+
+
+def _value(parts: list[int], low: list[int], sizes: list[int]) -> int:
+    out = 0
+    for part, least, size in zip(parts, low, sizes, strict=True):
+        out = out * size + part - least
+    return out
+
+
+def _parts(value: int, low: list[int], sizes: list[int]) -> str:
+    out: list[str] = []
+    for least, size in zip(reversed(low), reversed(sizes), strict=True):
+        value, rest = divmod(value, size)
+        out.insert(0, str(rest + least))
+    return "/".join(out)
 
 
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")

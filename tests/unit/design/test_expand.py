@@ -73,6 +73,19 @@ def test_sub_ports_are_a_range() -> None:
             expand_range(text)
 
 
+def test_ports_of_several_cages_are_a_range() -> None:
+    assert expand_range("IB1/1/2-IB1/3/1") == ["IB1/1/2", "IB1/2/1", "IB1/2/2", "IB1/3/1"]
+    assert expand_range("IB1/1/2/1-IB1/2/1/2") == ["IB1/1/2/1", "IB1/1/2/2", "IB1/2/1/1", "IB1/2/1/2"]
+    assert expand_range("Ethernet0/0-Ethernet1/1") == ["Ethernet0/0", "Ethernet0/1", "Ethernet1/0", "Ethernet1/1"]
+    for text, why in (
+        ("IB1/2/1-IB1/1/2", "'IB1/2/1-IB1/1/2' is a descending range"),
+        ("IB1/1/1-IB1/999999/2", "'IB1/1/1-IB1/999999/2' is more than 200000 names"),
+        ("IB1/1/1-IB1/2", "'IB1/1/1-IB1/2' is not a range such as swp1-swp4 or 1-4"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+            expand_range(text)
+
+
 def _with_switch(links: list[dict[str, Any]], **switch: Any) -> Expanded:
     return expand({"switches": [{"name": "leaf01", "model": "sn5600", **switch}], "links": links})
 

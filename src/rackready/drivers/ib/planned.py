@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rackready.design.cabling.sockets import switch_ports
 from rackready.design.placement import place_switches
 from rackready.design.plan import Laid
-from rackready.design.topology.ports import port_names
 from rackready.design.wiring import compute_rate, fabric_links, switch_port_names
+from rackready.design.written_ports import mixed_ports, own_ports, ways_of
 from rackready.drivers.cabling_check.types import End, PlannedCable, PlannedEnd
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformNic
@@ -69,6 +69,8 @@ def _refuse(laid: Laid) -> None:
             actual=site.fabric.kind,
             next_step="Use a site whose compute fabric is InfiniBand.",
         )
+    if mixed := mixed_ports(site):
+        raise IbPlanError.of([mixed], head="compute fabric: ports have unknown numbers; nothing was compared.")
     if laid.fabric.problems:
         raise IbPlanError.of(laid.fabric.problems, head="compute fabric: the plan has problems; nothing was compared.")
     topology = site.topology
@@ -96,13 +98,14 @@ class _Maker:
         self.ports: dict[str, tuple[str, ...]] = (
             switch_port_names(site, laid.fabric)
             if self._topology
-            else {name: port_names(loader.switch(switch.model), 1) for name, switch in self._switches.items()}
+            else {switch.name: tuple(own_ports(switch)) for switch in site.switches if switch.name in self._switches}
         )
+        self._ways = {} if self._topology else {switch.name: ways_of(switch) for switch in site.switches}
 
     def endpoints(self) -> Iterator[PlannedCable]:
         for node, rail, _plane, switch, port in fabric_links(self._laid.site, self._laid.fabric):
             if switch in self._switches:
-                rate = self._rate or self._nic_rate(node, rail)
+                rate = self._rate or self._written_rate(node, rail, switch)
                 yield PlannedCable(self._nic(node, rail), self._switch(switch, port), rate, self._lanes(switch, rate))
 
     def trunks(self) -> Iterator[PlannedCable]:
@@ -127,9 +130,11 @@ class _Maker:
         nics = loader.platform(platform).nics if platform is not None else []
         return next((nic for nic in nics if nic.rail == rail), None)
 
-    def _nic_rate(self, node: str, rail: int) -> int:
+    def _written_rate(self, node: str, rail: int, switch: str) -> int:
+        """Return the rate of a cable that is written by hand, Gb/s: that of the NIC, or of a slower sub-port."""
         nic = self._profile(node, rail)
-        return nic.rate if nic is not None else 0
+        port = loader.switch(self._switches[switch].model).rate // max(self._ways[switch], default=1)
+        return min(nic.rate, port) if nic is not None else 0
 
     def _lanes(self, switch: str, rate: int) -> int:
         ports = switch_ports(self._switches[switch].model, rate)
