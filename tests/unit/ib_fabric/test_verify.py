@@ -15,6 +15,7 @@ from rackready.design.site import load_site, parse_site
 from rackready.design.yaml import read_yaml
 from rackready.drivers.ib.discover import FarPort, IbFabric, IbNode, IbPort
 from rackready.drivers.ib_fabric import findings as kinds
+from rackready.drivers.ib_fabric.cables import compare
 from rackready.drivers.ib_fabric.reading import NodeReading, SubnetReading
 from rackready.drivers.ib_fabric.verify import _missed, _unasked, judge_fabric, result, way_request
 from rackready.model.outcome import Outcome
@@ -307,16 +308,53 @@ def test_a_switch_without_a_name_is_known_by_its_guid() -> None:
     assert "opensm_switch_names" not in infiniband_vars(plain)
 
 
-def test_adapters_that_no_name_and_no_node_tells_are_an_error_of_all_nodes(site: Site) -> None:
-    """Their cables were not judged, so the cabling of nobody is proven."""
-    seen_ = seen(site, planned(site))
-    for reading in seen_:
+def unnamed_at(site: Site, description: str, port: int = 0) -> tuple[dict[str, NodeReading], list[SubnetReading]]:
+    """Return readings of a fabric with such an adapter in place of node03's of rail 2, or at another port of leaf01.
+
+    Node03 does not tell its GUID: its port is not there in its own reading.
+    """
+    cables = planned(site)
+    if port:
+        cables["node03", 2] = ("leaf01", port)
+    read = seen(site, cables)
+    for reading in read:
         assert reading.fabric is not None
         own = guid("node03", 2)
-        old = reading.fabric.nodes[own]
-        reading.fabric.nodes[own] = IbNode("ca", own, "localhost", 1, 0, old.ports)
+        reading.fabric.nodes[own] = IbNode("ca", own, description, 1, 0, reading.fabric.nodes[own].ports)
     known = readings(site)
     known["node03"] = NodeReading({name: port for name, port in known["node03"].ports.items() if name != "mlx5_3"})
-    found = judge_fabric(site, ["node01"], known, seen_)["node01"]
-    assert [item.code for item in found] == ["ib-hca-unnamed"]
-    assert result("node01", found).outcome is Outcome.ERROR
+    return known, read
+
+
+@pytest.mark.parametrize("description", ["localhost", "MT4129 ConnectX7   Mellanox Technologies", "node03 HCA-2"])
+def test_adapters_that_no_name_and_no_node_tells_are_an_error_of_the_node_at_their_port(
+    site: Site, description: str
+) -> None:
+    """The cabling of no other node is unproven by it: each has its own links."""
+    known, read = unnamed_at(site, description)
+    nodes = ["node01", "node03"]
+    cables = compare(site, nodes, known, read)
+    found = judge_fabric(site, nodes, known, read, cables=cables)
+    assert found["node01"] == []
+    words = f"0xb83fd20300003020 '{description}' at leaf01 10"
+    [finding] = found["node03"]
+    assert (finding.code, finding.where, finding.actual) == ("ib-hca-unnamed", "node03", words)
+    assert result("node03", found["node03"]).outcome is Outcome.ERROR
+    assert cables.remarks("node01") == [f"adapters of no known node, whose cables were not judged: {words}"]
+    assert cables.remarks("node03") == []
+
+
+def test_an_unnamed_adapter_at_a_free_port_is_of_nobody_and_the_planned_port_has_no_link(site: Site) -> None:
+    known, read = unnamed_at(site, "localhost", port=33)
+    found = judge_fabric(site, ["node01", "node03"], known, read)
+    assert (found["node01"], [item.code for item in found["node03"]]) == ([], ["cable-missing"])
+
+
+@pytest.mark.parametrize("description", ["localhost", "node03 HCA-2"])
+def test_an_adapter_of_a_known_node_concerns_that_node_at_any_port(site: Site, description: str) -> None:
+    """A node that is off tells no GUID; those that an earlier run read are kept."""
+    known, read = unnamed_at(site, description, port=33)
+    kept = {"node03": [f"{guid('node03', 2) + 1:016x}"]}
+    cables = compare(site, ["node01", "node03"], known, read, kept)
+    assert [item.code for item in cables.of("node03")] == ["cable-missing", "ib-hca-unnamed"]
+    assert cables.of("node01") == []

@@ -41,6 +41,11 @@ class Owners:
             return self.behind(cable.a.device) | self.behind(cable.b.device)
         return {cable.a.device} & self._nodes
 
+    def at(self, end: End) -> set[str]:
+        """Return the checked nodes of the cable that is planned at a port."""
+        cable = self._at.get(end)
+        return self.of_cable(cable) if cable is not None else set()
+
     def behind(self, switch: str) -> set[str]:
         """Return the checked nodes at a switch; of one without nodes, those at the nearest switches that have some."""
         seen, now = {switch}, {switch}

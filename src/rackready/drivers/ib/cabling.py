@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rackready.drivers.cabling_check.judge import judge
 from rackready.drivers.cabling_check.types import End
 from rackready.drivers.ib.discover import IbFabric
-from rackready.drivers.ib.identity import identify
+from rackready.drivers.ib.identity import identify, unnamed_finding
 from rackready.drivers.ib.planned import IbPlan
 from rackready.model.outcome import Finding
 
@@ -18,4 +18,4 @@ def check_cabling(plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End] | Non
     ``guids``: node or port GUID -> device and HCA, where descriptions do not tell.
     """
     known = identify(plan, fabric, guids)
-    return [*known.findings, *judge(plan.cables, known.seen)]
+    return [*known.findings, *unnamed_finding("cabling", known.unnamed), *judge(plan.cables, known.seen)]

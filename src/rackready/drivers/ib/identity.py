@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rackready.drivers.cabling_check.types import End, Seen, Sighting
 from rackready.drivers.ib import findings as kinds
@@ -26,6 +27,17 @@ _AGGREGATION = "Mellanox Technologies Aggregation Node"
 _LISTED = 8
 
 
+class Unnamed(NamedTuple):
+    """An adapter whose cables are not judged. ``host``: its node, where only its HCA is unknown; else empty.
+
+    ``at``: the ports at its far ends, None for one that is not known either.
+    """
+
+    words: str
+    host: str
+    at: tuple[End | None, ...]
+
+
 @dataclass(slots=True)
 class Identified:
     """``ends``: (node GUID, port number) -> port in the plan's names; None: not known. ``seen``: for the judge."""
@@ -33,26 +45,39 @@ class Identified:
     seen: Seen
     ends: dict[tuple[int, int], End | None]
     findings: list[Finding] = field(default_factory=list)
+    unnamed: tuple[Unnamed, ...] = ()
 
 
-def identify(plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End] | None = None) -> Identified:
+def identify(
+    plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End] | None = None, hosts: Mapping[int, str] | None = None
+) -> Identified:
     """Return the fabric in the names of the plan, with a finding for every name that cannot be used.
 
-    ``guids``: node or port GUID -> its device and HCA; for a switch, whose port is empty, its node GUID.
+    ``guids``: node or port GUID -> its device and HCA; for a switch, whose port is empty, its node GUID. ``hosts``:
+    port GUID -> its node, where the HCA is not known. Adapters without a usable name are apart: ``unnamed_finding``.
     """
-    return _Reader(plan, fabric, guids or {}).read()
+    return _Reader(plan, fabric, guids or {}, hosts or {}).read()
+
+
+def unnamed_finding(where: str, adapters: Sequence[Unnamed]) -> list[Finding]:
+    """Return one finding for all adapters without a usable name: most often they have one cause. None for none."""
+    if not adapters:
+        return []
+    more = f"; and {len(adapters) - _LISTED} more" if len(adapters) > _LISTED else ""
+    actual = "; ".join(adapter.words for adapter in adapters[:_LISTED]) + more
+    return [kinds.HCA_UNNAMED.found(where, "'<host> <HCA>' of the site", actual, count=len(adapters))]
 
 
 class _Reader:
     """Names of one fabric."""
 
-    def __init__(self, plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End]) -> None:
-        self._plan, self._fabric, self._guids = plan, fabric, guids
+    def __init__(self, plan: IbPlan, fabric: IbFabric, guids: Mapping[int, End], hosts: Mapping[int, str]) -> None:
+        self._plan, self._fabric, self._guids, self._kept = plan, fabric, guids, hosts
         self._switches = {name.casefold(): name for name in plan.ports}
         self._hosts = {name.casefold(): name for name in plan.hcas}
         self._findings: list[Finding] = []
         self._foreign: dict[str, str] = {}
-        self._unnamed: list[IbNode] = []
+        self._unnamed: dict[int, str] = {}
 
     def read(self) -> Identified:
         """Return everything."""
@@ -65,7 +90,7 @@ class _Reader:
             for port in node.ports.values():
                 if port.far.node not in inside:
                     ends[node.guid, port.number] = self._end(node, port, names[node.guid])
-        return Identified(self._seen(names, ends), ends, [*self._findings, *self._report(ends)])
+        return Identified(self._seen(names, ends), ends, self._findings, self._report(ends))
 
     def _name(self, node: IbNode) -> End | None:
         """Return the device of a node, for an adapter with its HCA; None if neither GUID nor description tells."""
@@ -73,7 +98,7 @@ class _Reader:
         told = self._switch(node) if node.type == "switch" else self._adapter(node)
         if given is None:
             if told is None:
-                self._unnamed.append(node)
+                self._unnamed[node.guid] = self._host(node)
             return told
         known = self._plan.ports if node.type == "switch" else self._plan.hcas
         if told is not None and told.device in known and told.device != given.device:
@@ -84,8 +109,7 @@ class _Reader:
         return given
 
     def _given(self, node: IbNode) -> End | None:
-        ports = [port.guid for port in node.ports.values() if port.guid]
-        return next((self._guids[guid] for guid in (node.guid, *ports) if guid in self._guids), None)
+        return next((self._guids[guid] for guid in _own_guids(node) if guid in self._guids), None)
 
     def _switch(self, node: IbNode) -> End:
         found = _SWITCH.fullmatch(node.description)
@@ -100,8 +124,7 @@ class _Reader:
         found = _HCA.fullmatch(node.description)
         if found is None:
             return None
-        told = found["host"].casefold()
-        host = self._hosts.get(told) or self._hosts.get(told.partition(".")[0])
+        host = self._site_host(found["host"])
         if host is None:
             self._foreign[node.description] = f"GUID {guid_text(node.guid)}"
             return End(node.description, "")
@@ -109,6 +132,16 @@ class _Reader:
             return End(host, "")
         alike = {name.rstrip("0123456789") for name in self._plan.hcas[host]}
         return End(host, found["hca"]) if found["hca"].rstrip("0123456789") in alike else None
+
+    def _site_host(self, told: str) -> str | None:
+        name = told.casefold()
+        return self._hosts.get(name) or self._hosts.get(name.partition(".")[0])
+
+    def _host(self, node: IbNode) -> str:
+        """Return the node of an adapter whose HCA is not known; empty if that is not known either."""
+        found = _HCA.fullmatch(node.description)
+        told = self._site_host(found["host"]) if found is not None else None
+        return told or next((self._kept[guid] for guid in _own_guids(node) if guid in self._kept), "")
 
     def _unique(self, names: dict[int, End | None]) -> None:
         """Take a name that several nodes carry from all of them."""
@@ -146,17 +179,18 @@ class _Reader:
         devices = {name.device for name in names.values() if name is not None} - self._plan.unnumbered
         return Seen(frozenset(devices), tuple(sightings), frozenset(unidentified), self._foreign)
 
-    def _report(self, ends: Mapping[tuple[int, int], End | None]) -> list[Finding]:
-        """Return one finding for all adapters without a usable name: most often they have one cause."""
-        if not self._unnamed:
-            return []
-        told = []
-        for node in sorted(self._unnamed, key=lambda item: item.guid):
-            far = [str(ends.get(port.far) or "an unknown port") for port in node.ports.values()]
-            told.append(f"{guid_text(node.guid)} '{node.description}' at {' and '.join(far) or 'no port'}")
-        more = f"; and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        actual = "; ".join(told[:_LISTED]) + more
-        return [kinds.HCA_UNNAMED.found("cabling", "'<host> <HCA>' of the site", actual, count=len(told))]
+    def _report(self, ends: Mapping[tuple[int, int], End | None]) -> tuple[Unnamed, ...]:
+        out = []
+        for guid, host in sorted(self._unnamed.items()):
+            node = self._fabric.nodes[guid]
+            at = tuple(ends.get(port.far) for port in node.ports.values())
+            far = " and ".join(str(end or "an unknown port") for end in at) or "no port"
+            out.append(Unnamed(f"{guid_text(guid)} '{node.description}' at {far}", host, at))
+        return tuple(out)
+
+
+def _own_guids(node: IbNode) -> list[int]:
+    return [node.guid, *(port.guid for port in node.ports.values() if port.guid)]
 
 
 def _inside(node: IbNode) -> bool:

@@ -10,15 +10,11 @@ from rackready.design.facts import NicFacts, node_facts
 from rackready.design.infiniband import ManagedSubnet, subnets
 from rackready.design.names import listed
 from rackready.design.pinned import site_of
-from rackready.design.plan import lay
-from rackready.drivers.cabling_check.owners import Owners
-from rackready.drivers.cabling_check.types import End
-from rackready.drivers.ib.cabling import check_cabling
-from rackready.drivers.ib.discover import IbFabric
 from rackready.drivers.ib.foreign_keys import foreign_remarks, judge_foreign
 from rackready.drivers.ib.partitions import first_key, judge_keys, judge_place, keys_of_port, may_talk
-from rackready.drivers.ib.planned import planned_cables
 from rackready.drivers.ib_fabric import findings as kinds
+from rackready.drivers.ib_fabric.cables import Cables, compare
+from rackready.drivers.ib_fabric.guids import kept_guids
 from rackready.drivers.ib_fabric.reading import ManagerReading, NodeReading, Reader, SubnetReading
 from rackready.drivers.ufm import findings as ufm_kinds
 from rackready.drivers.ufm.findings import UNREAD
@@ -54,7 +50,8 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
             _subnet(reader, site, subnet, known) if ufm is None else subnet_of_ufm(reader, site, subnet, known, ufm)
             for subnet in subnets(site)
         ]
-        found = judge_fabric(site, [*nodes, *others], ports, seen, ufm)
+        cables = compare(site, [*nodes, *others], ports, seen, kept_guids(EnvPaths(ctx.root, ctx.env), site))
+        found = judge_fabric(site, [*nodes, *others], ports, seen, ufm, cables)
         # A node with a finding is no peer: its own cable or port says why it does not answer.
         sound = {node: reading for node, reading in known.items() if not found[node]}
         missed, unmeasured = _ways(reader, site, [node for node in nodes if node in sound], sound)
@@ -62,7 +59,10 @@ def verify_infiniband(ctx: PhaseContext, nodes: list[str], others: list[str]) ->
         reader.close()
     return {
         node: result(
-            node, [*found[node], *missed.get(node, [])], unmeasured.get(node, []), key_remarks(site, ports[node])
+            node,
+            [*found[node], *missed.get(node, [])],
+            unmeasured.get(node, []),
+            [*cables.remarks(node), *key_remarks(site, ports[node])],
         )
         for node in nodes
     }
@@ -140,15 +140,19 @@ def judge_fabric(
     ports: Mapping[str, NodeReading],
     seen: Sequence[SubnetReading],
     ufm: UfmReading | None = None,
+    cables: Cables | None = None,
 ) -> dict[str, list[Finding]]:
-    """Return the findings of each node from what was read: pure. ``ufm``: of a site whose subnet UFM manages."""
+    """Return the findings of each node from what was read: pure. ``ufm``: of a site whose subnet UFM manages.
+
+    ``cables``: the comparison of the cables of the same readings, if it is there.
+    """
     out: dict[str, list[Finding]] = {node: [] for node in nodes}
     for node in nodes:
         if ports[node].trouble:
             out[node].append(kinds.PORTS_UNREAD.found(node, "a whole document of ib_ports.py", ports[node].trouble))
-    cabling = _cabling(site, nodes, ports, seen)
+    cables = cables or compare(site, nodes, ports, seen)
     for node in nodes:
-        out[node] += [finding for finding, concerned in cabling if node in concerned]
+        out[node] += cables.of(node)
         out[node] += _subnets_of(site, node, seen)
         if not ports[node].trouble:
             out[node] += _ports(site, node, ports[node], out[node])
@@ -166,30 +170,6 @@ def _of_ufm(site: Site, node: str, reading: NodeReading, ufm: UfmReading) -> Ite
         for alarm in ufm.alarms.get(guid, ()):
             where = Place(node, nic.rdma_device, f"(rail {nic.rail}, {nic.switch} {nic.port})")
             yield ufm_kinds.ALARM.found(where, "no critical alarm", f"{alarm.name}: {alarm.reason}")
-
-
-def _cabling(
-    site: Site, nodes: Sequence[str], ports: Mapping[str, NodeReading], seen: Sequence[SubnetReading]
-) -> list[tuple[Finding, set[str]]]:
-    """Return every finding about cables, and the nodes that it concerns: of one about switches, all behind them."""
-    read = [reading.fabric for reading in seen if reading.fabric is not None]
-    if not read:
-        return []
-    whole = IbFabric({guid: node for fabric in read for guid, node in fabric.nodes.items()})
-    plan = planned_cables(lay(site))
-    owners = Owners(plan.cables, nodes, lambda cable: cable.a.device in plan.ports)
-    return [(finding, owners.of(finding)) for finding in check_cabling(plan, whole, _guids(site, ports))]
-
-
-def _guids(site: Site, ports: Mapping[str, NodeReading]) -> dict[int, End]:
-    """Return GUID -> device: of ports, as the nodes themselves say (a description may be old), and of switches."""
-    switches = {int(switch.guid, 16): End(switch.name, "") for switch in site.switches if switch.guid is not None}
-    return switches | {
-        int(str(port["port_guid"]), 16): End(node, device)
-        for node, reading in ports.items()
-        for device, port in reading.ports.items()
-        if port.get("port_guid")
-    }
 
 
 def _subnets_of(site: Site, node: str, seen: Sequence[SubnetReading]) -> list[Finding]:
