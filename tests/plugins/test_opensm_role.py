@@ -94,6 +94,27 @@ def test_the_module_names_units_that_systemd_read_before_a_change(
     assert ended.value.args[0] == {"changed": False, "older": [LEAF01]}
 
 
+def test_no_package_starts_an_opensm_of_its_own() -> None:
+    """Units are masked before a package brings them. An absent unit has no ``enabled``: the module fails on it."""
+    steps = list(tasks("install").values())
+    mask, stop, install = steps[:3]
+    assert mask["ansible.builtin.systemd_service"] == {"name": "{{ item }}", "masked": True}
+    assert value(mask["loop"]) == ["opensm.service", "opensmd.service"]
+    assert stop["ansible.builtin.systemd_service"] == {"name": "{{ item.item }}", "state": "stopped"}
+    assert "rackready_packages" in install
+
+
+@pytest.mark.parametrize(("check", "changed", "runs"), [(False, True, True), (True, False, True), (True, True, False)])
+def test_a_dry_run_does_not_stop_a_unit_that_it_did_not_mask(
+    check: bool,  # noqa: FBT001 - of the run
+    changed: bool,  # noqa: FBT001
+    runs: bool,  # noqa: FBT001
+) -> None:
+    """The unit may not be there yet."""
+    when = list(tasks("install").values())[1]["when"]
+    assert value(f"{{{{ {when} }}}}", ansible_check_mode=check, item={"changed": changed}) is runs
+
+
 def test_the_log_is_read_with_the_unit_that_writes_it() -> None:
     argv = VERIFY["Read what each subnet manager did"]["ansible.builtin.command"]["argv"]
     assert [value(str(word), item="leaf01", opensm_routing_engine="updn") for word in argv[1:]] == [
