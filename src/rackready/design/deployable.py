@@ -119,7 +119,7 @@ def _subnet_manager(site: Site) -> list[Message]:
         return [Message("fabric.infiniband", "not given", expected="a subnet manager", next_step=step)]
     if site.fabric.infiniband.subnet_manager == "ufm" and len(subnets(site)) > 1:
         names = listed(["+".join(subnet.switches) for subnet in subnets(site)], _SHOWN)
-        step = "One UFM manages one subnet. Join the leafs by a topology, or set external."
+        step = "One UFM manages one subnet. Join the leafs by a topology of one plane, or set external."
         return [Message("fabric.infiniband.ufm", names, expected="one subnet", next_step=step)]
     unknown = sorted(set(manager_nodes(site)) - {node.name for node in site.nodes()})
     if unknown:

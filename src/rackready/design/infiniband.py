@@ -8,6 +8,7 @@ from typing import Any
 from rackready.design.facts import NicFacts, NodeFacts, node_facts
 from rackready.design.subnet_roots import root_guids
 from rackready.design.tenants import tenants
+from rackready.design.wiring import topology_fabric
 from rackready.model.base import expand_names
 from rackready.model.site import Site
 
@@ -30,22 +31,47 @@ class ManagedSubnet:
 def subnets(site: Site) -> tuple[ManagedSubnet, ...]:
     """Return the subnets of the site in the order of their switches.
 
-    Cables that are written by hand join nodes to leafs only, and no node forwards: each leaf is a subnet. A topology
-    joins all of its leafs: they are one subnet. It is computed once.
+    No node forwards, so leafs that no switches join are subnets of their own: each leaf where cables are written by
+    hand, and with planes each plane. It is computed once.
     """
     return site.remember("InfiniBand subnets", lambda: _subnets(site))
 
 
 def _subnets(site: Site) -> tuple[ManagedSubnet, ...]:
     nodes = manager_nodes(site)
-    used = list(dict.fromkeys(nic.switch for node in site.nodes() for nic in node_facts(site, node.name).nics))
-    leafs = [name for name in used if name]
-    groups = [(leaf,) for leaf in sorted(leafs)] if site.topology is None else [tuple(sorted(leafs))]
+    used = {nic.switch for node in site.nodes() for nic in node_facts(site, node.name).nics} - {""}
+    planes = {switch.name: switch.plane for switch in topology_fabric(site).switches}
+    groups = _joined(site, sorted(used))
+    several = sum(len(group) > 1 for group in groups) > 1
     return tuple(
-        ManagedSubnet(group[0] if len(group) == 1 else "fabric", group, _managers(site, nodes, group))
+        ManagedSubnet(_name(group, f"plane{planes[group[0]]}" if several else "fabric"), group, found)
         for group in groups
-        if group
+        for found in [_managers(site, nodes, group)]
     )
+
+
+def _name(group: tuple[str, ...], of_several: str) -> str:
+    return group[0] if len(group) == 1 else of_several
+
+
+def _joined(site: Site, leafs: list[str]) -> list[tuple[str, ...]]:
+    """Return leafs in groups: those that switches above join, in the order of their first ones."""
+    beside: dict[str, list[str]] = {}
+    for trunk in topology_fabric(site).trunks:
+        beside.setdefault(trunk.lower, []).append(trunk.upper)
+        beside.setdefault(trunk.upper, []).append(trunk.lower)
+    out: list[tuple[str, ...]] = []
+    seen: set[str] = set()
+    for leaf in leafs:
+        own, todo = {leaf}, [leaf]
+        while leaf not in seen and todo:
+            found = set(beside.get(todo.pop(), ())) - own
+            own |= found
+            todo += found
+        if leaf not in seen:
+            out.append(tuple(name for name in leafs if name in own))
+        seen |= own
+    return out
 
 
 def _managers(site: Site, nodes: list[str], switches: tuple[str, ...]) -> tuple[tuple[str, NicFacts], ...]:

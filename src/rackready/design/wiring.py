@@ -45,16 +45,18 @@ def _built(site: Site) -> FabricPlan:
 
 
 def cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return (node, rail) -> (switch, port) of every cable to a NIC of a checked site, in plane 1.
+    """Return (node, rail) -> (switch, port) of every cable to a NIC of a checked site; with planes by port, in plane 1.
 
-    It is computed once. Callers must not change it.
+    With planes by rail, each rail is in one plane, whichever. It is computed once. Callers must not change it.
     """
     return site.remember("cables", lambda: _cables(site))
 
 
 def _cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
     if site.topology is not None:
-        return {(node, rail): (switch, port) for node, rail, plane, switch, port in fabric_links(site) if plane == 1}
+        every = site.topology.planes_by == "rail"
+        links = fabric_links(site)
+        return {(node, rail): (switch, port) for node, rail, plane, switch, port in links if every or plane == 1}
     return {
         (link.node, int(rail)): (link.switch, port)
         for link in site.links

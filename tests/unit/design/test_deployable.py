@@ -201,7 +201,7 @@ def test_split_ports_are_refused_where_the_switch_system_does_not_split_them(mon
             {"subnet_manager": "ufm", "ufm": {"url": "https://192.0.2.7", "token": {"env": "UFM_TOKEN"}}},
             (
                 "fabric.infiniband.ufm: leaf01, leaf02 - Expected: one subnet. "
-                "One UFM manages one subnet. Join the leafs by a topology, or set external."
+                "One UFM manages one subnet. Join the leafs by a topology of one plane, or set external."
             ),
         ),
         (
