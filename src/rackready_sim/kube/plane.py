@@ -29,6 +29,9 @@ from rackready_sim.store import Store, write_json
 _ETCD, _PEER = 2379, 2380
 _START_S = 180.0
 """On two idle cores it answers within 10 s; a busy machine takes longer. Our judgement."""
+_SERVERS = ("etcd", "kube-apiserver")
+"""Started first. kube-controller-manager ends when the API server is not healthy within 10 s of its own start
+(kubernetes cmd/kube-controller-manager/app/controllermanager.go, CreateControllerContext: WaitForAPIServer)."""
 _STOP_S = 10.0
 _CONTROLLERS = (
     "bootstrap-signer-controller",
@@ -70,9 +73,11 @@ class ControlPlane:
                 "Kubernetes control plane", f"built in {programs}", "not there", "Run `make setup-kubernetes`."
             )
         certs.ensure(self.folder, self.token, self.address, KUBERNETES_PORT)
-        started = [name for name, argv in self._programs(programs).items() if self._start(name, argv)]
         admin = Admin(self.folder / f"{certs.ADMIN}.kubeconfig")
+        lines = self._programs(programs)
+        started = [name for name in _SERVERS if self._start(name, lines[name])]
         self._wait(admin)
+        started += [name for name in lines if name not in _SERVERS and self._start(name, lines[name])]
         for path, made in objects(certs.cluster(self.folder, self.address, KUBERNETES_PORT), self._secret()):
             admin.ensure(path, made)
         return started
@@ -105,7 +110,7 @@ class ControlPlane:
     def _wait(self, admin: Admin) -> None:
         deadline = time.monotonic() + _START_S
         while not admin.ready():
-            dead = next((name for name in self._programs(Path("/")) if not _alive(self.folder, name)), "")
+            dead = next((name for name in _SERVERS if not _alive(self.folder, name)), "")
             if dead or time.monotonic() > deadline:
                 what = f"{dead} ended" if dead else f"not ready after {_START_S:.0f} s"
                 log = self._log(dead or "kube-apiserver")

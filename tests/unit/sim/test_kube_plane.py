@@ -98,6 +98,22 @@ def test_a_program_that_ends_is_told_with_its_log(made: ControlPlane, monkeypatc
     )
 
 
+def test_controllers_start_when_the_api_server_is_ready(made: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-controller-manager ends when it waits longer than 10 s, as on a busy machine."""
+    seen: list[list[str]] = []
+
+    def ready(_self: Admin) -> bool:
+        seen.append(sorted(path.stem for path in (made.folder / "running").iterdir()))
+        return len(seen) > 1
+
+    monkeypatch.setattr(Admin, "ready", ready)
+    try:
+        assert made.up() == NAMES
+    finally:
+        plane.stop(made.store)
+    assert seen == [NAMES[:2]] * 2
+
+
 def test_programs_that_were_not_built_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(SimError) as caught:
         ControlPlane(tmp_path, Store(tmp_path), "127.9.8.1", "127.9.8").up()
