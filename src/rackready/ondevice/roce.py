@@ -22,6 +22,11 @@ from typing import Any
 FORMAT = "rackready/roce/v2"
 Run = Callable[..., "tuple[int, str]"]
 
+CHANGES = "/run/rackready/link-changes"
+"""Folder of the records of changes that took a link down: one file per interface, read by gate links."""
+UP_AGAIN_S = 60
+"""Longest wait for a link after such a change; judgement: a link of 400 Gb/s may train for tens of seconds."""
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The NIC's tools are in sbin, which not every login has on its path."""
 
@@ -49,6 +54,12 @@ class Roce:
         self.device = str(config["rdma_device"])
         self._run = run
         self._root = root
+        self._gateway = str(config.get("gateway", ""))
+        self._source = str(config["address"]).split("/", maxsplit=1)[0]
+        self._ofed = self._net("ecn")
+        self._inbox = root / "sys/kernel/debug/mlx5" / str(config.get("pci", "")) / "cc_params"
+        # The class for all of a port's programs. Only OFED's driver has one; else each program sets its own.
+        self._class_path = root / "sys/class/infiniband" / self.device / "tc/1/traffic_class"
 
     def apply(self) -> list[str]:
         """Set everything that no network manager sets; return the refused settings."""
@@ -64,8 +75,8 @@ class Roce:
     def _routes(self) -> list[str]:
         table = str(self.config.get("table", ""))
         out = [line for words in self._wanted_routes() for line in self._do("ip", "route", "replace", *words)]
-        if self._gateway() and self._rule_table() != table:
-            out += self._do("ip", "rule", "add", "from", self._source(), "lookup", table, "priority", table)
+        if self._gateway and self._rule_table() != table:
+            out += self._do("ip", "rule", "add", "from", self._source, "lookup", table, "priority", table)
         return out
 
     def _wanted_routes(self) -> list[tuple[str, ...]]:
@@ -74,9 +85,9 @@ class Roce:
         Without the rule, every rail would leave by the first one, and switches would drop or misplace it. Without the
         rail's own subnet in the table, neighbours on the same leaf would be reached through its gateway.
         """
-        if not self._gateway():
+        if not self._gateway:
             return []
-        table, via = str(self.config["table"]), ("via", self._gateway(), "dev", self.netdev)
+        table, via = str(self.config["table"]), ("via", self._gateway, "dev", self.netdev)
         subnet = str(ip_interface(str(self.config["address"])).network)
         near = (subnet, "dev", self.netdev, "scope", "link", "table", table)
         far = [(str(prefix), *via, "metric", table) for prefix in self.config["routes"]]
@@ -88,30 +99,47 @@ class Roce:
         lines = text.splitlines()
         return [" ".join(way) for way in self._wanted_routes() if not any(_is_route(line, way) for line in lines)]
 
-    def _gateway(self) -> str:
-        return str(self.config.get("gateway", ""))
-
-    def _source(self) -> str:
-        return str(self.config["address"]).split("/", maxsplit=1)[0]
-
     def _rule_table(self) -> str:
         """Return the table that the rule of this interface's source address names, empty without a rule."""
         _, text = self._run("ip", "-4", "rule", "show")
-        found = re.search(rf"\bfrom {re.escape(self._source())} lookup (\S+)", text)
+        found = re.search(rf"\bfrom {re.escape(self._source)} lookup (\S+)", text)
         return found.group(1) if found else ""
 
     def _flow_control(self) -> list[str]:
-        now, wanted = self._qos(), self._wanted_pfc()
-        out: list[str] = []
+        now, wanted, out = self._qos(), self._wanted_pfc(), list[str]()
         if now["trust"] != "dscp" or now["pfc"] != wanted:
             flags = ",".join("1" if priority in wanted else "0" for priority in range(8))
-            out = self._do("mlnx_qos", "-i", self.netdev, "--trust", "dscp", "--pfc", flags)
+            argv = ("mlnx_qos", "-i", self.netdev, "--trust", "dscp", "--pfc", flags)
+            out = self._do(*argv) if now["pfc"] == wanted else self._flap(*argv)
             now = self._qos()
         out += self._dscp(now["dscp_priority"])
         pause = self._pause()
         if "on" in pause.values():  # ethtool fails when nothing changes
             out += self._do("ethtool", "-A", self.netdev, *[word for side in sorted(pause) for word in (side, "off")])
         return out
+
+    def _flap(self, *argv: str) -> list[str]:
+        """Run what takes the link down for a moment, wait for it, and record for the gate that it was no fault.
+
+        Linux, mlx5/core/en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc: a changed PFC toggles the port's link. The record is one
+        line: the kernel log's last time before and after. /run and that log's clock both begin anew at each boot.
+        """
+        if self._read(self._net("carrier")) != "1":
+            return self._do(*argv)
+        begun, out, deadline = self._logged(), self._do(*argv), time.monotonic() + UP_AGAIN_S
+        while not out:
+            time.sleep(1)  # the driver reports a changed link after the program has ended
+            if self._read(self._net("carrier")) == "1":
+                break
+            if time.monotonic() >= deadline:
+                out = [f"link after `{' '.join(argv)}` - Expected: up again within {UP_AGAIN_S} s Actual: down"]
+        place = self._root / CHANGES.lstrip("/") / self.netdev
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return out + self._write(place, f"{self._read(place)}\n{begun} {self._logged()}".strip())
+
+    def _logged(self) -> str:
+        """Return the time of the kernel log's last line, in seconds since boot; 0 for an empty log."""
+        return (re.findall(r"^\[\s*(\d+\.\d+)\]", self._run("dmesg")[1], re.MULTILINE) or ["0.0"])[-1]
 
     def _dscp(self, now: dict[int, int]) -> list[str]:
         differ = [(dscp, priority) for dscp, priority in self._wanted_dscp().items() if now.get(dscp) != priority]
@@ -123,26 +151,23 @@ class Roce:
         out = self._do("modprobe", "rdma_cm")
         out += self._do("cma_roce_mode", "-d", self.device, "-p", "1", "-m", "2")
         out += self._do("cma_roce_tos", "-d", self.device, "-t", tos)
-        return out + (self._write(self._class_path(), tos) if self._offers_class() else [])
+        return out + (self._write(self._class_path, tos) if self._class_path.exists() else [])
 
     def _congestion(self) -> list[str]:
         wanted = self._congestion_wanted()
         if not wanted and not self._unread():
-            return [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"]
+            return [f"congestion control - Expected: {self._ofed} or {self._inbox} Actual: neither exists"]
         differ = {path: value for path, value in wanted.items() if self._read(path) != value}
         return [line for path, value in differ.items() for line in self._write(path, value)]
 
     def _congestion_wanted(self) -> dict[Path, str]:
-        """Return file to value.
-
-        MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on.
-        """
+        """Return file to value: OFED's are in sysfs, those of the kernel's own driver (always ECN) in debugfs."""
         priority, dscp, cnp = (str(self.config[name]) for name in ("priority", "cnp_dscp", "cnp_priority"))
-        if (base := self._ofed()).is_dir():
+        if (base := self._ofed).is_dir():
             switches = {base / side / "enable" / priority: "1" for side in ("roce_np", "roce_rp")}
             return {**switches, base / "roce_np/cnp_dscp": dscp, base / "roce_np/cnp_802p_prio": cnp}
-        if self._inbox().is_dir() and not self._unread():
-            return {self._inbox() / "np_cnp_dscp": dscp, self._inbox() / "np_cnp_prio": cnp}
+        if self._inbox.is_dir() and not self._unread():
+            return {self._inbox / "np_cnp_dscp": dscp, self._inbox / "np_cnp_prio": cnp}
         return {}
 
     def _unread(self) -> str:
@@ -152,17 +177,14 @@ class Roce:
         (Linux fs/debugfs/file.c, debugfs_locked_down); these are 0600 (drivers/infiniband/hw/mlx5/cong.c).
         """
         mode = re.search(r"\[(integrity|confidentiality)\]", self._read(self._root / "sys/kernel/security/lockdown"))
-        inbox = self._inbox().is_dir() and not self._ofed().is_dir()
-        if mode is None or not inbox or self._read(self._inbox() / "np_cnp_dscp"):
+        inbox = self._inbox.is_dir() and not self._ofed.is_dir()
+        if mode is None or not inbox or self._read(self._inbox / "np_cnp_dscp"):
             return ""
         cause = f"kernel lockdown ({mode.group(1)}) refuses debugfs; use software.nic_stack: doca"
         return f"DSCP and priority of CNPs: {cause} (docs/howto/nic-stack.md)"
 
     def problems(self, state: dict[str, Any] | None = None) -> list[dict[str, str]]:
-        """Return everything that is not as wanted: what, expected, actual.
-
-        ``state``: a fresh result of ``state()``, if there is one.
-        """
+        """Return what is not as wanted: what, expected, actual. ``state``: a fresh result of ``state()``, if any."""
         state = self.state() if state is None else state
         wanted = {
             "trust": ("dscp", str(state["trust"])),
@@ -171,13 +193,13 @@ class Roce:
             "ToS of rdma_cm": (str(self.config["tos"]), str(state["cm_tos"])),
             "global pause": ("off", "on" if state["pause"] else "off"),
         }
-        if self._offers_class():
+        if self._class_path.exists():
             wanted["ToS of verbs"] = (str(self.config["tos"]), str(state["traffic_class"]))
         for dscp, priority in self._wanted_dscp().items():
             wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
         wanted |= {str(path): (value, self._read(path)) for path, value in self._congestion_wanted().items()}
         if not self._congestion_wanted() and not state["unread"]:
-            wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
+            wanted["congestion control"] = (f"{self._ofed} or {self._inbox}", "neither")
         items = [{"what": what, "expected": pair[0], "actual": pair[1]} for what, pair in wanted.items()]
         found = [item for item in items if item["expected"] != item["actual"]]
         return self.address_problems(state["addresses"]) + found
@@ -189,10 +211,10 @@ class Roce:
             out.append(("MTU", str(self.config["mtu"]), mtu or "none"))
         if self.config["address"] not in have:
             out.append(("address", str(self.config["address"]), ", ".join(have) or "none"))
-        if self._gateway():
+        if self._gateway:
             out += [(f"route {words}", "present", "absent") for words in self._absent_routes()]
             table, found = str(self.config["table"]), self._rule_table()
-            out += [(f"rule for source {self._source()}", table, found or "none")] if found != table else []
+            out += [(f"rule for source {self._source}", table, found or "none")] if found != table else []
         return [{"what": what, "expected": expected, "actual": actual} for what, expected, actual in out]
 
     def state(self) -> dict[str, Any]:
@@ -211,7 +233,7 @@ class Roce:
             "pause": "on" in self._pause().values(),
             "cm_mode": "v2" if "v2" in mode else "v1" if "v1" in mode else "unknown",
             "cm_tos": _number(tos),
-            "traffic_class": _number(self._read(self._class_path())) if self._offers_class() else None,
+            "traffic_class": _number(self._read(self._class_path)) if self._class_path.exists() else None,
             "ecn": self._ecn(),
             "unread": self._unread(),
             **self._link(),
@@ -219,20 +241,14 @@ class Roce:
         }
 
     def _ecn(self) -> bool | None:
-        """Return whether the NIC answers marks and slows down for them; None where neither driver's files can be read.
-
-        OFED has a switch for each side; with the kernel's own driver both are always on.
-        """
-        if self._ofed().is_dir():
-            sides = (self._ofed() / side / "enable" / str(self.config["priority"]) for side in ("roce_np", "roce_rp"))
+        """Return whether the NIC answers marks and slows down for them (always with the kernel's own driver)."""
+        if self._ofed.is_dir():
+            sides = (self._ofed / side / "enable" / str(self.config["priority"]) for side in ("roce_np", "roce_rp"))
             return all(self._read(side) == "1" for side in sides)
-        return True if self._read(self._inbox() / "np_cnp_dscp") else None
+        return True if self._read(self._inbox / "np_cnp_dscp") else None
 
     def _link(self) -> dict[str, Any]:
-        """Return rate in Gb/s and FEC in use (rs, fc, off); None where ethtool does not tell.
-
-        ethtool.c, do_gfec: `Active FEC encoding: RS`; None without a link.
-        """
+        """Return rate in Gb/s and FEC in use (ethtool.c, do_gfec: `Active FEC encoding: RS`); None without a link."""
         _, speed = self._run("ethtool", self.netdev)
         _, fec = self._run("ethtool", "--show-fec", self.netdev)
         rate = re.search(r"^\s*Speed:\s*(\d+)Mb/s", speed, re.MULTILINE)
@@ -282,22 +298,6 @@ class Roce:
     def _net(self, name: str) -> Path:
         return self._root / "sys/class/net" / self.netdev / name
 
-    def _ofed(self) -> Path:
-        return self._net("ecn")
-
-    def _inbox(self) -> Path:
-        return self._root / "sys/kernel/debug/mlx5" / str(self.config["pci"]) / "cc_params"
-
-    def _offers_class(self) -> bool:
-        """Return whether the driver has a traffic class for all of a port's programs.
-
-        OFED's has. With the kernel's own driver each program sets it: NCCL by NCCL_IB_TC, perftest by --tclass.
-        """
-        return self._class_path().exists()
-
-    def _class_path(self) -> Path:
-        return self._root / "sys/class/infiniband" / self.device / "tc/1/traffic_class"
-
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)
         failed = f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"
@@ -323,7 +323,7 @@ class Roce:
         moment, or keep it, and settings must not go there.
         """
         deadline = time.monotonic() + seconds
-        device, pci = self._class_path().parents[2], str(self.config["pci"])
+        device, pci = self._class_path.parents[2], str(self.config["pci"])
         card = self._root / "sys/bus/pci/devices" / pci if pci else device / "device"
         wanted = [(self._net("mtu"), card / "net" / self.netdev), (device, card / "infiniband" / self.device)]
         while True:

@@ -122,7 +122,7 @@ def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> No
         (
             link("counters/link_downed", "5"),
             Outcome.FAIL,
-            ("link-went-down-often", WHERE, "at most 4 times since boot", "5 times"),
+            ("link-went-down-often", WHERE, "at most 4 times in 24 h", "5 times"),
         ),
         (
             flaps(80000),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rackready.ondevice import rail_ping
-from rackready.ondevice.roce import Roce, parse_qos, verified
+from rackready.ondevice.roce import CHANGES, Roce, parse_qos, verified
 
 CONFIG = {
     "netdev": "enp24s0np0", "rdma_device": "mlx5_0", "pci": "0000:18:00.0", "address": "192.168.1.11/24", "mtu": 9000,
@@ -52,6 +52,7 @@ class Nic:
     addresses: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     refuses: str = ""
+    log: list[str] = field(default_factory=lambda: ["[  100.000001] Linux version 6.1"])
 
     def __post_init__(self) -> None:
         net = self.root / "sys/class/net/enp24s0np0"
@@ -96,6 +97,9 @@ class Nic:
         if "--trust" in argv:
             self.trust = argv[argv.index("--trust") + 1]
         if "--pfc" in argv:
+            self.log += (
+                ["[ 9000.100000] Link down", "[ 9000.200000] Link up"] if argv[-1].split(",") != self.pfc else []
+            )
             self.pfc = argv[argv.index("--pfc") + 1].split(",")
         return 0, QOS.format(
             trust=self.trust, mapping=MAPPING if self.trust == "dscp" else "", pfc="   ".join(self.pfc)
@@ -105,6 +109,9 @@ class Nic:
         if argv[0] == "-A":
             self.pause = "off"
         return 0, f"Pause parameters for enp24s0np0:\nAutonegotiate:\toff\nRX:\t\t{self.pause}\nTX:\t\t{self.pause}\n"
+
+    def _dmesg(self, _argv: list[str]) -> tuple[int, str]:
+        return 0, "\n".join(self.log)
 
     def _modprobe(self, _argv: list[str]) -> tuple[int, str]:
         return 0, ""
@@ -160,6 +167,43 @@ def test_a_second_time_sets_no_flow_control_again(nic: Nic) -> None:
     nic.sent.clear()
     _roce(nic).apply()
     assert not [line for line in nic.sent if "--trust" in line or "--pfc" in line or "-A" in line]
+
+
+def test_a_change_of_pfc_waits_for_the_link_and_is_recorded(nic: Nic, monkeypatch: pytest.MonkeyPatch) -> None:
+    carrier, record = nic.root / "sys/class/net/enp24s0np0/carrier", nic.root / CHANGES.lstrip("/") / "enp24s0np0"
+    carrier.write_text("1\n")
+    states, seconds = iter(["0\n", "0\n", "1\n", "1\n"]), list[float]()
+
+    def sleep(length: float) -> None:
+        carrier.write_text(next(states))
+        seconds.append(length)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert _roce(nic).apply() == []
+    assert (record.read_text(), len(seconds)) == ("100.000001 9000.200000\n", 3)
+    _roce(nic).apply()
+    assert (record.read_text(), len(seconds)) == ("100.000001 9000.200000\n", 3), "nothing changed"
+    nic.pfc = ["0"] * 8
+    _roce(nic).apply()
+    assert record.read_text() == "100.000001 9000.200000\n9000.200000 9000.200000\n"
+
+
+def test_a_link_that_stays_down_is_said(nic: Nic, monkeypatch: pytest.MonkeyPatch) -> None:
+    (nic.root / "sys/class/net/enp24s0np0/carrier").write_text("1\n")
+    clock = iter(range(0, 1000, 31))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("time.sleep", lambda _s: (nic.root / "sys/class/net/enp24s0np0/carrier").write_text("0\n"))
+    assert _roce(nic).apply() == [
+        (
+            "link after `mlnx_qos -i enp24s0np0 --trust dscp --pfc 0,0,0,1,0,0,0,0` - Expected: up again within 60 s "
+            "Actual: down"
+        )
+    ]
+
+
+def test_a_port_without_a_link_waits_for_none(nic: Nic) -> None:
+    assert _roce(nic).apply() == []
+    assert not (nic.root / CHANGES.lstrip("/")).exists()
 
 
 def test_ecn_is_reached_on_both_ways(nic: Nic) -> None:

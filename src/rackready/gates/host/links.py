@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 from rackready.model.place import Place
+from rackready.ondevice.roce import CHANGES
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
 _LINE = re.compile(
@@ -28,9 +29,12 @@ The address stays if the interface is renamed, so it identifies the NIC; the nam
 """
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
-_YEAR_S = 366 * 86400
+_DAY_S = 86400
+_YEAR_S = 366 * _DAY_S
 _COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
 _AWAY_SOURCE = "NVIDIA's health checks of GB200 and GB300, rdma_linkflap_fatal: one outage of 30 s or more is critical"
+_CHANGE = re.compile(r"^(\d+\.\d+) (\d+\.\d+)$", re.MULTILINE)
+"""The kernel log's last time before and after a change that took a link down (ondevice/roce.py)."""
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
 
 
@@ -67,14 +71,15 @@ DOWNS_NOT_REPORTED = ErrorKind(
 WENT_DOWN_LATELY = FailKind(
     "link-went-down-lately",
     "link went down",
-    meaning="The link went down a short while ago: it flaps, and jobs on it stall or crash.",
-    next_step="Clean and reseat cable and module, then swap them with those of another port and check whether the "
-    "flaps follow them.",
+    meaning="The link went down a short while ago: it flaps, and jobs on it stall or crash. What rackready did to the "
+    "port does not count. If somebody else changed its PFC or speed, or restarted the switch, that may be the cause.",
+    next_step="If somebody changed the port or the switch, run the gate again later. Else clean and reseat cable and "
+    "module, then swap them with those of another port and check whether the flaps follow them.",
 )
 WENT_DOWN_OFTEN = FailKind(
     "link-went-down-often",
     "link went down",
-    meaning="The link went down more often since boot than the gate set allows.",
+    meaning="The link went down more often in the last day than the gate set allows.",
     next_step="Clean and reseat cable and module, then swap them with those of another port and check whether the "
     "flaps follow them.",
 )
@@ -125,10 +130,12 @@ class Outage:
 
     start: float
     end: float | None
+    changed_to: float = 0.0
+    """When a change of the port by rackready, which took the link down, was over; 0: it is not the cause."""
 
     def late(self, grace: float, now: float) -> float:
-        """Return how long the outage lasted after the grace, s."""
-        return (now if self.end is None else self.end) - max(self.start, grace)
+        """Return how long the outage lasted after the grace, and after rackready's change, s."""
+        return (now if self.end is None else self.end) - max(self.start, grace, self.changed_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +192,8 @@ class Links(HostGate):
             4,
             ge=0,
             le=1000,
-            description="how often a link may have gone down since boot, grace included, at most 1000 (judgement); "
+            description="how often a link may have gone down in the last 24 hours, grace included, at most 1000 "
+            "(judgement); "
             f"source of the default: {_COUNT_SOURCE}",
         )
 
@@ -195,7 +203,12 @@ class Links(HostGate):
         """Return each port's state and counter, and the kernel log's lines about links."""
         leaves = ("state", "phys_state", "rate", "counters/link_downed")
         return WantedValues(
-            (LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves))
+            (LOG,),
+            (
+                UPTIME,
+                *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves),
+                *(f"{CHANGES}/{nic.netdev}" for nic in facts.nics),
+            ),
         )
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
@@ -210,9 +223,10 @@ class Links(HostGate):
         for nic in facts.nics:
             good = up = self._state(judge, facts.node.name, nic, found)
             away = _outages(
-                [event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)]
+                [event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)],
+                found.one(f"{CHANGES}/{nic.netdev}") or "",
             )
-            good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
+            good &= text is not None and self._flaps(judge, facts.node.name, nic, away, found)
             good &= not up or self._longest_outage(judge, facts.node.name, nic, away, found)
             if good:
                 judge.measured.add(f"{facts.node.name}/{nic.rdma_device}")
@@ -241,9 +255,10 @@ class Links(HostGate):
             return False
         return True
 
-    def _flaps(self, judge: Judge, node: str, nic: NicFacts, downs: list[float], found: Answers) -> bool:
-        where = _where(node, nic)
-        late = [at for at in downs if at > self.inputs.grace_s and at > _now(found) - self.inputs.window_s]
+    def _flaps(self, judge: Judge, node: str, nic: NicFacts, away: list[Outage], found: Answers) -> bool:
+        where, now = _where(node, nic), _now(found)
+        downs = [one.start for one in away if not one.changed_to]
+        late = [at for at in downs if at > self.inputs.grace_s and at > now - self.inputs.window_s]
         counter = found.one(f"{folder(nic.rdma_device)}/counters/link_downed") or ""
         if not counter.isdigit():
             judge.error(where, DOWNS_NOT_REPORTED, "a count", counter or "nothing")
@@ -257,9 +272,11 @@ class Links(HostGate):
                 actual,
             )
             return False
-        most = max(len(downs), int(counter))
+        most = sum(at > now - _DAY_S for at in downs)
+        if now < _DAY_S:  # later, the counter tells nothing of a day: it has no times, and counts since boot
+            most = max(most, int(counter) - (len(away) - len(downs)))
         if not Limit("link_downs", Op.LE, self.inputs.max_downs, "1", _COUNT_SOURCE).holds(judge, where, most):
-            judge.fail(where, WENT_DOWN_OFTEN, f"at most {self.inputs.max_downs} times since boot", f"{most} times")
+            judge.fail(where, WENT_DOWN_OFTEN, f"at most {self.inputs.max_downs} times in 24 h", f"{most} times")
             return False
         return True
 
@@ -306,14 +323,15 @@ def _events(judge: Judge, node: str, text: str) -> list[_Event]:
     return out
 
 
-def _outages(events: list[_Event]) -> list[Outage]:
-    """Return one NIC's times without a link, in their order."""
+def _outages(events: list[_Event], changes: str) -> list[Outage]:
+    """Return one NIC's times without a link, in their order. ``changes``: the record of what rackready did to it."""
+    spans = [(float(begun), float(over)) for begun, over in _CHANGE.findall(changes)]
     out: list[Outage] = []
     for event in events:
         if event.down:
-            out.append(Outage(event.at, None))
+            out.append(Outage(event.at, None, next((over for begun, over in spans if begun < event.at <= over), 0.0)))
         elif out and out[-1].end is None:
-            out[-1] = Outage(out[-1].start, event.at)
+            out[-1] = replace(out[-1], end=event.at)
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .. import machine, paths, rdmatree, store
+from .. import kmsg, machine, paths, rdmatree, store
 
 _PRIORITIES = 8
 _DEFAULTS: dict[str, Any] = {
@@ -69,11 +69,24 @@ def mlnx_qos(argv: list[str]) -> int:
         if len(values) != _PRIORITIES or any(value not in {"0", "1"} for value in values):
             sys.stderr.write("Bad parameter to --pfc: 8 comma separated values of 0 or 1 are needed\n")
             return 1
-        change(nic, pfc=[int(value) for value in values])
+        _set_pfc(nic, [int(value) for value in values])
     if "dcbx" in options:
         change(nic, dcbx="OS" if options["dcbx"] == "os" else "Firmware")
     sys.stdout.write(_qos_text(settings(nic)))
     return 0
+
+
+def _set_pfc(nic: dict[str, Any], wanted: list[int]) -> None:
+    """Set the lossless priorities; a change takes a link that is up down and up again.
+
+    Linux, mlx5/core/en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc: it calls mlx5_toggle_port_link only where they differ.
+    """
+    toggles = wanted != settings(nic)["pfc"] and machine.carrier(nic)
+    change(nic, pfc=wanted)
+    if toggles:
+        kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link down")
+        kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link up")
+        rdmatree.add(nic, {"link_downed": 1})
 
 
 def _qos_text(values: dict[str, Any]) -> str:
