@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.format_error import FormatError
 from rackready.gates import base
+from rackready.gates.base import GateFacts, Outputs, Run
 from rackready.gates.formats import fio
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
+from rackready.gates.host.fio_answer import transfer
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues, answers
 from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
-from rackready.model.outcome import Op
+from rackready.model.outcome import Op, Verdict
 from rackready.ondevice.network_mounts import NETWORK
 
+MOUNT = "mount"
+"""Key of the first stage: what the folder is on."""
 _DECLARED = "declared in the gate set"
 _UNIT = {"M": 1 << 20, "G": 1 << 30}
 """fio's suffixes of sizes: powers of 1024 (fio(1), kb_base)."""
@@ -102,10 +108,15 @@ class ParallelFilesystem(HostGate):
             None,
             gt=0,
             le=10_000,
-            description="lowest read rate of one node, GB/s (10^9 bytes); at most 10^4 (judgement)",
+            description="lowest read rate of one node while up to 15 others are measured beside it, GB/s (10^9 bytes); "
+            "at most 10^4 (judgement)",
         )
         write_gb_s: float | None = Field(
-            None, gt=0, le=10_000, description="lowest write rate of one node, GB/s; at most 10^4 (judgement)"
+            None,
+            gt=0,
+            le=10_000,
+            description="lowest write rate of one node while up to 15 others are measured beside it, GB/s; "
+            "at most 10^4 (judgement)",
         )
         kinds: tuple[str, ...] = Field(
             NETWORK,
@@ -117,17 +128,66 @@ class ParallelFilesystem(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
-        """Return a write and a read past the page cache; nothing without a declared folder."""
-        if self.inputs.directory is None:
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Plan the transfer after a look at the mount: without it, fio would fill the node's own disk."""
+        if not self._declared():
+            return super().plan(facts, nodes)
+        return [
+            Run.of_node(
+                node,
+                self._mount().command(node, MOUNT),
+                self.wanted(facts.nodes[node]).command(node, stage=1),
+                chained=True,
+            )
+            for node in nodes
+        ]
+
+    def ended(self, run: Run, outputs: Outputs) -> bool:
+        """Return whether the folder is on no network file system, so that nothing is written there."""
+        return self._kind(Judge(), run.nodes[0], outputs) is None
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge the mount, then the transfer."""
+        if not self._declared():
+            return super().evaluate(facts, run, outputs)
+        judge = Judge()
+        kind = self._kind(judge, run.nodes[0], outputs)
+        if kind is None:
+            return judge.verdict(run.nodes[0])
+        verdict = super().evaluate(facts, run, outputs)
+        return verdict.model_copy(update={"transport": f"{kind} at {self.inputs.directory}"})
+
+    def _declared(self) -> bool:
+        rates = (self.inputs.read_gb_s, self.inputs.write_gb_s)
+        return self.inputs.directory is not None and any(rate is not None for rate in rates)
+
+    def _mount(self) -> WantedValues:
+        argv = ("findmnt", "--noheadings", "--output=FSTYPE", "--target", str(self.inputs.directory))
+        return WantedValues((Tool(MOUNT, argv, "util-linux"),))
+
+    def _kind(self, judge: Judge, node: str, outputs: Outputs) -> str | None:
+        """Return the type of the network file system; None, with a finding, if there is none."""
+        found = answers(judge, outputs.get(MOUNT), node, self._mount(), "mount")
+        text = found.text(MOUNT) if found is not None else None
+        if text is None:
+            return None
+        judge.judged += 1
+        if text.strip() in self.inputs.kinds:
+            return text.strip()
+        expected = f"a network file system at {self.inputs.directory}"
+        judge.fail(node, NOT_MOUNTED, expected, text.strip() or "nothing")
+        return None
+
+    def wanted(self, facts: NodeFacts) -> WantedValues:
+        """Return a write and a read past the page cache; nothing where the site declares too little."""
+        if not self._declared():
             return WantedValues()
-        mounted = Tool(
-            "mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux"
-        )
+        # All nodes use one folder, so each has files of its own. Slashes and `$` mean something to fio (HOWTO).
+        name = re.sub(r"[^A-Za-z0-9.-]", "_", facts.node.name)
         common = (
             f"--directory={self.inputs.directory}", f"--numjobs={self.inputs.jobs}", f"--size={self.inputs.size}",
             "--bs=1M", "--direct=1", "--iodepth=16", "--ioengine=libaio", "--group_reporting", "--output-format=json",
-            "--filename_format=rackready.$jobnum.$filenum",
+            f"--filename_format=rackready.{name}.$jobnum.$filenum",
         )  # fmt: skip
         sections = (
             "--name=write",
@@ -138,37 +198,28 @@ class ParallelFilesystem(HostGate):
             "--rw=read",
             "--unlink=1",
         )
-        both = Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540)
-        return WantedValues((mounted, both))
+        return WantedValues((Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540),))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Compare both rates with the declared ones."""
+        """Compare both rates with the declared ones; after an error, they tell nothing."""
         node, inputs = facts.node.name, self.inputs
-        if inputs.directory is None or (inputs.read_gb_s is None and inputs.write_gb_s is None):
+        if not self._declared():
             judge.judged += 1
             judge.error(node, FILESYSTEM_NOT_DECLARED, "a folder and a rate that the site declares", "none")
             return
-        kind = found.text("mount")
-        text = found.text("fio")
-        if kind is None or text is None:
+        done = transfer(found, "fio", FILESYSTEM_FIO_UNREADABLE)
+        if done is None:
             return
-        try:
-            done = fio.parse(text)
-        except FormatError as error:
-            judge.error(node, FILESYSTEM_FIO_UNREADABLE, "its JSON document", error)
-            return
-        judge.transport = f"{kind.strip()} at {inputs.directory}"
         judge.judged += 1
-        if kind.strip() not in inputs.kinds:
-            judge.fail(node, NOT_MOUNTED, f"a network file system at {inputs.directory}", kind.strip() or "nothing")
+        if done.error:
+            judge.fail(node, FILESYSTEM_ERROR, "no error", f"errno {done.error}")
+            return
         self._check_transfer(judge, facts, done)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
             if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(
                 judge, node, rate
             ):
                 judge.fail(node, FILESYSTEM_SLOW, f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", way=way)
-        if done.error:
-            judge.fail(node, FILESYSTEM_ERROR, "no error", f"errno {done.error}")
 
     def _check_transfer(self, judge: Judge, facts: NodeFacts, done: fio.Transfer) -> None:
         """Add an error for an incomplete transfer, or a rate that the server's network cannot carry."""
@@ -183,7 +234,7 @@ class ParallelFilesystem(HostGate):
         )
         for way, moved, rate in (("write", done.bytes_written, done.write), ("read", done.bytes_read, done.read)):
             judge.judged += 1
-            if moved < wanted and not done.error:
+            if moved < wanted:
                 judge.error(
                     node,
                     FILESYSTEM_NOT_WHOLE,

@@ -187,7 +187,9 @@ def fio(argv: list[str]) -> int:
                 "directory\n"
             )
             return 1
-        jobs = [_job(values.get("name", "read"), read=float(drive["read_gb_s"]))]
+        rate, errno = float(drive["read_gb_s"]), int(drive.get("read_errno", 0))
+        total = int(rate * 1e9) if errno else 0  # a job ends at its first error: here, after a second
+        jobs = [_job(values.get("name", "read"), read=rate, total=total, error=errno)]
     else:
         rates = host().get("filesystem", {"read_gb_s": 0.4, "write_gb_s": 0.3})
         number = int(values["size"].rstrip("MG"))
@@ -197,7 +199,19 @@ def fio(argv: list[str]) -> int:
             _job("read", read=rates["read_gb_s"], total=total),
         ]
     sys.stdout.write(json.dumps({"fio version": "fio-3.33", **_now(), "jobs": jobs, "disk_util": []}, indent=2) + "\n")
-    return 0
+    return _failed(place, jobs)
+
+
+def _failed(place: str, jobs: list[State]) -> int:
+    """Return the number of jobs with an error, which is fio's exit code (backend.c, reap_threads).
+
+    The message is that of io_u.c, __io_u_log_error.
+    """
+    bad = [job for job in jobs if job["error"]]
+    for job in bad:
+        words = f"{os.strerror(job['error'])}: read offset={job['read']['io_bytes']}, buflen=1048576"
+        sys.stderr.write(f"fio: io_u error on file {place}: {words}\n")
+    return len(bad)
 
 
 def _no_engine(engine: str) -> int:
@@ -216,7 +230,7 @@ def _now() -> State:
     return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
-def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0) -> State:
+def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0, error: int = 0) -> State:
     """Return one job's figures; ``total`` is the bytes to move, 0 for as many as 10 s take."""
 
     def way(rate: float) -> State:
@@ -225,4 +239,4 @@ def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0) -> St
             "iops": rate * 1e9 / 1048576,
                 "runtime": int(seconds * 1000), "total_ios": int(rate * 1e9 * seconds / 1048576)}  # fmt: skip
 
-    return {"jobname": name, "groupid": 0, "error": 0, "read": way(read), "write": way(write)}
+    return {"jobname": name, "groupid": 0, "error": error, "read": way(read), "write": way(write)}
