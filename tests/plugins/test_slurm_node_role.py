@@ -85,3 +85,20 @@ def test_slurmd_asks_every_controller_for_its_files(folder: str, controllers: li
         "slurm_node_controller_port": 6817,
     }
     assert evaluated("{{ __slurm_node_source }}", **known).strip() == source
+
+
+@pytest.mark.parametrize(
+    ("configless", "folder", "joins"), [(True, "", True), (False, "/etc/slurm", True), (False, "", False)]
+)
+def test_a_node_that_would_lose_its_configuration_is_left_as_it_is(
+    configless: bool,  # noqa: FBT001 - a case of the table
+    folder: str,
+    joins: bool,  # noqa: FBT001
+) -> None:
+    [play] = yaml.safe_load((ROLE.parents[1] / "playbooks/handover.yml").read_text(encoding="utf-8"))
+    [first] = play["pre_tasks"]  # before any role, so that nothing changes
+    asked = first["ansible.builtin.import_role"]
+    assert asked["name"] == "slurm_node"
+    [check] = yaml.safe_load((ROLE / "tasks" / asked["tasks_from"]).read_text(encoding="utf-8"))
+    known = {"slurm_node_configless": configless, "slurm_node_folder": folder}
+    assert evaluated(f"{{{{ {check['rackready_check']['that']} }}}}", **known) is joins

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rackready.cli.doctor_scene import Answer, Scene, output
 from rackready.design.database import read_server
+from rackready.design.munge_key import munge_key
 from rackready.design.repositories import key_problems
 from rackready.design.secret_places import fields
 from rackready.design.secret_sops import program
@@ -27,7 +28,8 @@ def secrets(scene: Scene) -> Answer:
     if scene.database.settings.exists():
         more = secret_places(read_server(scene.database.settings))
         refs, keys = refs + more[0], keys + more[1]
-    problems = [text for text in (_secret_problem(ref) for ref in refs) if text]
+    munge = {str(value) for name, value in fields(scene.site) if name == "munge_key" and value is not None}
+    problems = [text for text in (_secret_problem(ref, munge=str(ref) in munge) for ref in refs) if text]
     problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
     if problems:
         return Outcome.FAIL, "\n".join([*problems, *_made_later(scene)])
@@ -60,9 +62,9 @@ def secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
     return list(refs.values()), list(keys)
 
 
-def _secret_problem(ref: SecretRef) -> str:
+def _secret_problem(ref: SecretRef, *, munge: bool) -> str:
     try:
-        reveal(ref)
+        (munge_key if munge else reveal)(ref)
     except RackreadyError as error:
         return str(error)
     return _file_problem("secret", ref.file) if ref.file is not None else ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rackready.design.handover_of import HandoverView, by_scheduler, place_of
+from rackready.design.munge_key import munge_key
 from rackready.design.node_labels import node_labels
 from rackready.design.pinned import site_of
 from rackready.design.secrets import in_memory
@@ -110,10 +111,9 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     bad = {node: result for node, result in entered.items() if result.outcome is not Outcome.PASS}
     there = [node for node in nodes if node not in bad]
     try:
-        releases = _releases(ctx, site) if there else ()
         variables = (
             join_vars(site.handover)
-            | {"slurm_node_releases": list(releases)}
+            | (_cluster_vars(ctx, site) if there else {})
             | (controller_vars(site, EnvPaths(ctx.root, ctx.env)) if there else {})
             | _check_vars(ctx, site, {node: seen[node] for node in there})
         )
@@ -129,10 +129,19 @@ def _join(ctx: PhaseContext, site: Site, seen: Mapping[str, Fingerprint]) -> dic
     return out
 
 
-def _releases(ctx: PhaseContext, site: Site) -> tuple[str, ...]:
-    """Return the releases of slurmd that the cluster takes. Raises SchedulerError."""
+def _cluster_vars(ctx: PhaseContext, site: Site) -> dict[str, Any]:
+    """Return the role's variables that slurmctld itself answers: what may join, and how. Raises RackreadyError.
+
+    A text that is no munge key, or not the controller's, is refused before it replaces the right one on a node.
+    """
+    key = site.handover.munge_key if isinstance(site.handover, SlurmHandover) else None
     with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
-        return taken_by(adapter.release_of_slurmctld()) if isinstance(adapter, SlurmAdapter) else ()
+        if not isinstance(adapter, SlurmAdapter):
+            return {}
+        release, configless = adapter.joined_by()
+        if key is not None:
+            adapter.require_munge_key(munge_key(key), str(key))
+    return {"slurm_node_releases": list(taken_by(release)), "slurm_node_configless": configless}
 
 
 def controller_vars(site: Site, paths: EnvPaths) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ from tests.postgres import PostgresServer, name_of
 from tests.unit.design.secret_places import AS_ENCRYPTED, CANARY, FakeSops
 
 ROOT = Path(__file__).resolve().parents[3]
+MUNGE = base64.b64encode(bytes(128)).decode()
 SECRET = "a-secret-that-must-not-be-shown"
 NOW = 1_800_000_000.0
 DAY = 86_400
@@ -46,7 +48,7 @@ def project(tmp_path: Path) -> Path:
     for path in [*(ref.file for ref in refs), *private]:
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(SECRET, encoding="utf-8")
+        path.write_text(MUNGE if path.name == "munge" else SECRET, encoding="utf-8")
         path.chmod(0o600)
     return tmp_path
 
@@ -88,6 +90,16 @@ def test_secret_that_others_can_read_fails(project: Path) -> None:
     assert text == f"secret in file {secret} - Expected: mode 0600 Actual: 0644. Run: chmod 600 {secret}.".replace(
         "file ", "", 1
     )
+
+
+def test_a_munge_key_that_is_not_in_base64_fails_before_any_node_is_measured(project: Path) -> None:
+    (project / ".rackready/sim/secrets/munge").write_bytes(bytes(range(128, 256)))
+    outcome, text = doctor_keys.secrets(scene(project))
+    assert outcome is Outcome.FAIL
+    assert (
+        "Expected: the cluster's munge key in base64, on one line Actual: other bytes, as in munge.key itself." in text
+    )
+    assert "`base64 -w0 /etc/munge/munge.key`" in text
 
 
 def test_missing_secret_and_key_are_both_named(project: Path) -> None:

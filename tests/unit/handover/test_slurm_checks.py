@@ -363,7 +363,7 @@ def test_where_nodes_lack_it_the_files_come_again_after_the_role(
     monkeypatch.setattr(slurm_apply, "bring", bring)
     monkeypatch.setattr(slurm_apply, "controller_vars", lambda *_: {})
     monkeypatch.setattr(run, "run_playbook", play)
-    monkeypatch.setattr(run, "_releases", lambda *_: ("22.05",))
+    monkeypatch.setattr(run, "_cluster_vars", lambda *_: {"slurm_node_releases": ["22.05"]})
     found = run._join(ctx, site, {node: fingerprint(node) for node in ("node01", "node02")})
     assert order == ["files node01,node02", "role node01,node02", "files node01"]
     assert found["node01"].data["changes"] == ["changed", "waits"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from rackready.drivers.scheduler import slurm_idle, slurm_step
+from rackready.drivers.scheduler import slurm_idle, slurm_key, slurm_step
 from rackready.drivers.scheduler.base import (
     Job,
     JobsUnknownError,
@@ -25,6 +25,7 @@ from rackready.drivers.scheduler.slurm_text import (
     SLURMDBD,
     Reservation,
     accounting_of,
+    configless_of,
     not_ours,
     of_slurmctld,
     parse_jobs,
@@ -216,10 +217,14 @@ class SlurmAdapter(SchedulerAdapter):
         """Return the sentence that says what to do about jobs that do not end."""
         return f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
 
-    def release_of_slurmctld(self) -> Release:
-        """Return the release of the slurmctld that answers. Raises SchedulerError."""
+    def joined_by(self) -> tuple[Release, bool]:
+        """Return slurmctld's release, and whether it sends slurmd its configuration. Raises SchedulerError."""
         code, out, err = self._run("scontrol show config")
-        return of_config(self._where, out if code == 0 else err or out)
+        return of_config(self._where, out if code == 0 else err or out), configless_of(out)
+
+    def require_munge_key(self, key: bytes, place: str) -> None:
+        """Raise SchedulerError if the controller has another key. ``place``: that of ``key``, for the message."""
+        slurm_key.require(self._where, place, key, self._run(slurm_key.COMMAND))
 
     def require_qos(self, name: str) -> None:
         """Raise SchedulerError unless the cluster has accounting, and a QOS of this name."""

@@ -115,6 +115,15 @@ def accounting_of(config: str) -> str:
     return match[1] if match else "not shown"
 
 
+def configless_of(config: str) -> bool:
+    """Return whether `scontrol show config` says that slurmctld sends its files to slurmd (`slurmd --conf-server`).
+
+    slurmctld looks for the word in any case (Slurm's src/slurmctld/proc_req.c, configless_setup).
+    """
+    match = re.search(r"^SlurmctldParameters\s*=\s*(\S+)", config, re.MULTILINE)
+    return match is not None and "enable_configless" in match[1].lower()
+
+
 OF_SLURMCTLD = frozenset({"Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached"})
 """Reasons of nodes that slurmctld itself sets down, without a drain (Slurm, ping_nodes.c, node_mgr.c, power_save.c).
 
