@@ -69,7 +69,7 @@ ALWAYS = (
         "firmware",
         "the BMC, BIOS and NIC firmware of each machine",
         "one simulated release of each",
-        "quirks of a BMC's own release show only on that BMC; `rackready doctor` looks at the real ones",
+        "quirks of a BMC's own release show only on that BMC; `rackready baseline --check` asks the real ones",
     ),
 )
 """True of every rehearsal."""
