@@ -10,7 +10,7 @@ from rackready.gates.records.fingerprint import Unreached, gather
 from rackready.model.outcome import Finding
 from tests.gates.fake import FakeConnection, answered
 
-STEP = "Check that node01 answers on SSH, then run the gate again."
+STEP = "Do what that says; where it says nothing, check that node01 answers on SSH. Then run the gate again."
 
 
 def test_a_node_without_a_login_is_unreached() -> None:

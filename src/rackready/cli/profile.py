@@ -156,9 +156,9 @@ def _parsed(where: str, answer: Answer) -> Parts:
     from rackready.design.learning.parts import Parts  # noqa: PLC0415
 
     trouble, step = answer.failure, "Run again."
-    if not answer.reached:
-        step = "Then run again."  # a refused login has its own next step
-    elif answer.timed_out:
+    if not answer.reached:  # a refused login has its own next step
+        raise _unread(where, "a login, to read the machine", trouble, "Then run again.")
+    if answer.timed_out:
         trouble = trouble or f"no answer within {answer.seconds:.0f} s"
     elif not trouble and answer.exit_code != 0:
         trouble = answer.stderr or f"exit code {answer.exit_code}"
@@ -169,12 +169,12 @@ def _parsed(where: str, answer: Answer) -> Parts:
     except ValidationError as error:
         trouble = fault(error.errors()[0])
         step = "Run ondevice/platform_parts.py there by hand, and look at what it prints."
-    raise RackreadyError(
-        where,
-        expected="what ondevice/platform_parts.py prints",
-        actual=quoted(" ".join(trouble.split())).rstrip("."),
-        next_step=step,
-    )
+    raise _unread(where, "what ondevice/platform_parts.py prints", trouble, step)
+
+
+def _unread(where: str, expected: str, trouble: str, step: str) -> RackreadyError:
+    actual = quoted(" ".join(trouble.split())).rstrip(".")
+    return RackreadyError(where, expected=expected, actual=actual, next_step=step)
 
 
 def _require_valid(learned: Learned, file: Path) -> None:

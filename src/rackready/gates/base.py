@@ -340,7 +340,7 @@ COMMAND_COULD_NOT_RUN = ErrorKind(
     "command-could-not-run",
     "{command} could not run",
     meaning="The command did not start: the node was unreachable, or a server that it needs did not become ready.",
-    next_step="Check that {node} answers on SSH, then run the gate again.",
+    next_step="Do what that says; where it says nothing, check that {node} answers on SSH. Then run the gate again.",
 )
 COMMAND_DID_NOT_END = ErrorKind(
     "command-did-not-end",

@@ -112,7 +112,7 @@ def test_a_refused_login_is_quoted_without_an_expected_of_its_own() -> None:
     with pytest.raises(RackreadyError) as caught:
         profile._parsed("node01", Answer(None, "", "", 1.0, failure=refused, reached=False))
     assert str(caught.value) == (
-        "node01 - Expected: what ondevice/platform_parts.py prints "
+        "node01 - Expected: a login, to read the machine "
         "Actual: node01: login as root: refused (expected: accepted). Check access.user. "
         "Then run again."
     )

@@ -26,6 +26,10 @@ WAY_OUT = (
     "If the host was reinstalled or its pin was lost, `rackready hostkey accept jump` shows both keys and pins the new "
     "one. If not, find out who answers at its address."
 )
+FIRST = (
+    "If rackready never logged in there, or its pin was lost, `rackready hostkey accept jump` shows its key and pins "
+    "it: compare the key with the host's own."
+)
 CHECK_JUMP = "Check its power, its network and access.proxy_jump in the site file, then run again."
 
 
@@ -241,7 +245,7 @@ def test_a_key_is_read_through_it_and_a_new_jump_host_is_not_trusted_by_the_way(
         shown_key(machine)
     assert str(caught.value) == (
         f"{jump.where}: SSH host key not pinned, no login was tried - Expected: its key in {machine.known_hosts} "
-        f"Actual: none. {WAY_OUT}"
+        f"Actual: none. {FIRST}"
     )
     pin(machine.known_hosts, f"[127.0.0.1]:{jump.port}", jump.key)
     assert shown_key(machine) == text_of(rack.nodes[0].host_key)

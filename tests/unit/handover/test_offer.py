@@ -158,8 +158,8 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
         f"node03: unknown whether it is on offer in the scheduler: Slurm controller {where}: SSH host key not "
         f"pinned, no login was tried - Expected: its key in {paths.known_hosts} "
         "Actual: none, and this command writes none. "
-        "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys and "
-        "pins the new one. If not, find out who answers at its address."
+        "If rackready never logged in there, or its pin was lost, `rackready hostkey accept scheduler` shows its key "
+        "and pins it: compare the key with the host's own."
     )
     assert list(not_asked(found.unknown)) == [text]
     assert not paths.known_hosts.exists()

@@ -116,7 +116,7 @@ def key_changed(where: str, expected: str, actual: str, accept_name: str) -> Hos
 def not_pinned(where: str, known_hosts: object, accept_name: str, actual: str = "none") -> HostKeyNotPinnedError:
     """Return the error for a host without a pinned key."""
     what = "SSH host key not pinned, no login was tried"
-    return HostKeyNotPinnedError(where, what, f"its key in {known_hosts}", actual, way_out(accept_name))
+    return HostKeyNotPinnedError(where, what, f"its key in {known_hosts}", actual, _first(accept_name))
 
 
 def login_refused(where: str, user: str, credential: str, actual: str, step: str) -> SshLoginError:
@@ -136,9 +136,15 @@ def unfinished(where: str, command: str, timeout_s: float, actual: str, step: st
 
 
 def way_out(accept_name: str) -> str:
-    """Return the next step for a host whose key is not the pinned one, or is not pinned."""
+    """Return the next step for a host whose key is not the pinned one."""
     accept = f"`rackready hostkey accept {accept_name}` shows both keys and pins the new one"
     return f"If the host was reinstalled or its pin was lost, {accept}. If not, find out who answers at its address."
+
+
+def _first(accept_name: str) -> str:
+    """Return the next step for a host without a pin, which is mostly one that others installed."""
+    accept = f"`rackready hostkey accept {accept_name}` shows its key and pins it"
+    return f"If rackready never logged in there, or its pin was lost, {accept}: compare the key with the host's own."
 
 
 def reason(error: BaseException) -> str:
