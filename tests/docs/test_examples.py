@@ -13,6 +13,7 @@ from rackready.model.bmc import Bmc
 from rackready.model.database import Server
 from rackready.model.monitoring import Monitoring
 from rackready.model.provisioning import ProvisioningService
+from rackready.ondevice import rail_files, time_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -46,3 +47,24 @@ def test_no_page_switches_a_gate_off_for_longer_than_a_site_file_may() -> None:
     ]
     assert found
     assert [entry for entry in found if entry[1] > datetime.now(UTC).date() + timedelta(days=LONGEST_DAYS)] == []
+
+
+WRITTEN = re.compile(r"/(?:etc|lib/systemd)/[A-Za-z0-9_./-]*rackready[A-Za-z0-9_.-]*")
+"""A path of rackready's own in a task, a template or a variable of a role."""
+UNITS, DROP_INS = "/etc/systemd/system/rackready-", re.compile(r"^/etc/systemd/system/([a-z-]+)\.service\.d/(.+)$")
+
+
+def test_the_page_of_what_stays_on_a_node_names_every_file_of_the_roles() -> None:
+    page = (DOCS / "howto/leave.md").read_text(encoding="utf-8")
+    named = [path.rstrip("*") for path in re.findall(r"`(/[^`]+)`", page)]
+    sources = [path for path in (ROOT / "roles").rglob("*") if path.suffix in {".yml", ".j2"}]
+    own = [path for path in sources if "molecule" not in path.parts]
+    found = {path for source in own for path in WRITTEN.findall(source.read_text(encoding="utf-8"))}
+    assert len(found) > 30
+    for path in found:
+        drop_in = DROP_INS.match(path)
+        words = [f"`{drop_in[1]}`", f"`{drop_in[2]}`"] if drop_in else []
+        stands = all(word in page for word in words) if drop_in else any(path.startswith(name) for name in named)
+        assert stands or path.startswith(UNITS), path
+    paths = [rail_files.NETPLAN, rail_files.STANZAS, rail_files.DEVICES, rail_files.FOREIGN, time_sync.DROP_IN]
+    assert [path for path in paths if path not in named] == []
