@@ -129,7 +129,7 @@ def _chassis(facts: NodeFacts) -> State:
         "serial": facts.node.serial,
         "manufacturer": facts.platform.manufacturer,
         "product": facts.platform.product,
-        "bios": "1.06.07",
+        "bios": "1.6.7",  # a DGX H100's (NVIDIA/infra-controller a02fa34, crates/bmc-mock/src/hw/nvidia_dgx_h100.rs)
         "bmc": "25.06.27",
     }
 

@@ -68,7 +68,7 @@ def build(facts: NodeFacts) -> State:
         "memlock": "unlimited",
         "swaps": [],
         "drives": [_drive(name, index) for index in range(parts.drives)],
-        "bios": {"vendor": "American Megatrends International, LLC.", "version": "1.06.07", "date": "09/02/2025"},
+        "bios": {"vendor": "American Megatrends International, LLC.", "version": "1.6.7", "date": "09/02/2025"},
         "bridges": [bridge for nic in facts.nics for bridge in _bridges(nic.pci, _gpu_pci(facts, nic.gpu))],
         "under_load": {"aer": {}, "corrected": {}},
     }

@@ -246,7 +246,7 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, finding
         (
             FirmwareBaseline,
             lambda there: there[SYSTEM].pop("BiosVersion"),
-            ("value-not-reported", "node01 BIOS version", "1.06.07", "nothing", "value=version"),
+            ("value-not-reported", "node01 BIOS version", "1.6.7", "nothing", "value=version"),
         ),
         (
             Rollup,
@@ -367,6 +367,11 @@ def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
     assert tells(found) == [
         ("value-not-reported", "node01 firmware HGX_FW_BMC_0", "HGX-22.10-1", "nothing", "value=version")
     ]
+
+
+def test_a_version_is_compared_by_its_numbers() -> None:
+    found = changed(FirmwareBaseline, lambda there: there[SYSTEM].update(BiosVersion="01.06.07"))
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
 
 
 def test_firmware_of_an_idrac_is_found_by_its_device() -> None:

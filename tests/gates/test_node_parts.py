@@ -25,7 +25,7 @@ from rackready.paths import EnvPaths
 from tests.gates.support import told
 
 PARTS = {
-    "BIOS": {"BIOS": "American Megatrends International, LLC. 1.06.07 09/02/2025"},
+    "BIOS": {"BIOS": "American Megatrends International, LLC. 1.6.7 09/02/2025"},
     "memory modules": {
         "memory module DIMM_P0_A0": "64 GB MTC40F2046S1RC48BA1 80CE1111",
         "memory module DIMM_P0_A1": "64 GB MTC40F2046S1RC48BA1 80CE2222",
@@ -97,9 +97,9 @@ def test_one_run_reads_once(rack: Rack) -> None:
             "module of mlx5_0 was NVIDIA MMA4Z00-NS400 MT2421FT0001, is NVIDIA MMA4Z00-NS400 MT2421FT0002",
         ),
         (
-            "BIOS", "BIOS", "American Megatrends International, LLC. 1.05.03 01/02/2025",
-            ("BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, "
-            "is American Megatrends International, LLC. 1.05.03 01/02/2025"),
+            "BIOS", "BIOS", "American Megatrends International, LLC. 1.5.3 01/02/2025",
+            ("BIOS was American Megatrends International, LLC. 1.6.7 09/02/2025, "
+            "is American Megatrends International, LLC. 1.5.3 01/02/2025"),
         ),
         (
             "programs", "program all_reduce_perf", "/usr/bin/all_reduce_perf fedcba9876543210",

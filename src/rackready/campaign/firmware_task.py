@@ -11,6 +11,7 @@ from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
+from rackready.model.baseline import same_version
 
 _POLL_S = 10.0
 
@@ -37,7 +38,8 @@ class FirmwareTask:
             check_stop()
             if redfish_task.busy(bmc):  # before the version: a task may end in between
                 return Observation.UNKNOWN
-            there = redfish_update.version(bmc, self.part) == self.version or redfish_task.staged(bmc)
+            now = redfish_update.version(bmc, self.part)
+            there = same_version(self.version, now) or redfish_task.staged(bmc)
             return Observation.HAPPENED if there else Observation.NOT_HAPPENED
 
         found = run_effect(

@@ -21,7 +21,7 @@ from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, Refusals
 from rackready.drivers.redfish_rollback import Backup, backup_of, roll_back
 from rackready.ledger.store import Ledger
-from rackready.model.baseline import Baseline
+from rackready.model.baseline import Baseline, same_version
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -115,7 +115,7 @@ class _Rollback:
         while redfish_task.busy(bmc) and time.monotonic() < deadline:
             check_stop()
             time.sleep(_POLL_S)
-        if redfish_update.version(bmc, str(last.observed["part"])) == last.observed["to"]:
+        if same_version(str(last.observed["to"]), redfish_update.version(bmc, str(last.observed["part"]))):
             self.work.ledger.done(last.token, {"observed": "after interruption"})
 
     def _node(self) -> NodeWork:
@@ -132,7 +132,7 @@ class _Rollback:
                 next_step="State the version and its file in baselines, then run `rackready baseline --apply --limit "
                 f"{self.name}`.",
             )
-        changed = [item for item in updates if redfish_update.version(bmc, item.part) != item.was]
+        changed = [item for item in updates if not same_version(item.was, redfish_update.version(bmc, item.part))]
         changed.sort(key=lambda item: item.part == "bmc")
         waits = redfish_task.staged(bmc)
         begun = {item.part: Backup(item.was, "") for item in changed if waits and self._begun(item)}
@@ -187,7 +187,7 @@ class _Rollback:
                 if time.monotonic() > deadline + _ACTIVE_S:
                     raise
             else:
-                left = {part: pair for part, pair in now.items() if pair[0] != pair[1]}
+                left = {part: pair for part, pair in now.items() if not same_version(*pair)}
                 if not left or time.monotonic() > deadline:
                     return left
             time.sleep(_POLL_S)

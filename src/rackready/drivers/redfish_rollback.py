@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
 from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
 from rackready.drivers.redfish_update import install, inventory, version
+from rackready.model.baseline import same_version
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
@@ -45,7 +46,7 @@ def backup_of(bmc: Bmc, part: str, version: str) -> Backup:
     """Return the kept image of a part's version. Raises BmcError that says what the BMC keeps, and what else helps."""
     paths = inventory(bmc)
     found = [*_previous(bmc, part, paths), *(_images(bmc) if part == "bmc" else [])]
-    match = next((item for item in found if item.version == version), None)
+    match = next((item for item in found if same_version(version, item.version)), None)
     if match is not None:
         return match
     kept = [f"{item.version} ({_ident(item.address)})" for item in found]
@@ -73,7 +74,7 @@ def roll_back(bmc: Bmc, part: str, backup: Backup, proceed: Callable[[], None]) 
         bmc.forget()
         return
     service = bmc.get(SERVICE)
-    this = Update(part, update_state(service), lambda: version(bmc, part) == backup.version)
+    this = Update(part, update_state(service), lambda: same_version(backup.version, version(bmc, part)))
     wait_for_update(bmc, install(bmc, service, backup.address), this, proceed)
 
 

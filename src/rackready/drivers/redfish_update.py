@@ -16,7 +16,7 @@ import requests
 
 from rackready.drivers.redfish_errors import BmcError
 from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
-from rackready.model.baseline import Baseline, FirmwareFile, named_as
+from rackready.model.baseline import Baseline, FirmwareFile, named_as, same_version
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
@@ -47,7 +47,7 @@ def differences(bmc: Bmc, baseline: Baseline) -> dict[str, str]:
     """Return part -> present version, of the parts whose version is not the wanted one. Raises BmcError."""
     parts = [name for name in ("bmc", "bios") if wanted_of(baseline, name)] + list(baseline.firmware)
     found = {part: version(bmc, part) for part in parts}
-    return {part: now for part, now in found.items() if now != wanted_of(baseline, part)}
+    return {part: now for part, now in found.items() if not same_version(wanted_of(baseline, part), now)}
 
 
 def inventory(bmc: Bmc) -> list[str]:
@@ -112,7 +112,7 @@ def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None
             actual="none",
             next_step=f"Give url for {file.part} in baselines: the BMC fetches the file from there.",
         )
-    this = Update(file.part, update_state(service), lambda: version(bmc, file.part) == wanted)
+    this = Update(file.part, update_state(service), lambda: same_version(wanted, version(bmc, file.part)))
     parameters = _parameters(bmc, file)
     if push:
         answer = _push(bmc, service, file.file, parameters)

@@ -19,6 +19,7 @@ _SUFFIX = r"_+[0-9A-F]{4}$"
 _SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
 _PAIRS = ({"enabled": "Enable", "disabled": "Disable"}, {"enabled": "Enabled", "disabled": "Disabled"})
 """The words of a BIOS for on and off, by what they mean."""
+_NUMBERS = re.compile(r"[0-9]+(\.[0-9]+)+")
 _INSTALLED = re.compile(r"Installed-.+?__(.+)")
 """An iDRAC's id of a part's present firmware: Installed-SOFTWAREID-VERSION__DEVICE (NVIDIA/libredfish c094c9e6,
 tests/mockups/dell, UpdateService/FirmwareInventory)."""
@@ -53,6 +54,18 @@ def named_as(part: str, ids: Iterable[str]) -> list[str]:
     known = list(ids)
     devices = ((ident, _INSTALLED.fullmatch(ident)) for ident in known)
     return [part] if part in known else [ident for ident, found in devices if found and found[1] == part]
+
+
+def same_version(wanted: str, found: str) -> bool:
+    """Return whether two versions are the same one: those of numbers and dots are compared by their numbers.
+
+    A DGX H100 has three forms of one: 1.06.07 in its package, 01.06.07 in the inventory (HostBIOS_0), 1.6.7 in
+    BiosVersion (NVIDIA/infra-controller a02fa34, docs/hcl.md and crates/bmc-mock/src/hw/nvidia_dgx_h100.rs;
+    NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_viking: BiosVersion 1.1.3, HostBIOS_0 01.01.03).
+    """
+    if _NUMBERS.fullmatch(wanted) and _NUMBERS.fullmatch(found):
+        return [int(part) for part in wanted.split(".")] == [int(part) for part in found.split(".")]
+    return wanted == found
 
 
 def _word(value: object) -> str:

@@ -205,7 +205,7 @@ FAULTS = (
         "firmware",
         "the BIOS has another version than wanted",
         _bios_version,
-        {"version": "1.01.03"},
+        {"version": "1.1.3"},
         "bmc/firmware/sanity/versions",
     ),
     Fault(

@@ -344,7 +344,7 @@ FAULTS = (
         "firmware",
         "the BIOS is older than that of identical nodes",
         _bios,
-        {"version": "1.05.03"},
+        {"version": "1.5.3"},
         _FIRMWARE,
     ),
     Fault(

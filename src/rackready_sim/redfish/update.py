@@ -68,7 +68,8 @@ class Updates:
             number, device = _PREVIOUS[part]
             named = f"Installed-{number}-{version}__{device}" if self._state("bmc_service").get("device_ids") else ident
             place = f"{_INVENTORY}/{named}"
-            found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=version, Updateable=True)
+            shown = _padded(version) if named == "HostBIOS_0" else version
+            found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=shown, Updateable=True)
         for ident, (_, version) in self._kept().items():
             place = f"{_INVENTORY}/{ident}"
             found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=version, Updateable=True)
@@ -288,6 +289,11 @@ def _ident(keeps: str, part: str, version: str) -> str:
     number, device = _PREVIOUS[part]
     names = {"previous": f"Previous-{number}-{version}__{device}", "backup": f"Backup_{part.upper()}"}
     return names.get(keeps) or _image(version)
+
+
+def _padded(version: str) -> str:
+    """Return a version as HostBIOS_0 has it: 01.01.03 where BiosVersion is 1.1.3 (mockup nvidia_viking)."""
+    return ".".join(number.zfill(2) for number in version.split("."))
 
 
 def _image(version: str) -> str:

@@ -96,6 +96,12 @@ def test_a_baseline_may_name_parts_that_a_node_does_not_have(node: Node) -> None
     ]
 
 
+def test_a_declared_bios_counts_by_its_numbers(node: Node) -> None:
+    """The package of a DGX H100 has 1.06.07 of the BIOS that calls itself 1.6.7."""
+    found = judge(node, FIRMWARE, inputs={"baseline": {"BIOS of DGXH100": "1.06.07"}})
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
+
+
 def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
     with pytest.raises(GateInputsError) as error:
         gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
@@ -123,14 +129,14 @@ def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], 
 
 
 def test_a_node_out_of_reach_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = fleet(tmp_path, monkeypatch, {"node02": "1.05.03"}, lost="node03")
+    found = fleet(tmp_path, monkeypatch, {"node02": "1.5.3"}, lost="node03")
     assert {name: verdict.outcome for name, verdict in found.items()} == {
         "node01": Outcome.FAIL,
         "node02": Outcome.FAIL,
         "node03": Outcome.ERROR,
     }
     assert tells(found["node01"]) == [
-        ("firmware-no-majority", "node01 BIOS of DGXH100", "one version on alike parts", "1.05.03, 1.06.07")
+        ("firmware-no-majority", "node01 BIOS of DGXH100", "one version on alike parts", "1.5.3, 1.6.7")
     ]
     assert tells(found["node03"]) == [
         ("command-could-not-run", "node03", "a result", "no answer", "command=reading of firmware", "node=node03")
@@ -138,7 +144,7 @@ def test_a_node_out_of_reach_is_an_error_of_its_own(tmp_path: Path, monkeypatch:
 
 
 def test_the_majority_of_identical_nodes_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = fleet(tmp_path, monkeypatch, {"node01": "1.05.03", "node02": "1.05.03"})
+    found = fleet(tmp_path, monkeypatch, {"node01": "1.5.3", "node02": "1.5.3"})
     assert {name: verdict.outcome for name, verdict in found.items()} == {
         "node01": Outcome.PASS,
         "node02": Outcome.PASS,

@@ -15,7 +15,7 @@ from rackready.campaign.before_provision import run_prepared
 from rackready.drivers import redfish, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.ledger.store import Ledger
-from rackready.model.baseline import in_words_of, matching, same
+from rackready.model.baseline import in_words_of, matching, same, same_version
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.paths import EnvPaths
@@ -54,12 +54,12 @@ def rows(call: Call, way: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_check_names_what_differs_and_changes_nothing(call: Call, node: Node) -> None:
-    node.wants(**WANTED, bios="1.06.08")
+    node.wants(**WANTED, bios="1.6.8")
     before = node.service.state()
     code, row = rows(call, "--check")
     assert code == 1
     assert row["message"] == (
-        "bios 1.06.07 -> 1.06.08, BIOS PcieRelaxedOrdering Yes -> No, BIOS SriovSupport Enabled -> Disabled"
+        "bios 1.6.7 -> 1.6.8, BIOS PcieRelaxedOrdering Yes -> No, BIOS SriovSupport Enabled -> Disabled"
     )
     assert (node.service.state(), node.resets()) == (before, [])
     code, out, _ = call("baseline", "--check", "--limit", "node01")
@@ -104,12 +104,34 @@ def test_an_unknown_attribute_is_named(call: Call, node: Node) -> None:
 
 
 def test_firmware_is_pushed_polled_activated_and_verified(call: Call, node: Node) -> None:
-    node.wants(bmc="26.01.01", bios="1.06.08", files=[node.image("bmc", "26.01.01"), node.image("bios", "1.06.08")])
+    node.wants(bmc="26.01.01", bios="1.6.8", files=[node.image("bmc", "26.01.01"), node.image("bios", "1.6.8")])
     code, row = rows(call, "--apply")
-    assert (code, row["message"]) == (0, "bmc 25.06.27 -> 26.01.01, bios 1.06.07 -> 1.06.08"), row
+    assert (code, row["message"]) == (0, "bmc 25.06.27 -> 26.01.01, bios 1.6.7 -> 1.6.8"), row
     assert node.service.asked.count("POST /redfish/v1/UpdateService/upload") == 2
     assert node.resets() == ["On", "GracefulShutdown"], "one power cycle activates the BIOS; then off, as it was"
     assert rows(call, "--check") == (0, {**row, "changed": False, "message": "as its baseline"})
+
+
+def test_the_three_forms_of_a_dgx_bios_version_are_one(call: Call, node: Node) -> None:
+    node.wants(bios="1.06.07", firmware={"HostBIOS_0": "1.6.7"})
+    assert rows(call, "--check") == (0, {**rows(call, "--check")[1], "message": "as its baseline"})
+    node.wants(bios="1.06.08", files=[node.image("bios", "1.6.8")])
+    code, row = rows(call, "--apply")
+    assert (code, row["message"]) == (0, "bios 1.6.7 -> 1.06.08"), row
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    alike = [("1.06.07", "1.6.7"), ("01.06.07", "1.6.7"), ("25.06.27", "25.06.27"), ("U8E122J", "U8E122J")]
+    assert all(same_version(*pair) for pair in alike)
+    other = [
+        ("1.4", "1.40"),
+        ("2.1", "2.1.0"),
+        ("1.06.07", ""),
+        ("96.00.0A", "96.0.0A"),
+        ("007", "7"),
+        ("1.6.7", "1.6.8"),
+    ]
+    assert not any(same_version(*pair) for pair in other)
 
 
 def test_a_bmc_that_takes_no_file_fetches_it(call: Call, node: Node) -> None:
@@ -142,9 +164,9 @@ def test_a_file_with_another_hash_is_not_sent(call: Call, node: Node) -> None:
 
 
 def test_a_version_without_a_file_is_told(call: Call, node: Node) -> None:
-    node.wants(bios="1.06.08")
+    node.wants(bios="1.6.8")
     assert rows(call, "--apply")[1]["message"] == (
-        f"{node.where()}: firmware - Expected: bios 1.06.08 Actual: bios 1.06.07. "
+        f"{node.where()}: firmware - Expected: bios 1.6.8 Actual: bios 1.6.7. "
         "Give its file in baselines (files), or update it with the vendor's package."
     )
 

@@ -23,7 +23,7 @@ from tests.unit.sim.bmc_service import NODE, served
 
 Call = Callable[..., tuple[int, str, str]]
 NAMED = ("", "body", "message", "monitor", "monitors", "monitor-bare")
-TO = "1.06.08"
+TO = "1.6.8"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_power_is_cycled_only_after_the_update_wherever_its_task_is(
     seen = flashes_when_switched(node, monkeypatch)
     node.wants(bios=TO, files=[node.image("bios", TO)])
     code, row = rows(call, "--apply")
-    assert (code, row["message"]) == (0, f"bios 1.06.07 -> {TO}"), row
+    assert (code, row["message"]) == (0, f"bios 1.6.7 -> {TO}"), row
     assert node.resets() == ["On", "GracefulShutdown"]
     assert seen == [[], []]
 
@@ -112,7 +112,7 @@ def test_without_task_and_state_the_version_shows_the_end(
 def test_an_old_complete_of_an_ilo_is_no_end(call: Call, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.service.set(bmc_service={"task_at": "hpe"})
     node.service.faulty(update_s=0.5)
-    for version in ("1.06.08", "1.06.09"):
+    for version in ("1.6.8", "1.6.9"):
         node.wants(bios=version, files=[node.image("bios", version)])
         seen = flashes_when_switched(node, monkeypatch)
         assert rows(call, "--apply")[0] == 0
@@ -300,7 +300,7 @@ def test_a_part_of_an_idrac_is_named_by_its_device(call: Call, node: Node) -> No
     node.wants(firmware={"BIOS.Setup.1-1": TO}, files=[file])
     assert rows(call, "--apply")[0] == 0
     assert parameters(node)["Targets"] == [
-        "/redfish/v1/UpdateService/FirmwareInventory/Installed-159-1.06.07__BIOS.Setup.1-1"
+        "/redfish/v1/UpdateService/FirmwareInventory/Installed-159-1.6.7__BIOS.Setup.1-1"
     ]
     assert rows(call, "--check")[1]["message"] == "as its baseline"
 

@@ -283,7 +283,7 @@ BASELINES = {
         {},
         {},
         Outcome.PASS,
-        "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.06.07, 6 BIOS settings",
+        "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.6.7, 6 BIOS settings",
     ),
     "the profile's does not": (
         {},
@@ -292,17 +292,17 @@ BASELINES = {
         "passed through: not as the baseline of profile dgx_h100, and the site declares none: bmc 24.09.17 -> 25.06.27",
     ),
     "the site's holds": (
-        {"bios": "1.06.07", "bios_settings": {"SriovSupport": "Enable"}},
+        {"bios": "1.6.7", "bios_settings": {"SriovSupport": "Enable"}},
         {},
         Outcome.PASS,
-        "as the site's baseline: BIOS 1.06.07, 1 BIOS setting",
+        "as the site's baseline: BIOS 1.6.7, 1 BIOS setting",
     ),
     "the site's does not": (
-        {"bios": "1.06.08"},
+        {"bios": "1.6.8"},
         {},
         Outcome.ERROR,
         (
-            "node01: firmware and BIOS - Expected: as the site's baseline Actual: bios 1.06.07 -> 1.06.08. Run "
+            "node01: firmware and BIOS - Expected: as the site's baseline Actual: bios 1.6.7 -> 1.6.8. Run "
             "`rackready baseline --apply --limit node01 --env sim`, or set `apply` in baselines.dgx_h100, or correct "
             "it there. Then run again."
         ),
@@ -317,10 +317,10 @@ BASELINES = {
         ),
     ),
     "the site's holds already": (
-        {"bios": "1.06.07", "apply": True},
+        {"bios": "1.6.7", "apply": True},
         {},
         Outcome.PASS,
-        "as the site's baseline: BIOS 1.06.07",
+        "as the site's baseline: BIOS 1.6.7",
     ),
 }
 
@@ -363,7 +363,7 @@ def test_the_ledger_has_what_was_compared_for_each_state(node: Node, monkeypatch
     assert found[1:] == [
         ("reachable", "its BMC answers for NVIDIA DGXH100, serial SIM-DGXH100-0001"),
         ("inventoried", f"{ALL}{OPEN} (as listed while it is off)"),
-        ("baselined", "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.06.07, 6 BIOS settings"),
+        ("baselined", "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.6.7, 6 BIOS settings"),
         ("provisioned", ""),
     ]
 
@@ -380,11 +380,11 @@ def test_a_node_that_fails_its_inventory_is_quarantined_and_never_inventoried(
 
 
 def test_a_node_that_fails_its_baseline_stays_inventoried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.wants(bios="1.06.08")
+    node.wants(bios="1.6.8")
     found = run(node, Outcome.PASS, monkeypatch)
     assert [state for state, _ in found] == ["declared", "reachable", "inventoried", "inventoried"]
-    assert found[-1][1].startswith("node01: firmware and BIOS - Expected: as the site's baseline Actual: bios 1.06.07")
-    node.wants(bios="1.06.07")
+    assert found[-1][1].startswith("node01: firmware and BIOS - Expected: as the site's baseline Actual: bios 1.6.7")
+    node.wants(bios="1.6.7")
     found = run(node, Outcome.PASS, monkeypatch)[len(found) :]
     assert [state for state, _ in found if _] == ["inventoried", "baselined"]
     assert found[1][1].startswith(ALL), "the note is of the new look"

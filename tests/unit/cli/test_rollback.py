@@ -17,8 +17,8 @@ from tests.unit.cli.test_baseline import Node, rest_briefly
 from tests.unit.sim.bmc_service import served
 
 Call = Callable[..., tuple[int, str, str]]
-TO = {"bmc": "26.01.01", "bios": "1.06.08"}
-WAS = {"bmc": "25.06.27", "bios": "1.06.07"}
+TO = {"bmc": "26.01.01", "bios": "1.6.8"}
+WAS = {"bmc": "25.06.27", "bios": "1.6.7"}
 SIMPLE = "POST /redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"
 
 
@@ -56,7 +56,7 @@ def versions(node: Node) -> dict[str, str]:
 def test_an_idrac_installs_its_previous_entries_the_bmc_last(call: Call, node: Node) -> None:
     updated(call, node, "previous", "bmc", "bios")
     code, found = row(call, "--rollback", "node01", "--check")
-    words = "bios 1.06.08 -> 1.06.07, bmc 26.01.01 -> 25.06.27"
+    words = "bios 1.6.8 -> 1.6.7, bmc 26.01.01 -> 25.06.27"
     assert (code, found["message"], versions(node)) == (1, words, TO)
     assert not any(item.startswith("POST") and "Update" in item for item in node.service.asked)
     code, found = row(call, "--rollback", "node01")
@@ -88,7 +88,7 @@ def test_an_idrac_whose_task_ends_after_the_boot_is_cycled_meanwhile(call: Call,
 
 CANNOT = {
     "": ("bios", "the BMC lists none"),
-    "backup": ("bios", "1.06.07 (Backup_BIOS), which Redfish cannot make active"),
+    "backup": ("bios", "1.6.7 (Backup_BIOS), which Redfish cannot make active"),
     "images": ("bios", "the BMC lists none"),
 }
 
@@ -100,8 +100,8 @@ def test_a_bmc_that_cannot_is_told_with_the_way_that_remains(call: Call, node: N
     code, found = row(call, "--rollback", "node01")
     assert (code, versions(node)[part]) == (1, TO[part])
     assert found["message"] == (
-        f"{node.where()}: rollback of bios - Expected: a kept image of version 1.06.07 Actual: {kept}. Nothing was "
-        "changed. State bios 1.06.07 and its file in baselines, then run `rackready baseline --apply --limit node01`; "
+        f"{node.where()}: rollback of bios - Expected: a kept image of version 1.6.7 Actual: {kept}. Nothing was "
+        "changed. State bios 1.6.7 and its file in baselines, then run `rackready baseline --apply --limit node01`; "
         "or use the vendor's tool."
     )
 
@@ -116,9 +116,9 @@ def test_one_part_that_cannot_keeps_the_others_as_they_are(call: Call, node: Nod
 def test_another_kept_version_is_not_taken(call: Call, node: Node) -> None:
     updated(call, node, "previous", "bios")
     state = node.service.state()
-    node.service.set(firmware_before={**state["firmware_before"], "bios": "1.05.00"})
+    node.service.set(firmware_before={**state["firmware_before"], "bios": "1.5.0"})
     message = row(call, "--rollback", "node01")[1]["message"]
-    assert "Actual: 1.05.00 (Previous-159-1.05.00__BIOS.Setup.1-1). Nothing was changed." in message
+    assert "Actual: 1.5.0 (Previous-159-1.5.0__BIOS.Setup.1-1). Nothing was changed." in message
 
 
 def test_a_node_that_was_not_updated_has_nothing_to_go_back_to(call: Call, node: Node) -> None:
@@ -137,7 +137,7 @@ def test_a_version_check_that_fails_names_the_rollback(call: Call, node: Node) -
     code, found = row(call, "--apply", "--limit", "node01")
     assert code == 1
     assert found["message"] == (
-        f"{node.where()}: firmware - Expected: bios 1.06.08 Actual: bios 1.06.07. The BMC took the file and keeps its "
+        f"{node.where()}: firmware - Expected: bios 1.6.8 Actual: bios 1.6.7. The BMC took the file and keeps its "
         "version: look at its event log. `rackready baseline --rollback node01` brings the version before back, if "
         "the BMC keeps it."
     )

@@ -9,7 +9,7 @@ from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BmcAnswer, Document, name
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
-from rackready.model.baseline import named_as
+from rackready.model.baseline import named_as, same_version
 from rackready.model.outcome import Verdict
 from rackready.model.place import Place
 
@@ -104,5 +104,6 @@ def _inventory(found: BmcAnswer, part: str) -> list[str]:
 def _compare(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
     """Report an error for no version, and a fail for each one that is not the wanted one."""
     where = Place(node, what)
-    if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(set(there))) or None):
+    found = {wanted if same_version(wanted, version) else version for version in there}
+    if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(found)) or None):
         judge.measured.add(f"{node}/{what.replace(' ', '-')}")

@@ -22,6 +22,7 @@ from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, dr
 from rackready.gates.host.reading import AGAIN, Answers, Tool, WantedValues, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.baseline import same_version
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.place import Place
 
@@ -277,7 +278,7 @@ class Firmware(Gate):
         expected = f"{declared} (declared)" if declared else f"{usual}, as {times} of {total} alike parts have"
         for node, parts in by_node.items():
             for part, version in parts.items():
-                if version != (declared or usual):
+                if not same_version(declared or usual, version):
                     judge.fail(Place(node, part), FIRMWARE_VERSION, expected, version, kind=kind)
 
     def _undeclared(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
