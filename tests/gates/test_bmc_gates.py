@@ -24,6 +24,7 @@ from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.records.offline import facts
 from rackready.model.baseline import Baseline
 from rackready.model.outcome import Outcome, Verdict
+from rackready.model.server_parts import RedfishNames
 from rackready_sim.faults import FAULTS
 from tests.gates.redfish_world import CHASSIS, SYSTEM, World, broken, healthy, verdict, world
 from tests.gates.support import Told, rack, tells
@@ -372,6 +373,25 @@ def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
 def test_a_version_is_compared_by_its_numbers() -> None:
     found = changed(FirmwareBaseline, lambda there: there[SYSTEM].update(BiosVersion="01.06.07"))
     assert (found.outcome, tells(found)) == (Outcome.PASS, [])
+
+
+@pytest.mark.parametrize("shown", [None, ""])
+def test_the_bios_of_a_grace_host_is_the_uefi_of_its_inventory(shown: str | None) -> None:
+    known = rack()
+    names = RedfishNames(bios="UEFI", source="a test of ours")
+    platform = known.nodes["node01"].platform.model_copy(update={"redfish": names})
+    wanted = Baseline(bios="buildbrain-gcid-38635631", source="a test of ours")
+    node = dataclasses.replace(known.nodes["node01"], baseline=wanted, platform=platform)
+    there = world(healthy())
+    there[SYSTEM]["BiosVersion"] = shown
+    service = "/redfish/v1/UpdateService"
+    place = f"{service}/FirmwareInventory"
+    there[ROOT]["UpdateService"] = {"@odata.id": service}
+    there[service] = {"@odata.id": service, "FirmwareInventory": {"@odata.id": place}}
+    there[place] = {"@odata.id": place, "Members": [{"@odata.id": f"{place}/{name}"} for name in ("CX7_0", "UEFI")]}
+    there[f"{place}/UEFI"] = {"@odata.id": f"{place}/UEFI", "Id": "UEFI", "Version": "buildbrain-gcid-38635631"}
+    found = verdict(FirmwareBaseline(), there, dataclasses.replace(known, nodes={"node01": node}))
+    assert (tells(found), found.measured) == ([], ["node01/BIOS-version"])
 
 
 def test_firmware_of_an_idrac_is_found_by_its_device() -> None:

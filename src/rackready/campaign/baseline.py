@@ -17,6 +17,7 @@ from itertools import islice
 
 from rackready.campaign.drained_phase import Results, run_drained
 from rackready.campaign.firmware_task import FirmwareTask
+from rackready.campaign.firmware_versions import VersionWait
 from rackready.campaign.node_bmcs import NodeBmcs
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -24,7 +25,7 @@ from rackready.drivers import redfish_bios, redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.drivers.redfish_certificate import restart_manager
-from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError, Refusals
+from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
 from rackready.gates.bmc.guard import cycler, refusal
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
@@ -178,15 +179,13 @@ class NodeWork:
             was = bmc.observe()
             done = _differences(bmc, self.wanted)
             self.require_idle()
-            self._firmware(bmc)
-        old = self._old()
-        if "bmc" in old:
-            self._restart_bmc()
-            old = self._old()
-        if old:
-            self.activate(set(old))
+            files = self._due(bmc)
+        for file in files:
+            self._update(file)
+        old = self._versions(files).left()
+        begun = self.activate(set(old)) if old else []
+        self._require_versions(files, begun)
         with self._bmc() as bmc:
-            self._require_versions(bmc)
             self._bios(bmc)
             if was == "Off" and bmc.observe() == "On":
                 bmc.power(PowerAction.OFF)
@@ -207,16 +206,23 @@ class NodeWork:
                 next_step="Nothing was done to it: drain it first.",
             )
 
-    def _firmware(self, bmc: Bmc) -> None:
-        """Update the parts that differ and have a file; the others are reported at the end."""
+    def _due(self, bmc: Bmc) -> list[FirmwareFile]:
+        """Return the files of the parts that differ; parts without a file are reported at the end."""
         differ = redfish_update.differences(bmc, self.wanted)
         files = [file for file in self.wanted.files if file.part in differ]
         for file in files:
             redfish_update.require_file(bmc.where, file)
-        for file in files:
-            self._update(bmc, file)
+        return files
 
-    def _update(self, bmc: Bmc, file: FirmwareFile) -> None:
+    def _update(self, file: FirmwareFile) -> None:
+        """Send a file; after the BMC's own, wait for its restart: it ends what comes in between."""
+        with self._bmc() as bmc:
+            self._send(bmc, file)
+        if file.part == "bmc" and self._versions([file]).left({"bmc"}):
+            self._restart_bmc()
+            self._versions([file]).left({"bmc"})
+
+    def _send(self, bmc: Bmc, file: FirmwareFile) -> None:
         version = redfish_update.wanted_of(self.wanted, file.part)
 
         def act() -> dict[str, str]:
@@ -234,29 +240,9 @@ class NodeWork:
             act=act,
         ).carry_out(self.work.ledger, self.node.name, bmc)
 
-    def _old(self) -> dict[str, str]:
-        """Return the parts with a file that are not yet at their version, after the BMC had its time to restart."""
-        files = {file.part for file in self.wanted.files}
-        deadline = time.monotonic() + _VERSION_S
-        refusals = Refusals()
-        while True:
-            refusals.pause(check_stop)
-            try:
-                found = self._differ()
-            except BmcError as error:
-                if isinstance(error, BmcLoginError):
-                    refusals.count(error)
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                left = {part: now for part, now in found.items() if part in files}
-                if "bmc" not in left or time.monotonic() > deadline:
-                    return left
-            time.sleep(_POLL_S)
-
-    def _differ(self) -> dict[str, str]:
-        with self._bmc() as bmc:
-            return redfish_update.differences(bmc, self.wanted)
+    def _versions(self, files: list[FirmwareFile]) -> VersionWait:
+        wanted = {file.part: redfish_update.wanted_of(self.wanted, file.part) for file in files}
+        return VersionWait(self._bmc, wanted, _VERSION_S, _POLL_S)
 
     def _restart_bmc(self) -> None:
         """Restart the BMC itself: its new firmware is there, and some BMCs do not restart with it by themselves."""
@@ -266,8 +252,8 @@ class NodeWork:
             with suppress(BmcUnreachableError, BmcTlsError):  # with its answer
                 restart_manager(bmc)
 
-    def activate(self, parts: set[str]) -> None:
-        """Cycle the node's power: a staged update of these parts is active after it.
+    def activate(self, parts: set[str]) -> list[str]:
+        """Cycle the node's power: a staged update of these parts is active after it. Returns the tasks it carries on.
 
         A BIOS needs the host off and on. Boards need more: NVIDIA's firmware of BMC and HGX wants an AC cycle (NVIDIA
         MFT, nvredfish: "a full AC cycle of the board is needed"), where PDU or BMC can do it.
@@ -278,26 +264,28 @@ class NodeWork:
         assert site is not None  # noqa: S101 - it was asked before
         with self._bmc() as bmc:
             require_no_update(bmc)
+            begun = redfish_task.carried_on(bmc)
+            board = any(redfish_update.is_with_the_board(bmc, part) for part in sorted(parts))
         self.work.say(self.node.name, "power cycle, to activate firmware")
-        power.cycle(self.node.name, site, "cold" if parts == {"bios"} else "auto", "1", proceed=check_stop)
+        power.cycle(self.node.name, site, "auto" if board else "cold", "1", proceed=check_stop)
+        return begun
 
-    def _require_versions(self, bmc: Bmc) -> None:
+    def _require_versions(self, files: list[FirmwareFile], begun: list[str]) -> None:
         """Wait for the wanted versions. Raises BmcError that names what stayed old."""
-        deadline = time.monotonic() + _VERSION_S
-        while old := redfish_update.differences(bmc, self.wanted):
-            check_stop()
-            with_file = {file.part for file in self.wanted.files}
-            if not set(old) & with_file or time.monotonic() > deadline:
-                raise BmcError(
-                    bmc.where,
-                    "firmware",
-                    expected=", ".join(f"{part} {redfish_update.wanted_of(self.wanted, part)}" for part in old),
-                    actual=", ".join(f"{part} {now or 'none'}" for part, now in old.items()),
-                    next_step="Give its file in baselines (files), or update it with the vendor's package."
-                    if not set(old) & with_file
-                    else "The BMC took the file and keeps its version: look at its event log.",
-                )
-            time.sleep(_POLL_S)
+        sent = self._versions(files)
+        sent.left(set(sent.wanted), begun)
+        with self._bmc() as bmc:
+            old = redfish_update.differences(bmc, self.wanted)
+        if old:
+            raise BmcError(
+                bmc.where,
+                "firmware",
+                expected=", ".join(f"{part} {redfish_update.wanted_of(self.wanted, part)}" for part in old),
+                actual=", ".join(f"{part} {now or 'none'}" for part, now in old.items()),
+                next_step="The BMC took the file and keeps its version: look at its event log."
+                if set(old) & set(sent.wanted)
+                else "Give its file in baselines (files), or update it with the vendor's package.",
+            )
 
     def _bios(self, bmc: Bmc) -> None:
         settings = self.wanted.bios_settings

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackready.drivers import redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc
-from rackready.drivers.redfish_errors import BmcError
+from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import same_version
 
 _POLL_S = 10.0
+_AWAY_S = 480.0
+"""Longest time of a BMC without an answer, s (OpenStack Ironic's default after an update)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,20 @@ class FirmwareTask:
 
     def carry_out(self, ledger: Ledger, node: str, bmc: Bmc) -> None:
         """Carry it out once. Raises BmcError, also while a task of an earlier run goes on; Interrupted."""
+        answered = time.monotonic()
 
         def observe(_stored: object) -> Observation:
+            nonlocal answered
             check_stop()
-            if redfish_task.busy(bmc):  # before the version: a task may end in between
+            try:
+                found = self._observed(bmc)
+            except (BmcUnreachableError, BmcTlsError):  # it restarts with what an earlier run sent
+                if time.monotonic() - answered > _AWAY_S:
+                    raise
+                bmc.forget()
                 return Observation.UNKNOWN
-            now = redfish_update.version(bmc, self.part)
-            there = same_version(self.version, now) or redfish_task.staged(bmc)
-            return Observation.HAPPENED if there else Observation.NOT_HAPPENED
+            answered = time.monotonic()
+            return found
 
         found = run_effect(
             ledger,
@@ -61,3 +70,9 @@ class FirmwareTask:
                 actual=redfish_task.busy(bmc),
                 next_step="Look at the BMC's event log; run again when it has ended.",
             )
+
+    def _observed(self, bmc: Bmc) -> Observation:
+        if redfish_task.busy(bmc):  # before the version: a task may end in between
+            return Observation.UNKNOWN
+        there = same_version(self.version, redfish_update.version(bmc, self.part)) or redfish_task.staged(bmc)
+        return Observation.HAPPENED if there else Observation.NOT_HAPPENED

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rackready.campaign.baseline import FIRMWARE, NodeWork, Work
 from rackready.campaign.drained_phase import Results, run_drained
 from rackready.campaign.firmware_task import FirmwareTask
+from rackready.campaign.firmware_versions import VersionWait
 from rackready.design.pinned import site_of
 from rackready.drivers import redfish_task, redfish_update
 from rackready.drivers.process import check_stop
 from rackready.drivers.redfish import Bmc, PowerAction
-from rackready.drivers.redfish_errors import BmcError, BmcLoginError, Refusals
+from rackready.drivers.redfish_errors import BmcError, BmcTlsError, BmcUnreachableError
 from rackready.drivers.redfish_rollback import Backup, backup_of, roll_back
+from rackready.ledger.rows import LedgerEntry
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import Baseline, same_version
 from rackready.model.outcome import Outcome
@@ -99,10 +102,11 @@ class _Rollback:
             self._node().require_idle()
             for update, backup in todo:
                 self._back(bmc, update, backup)
-        if (host := [item for item in todo if item[0].part != "bmc"]) and self._left(host, 0.0):
-            self._node().activate({update.part for update, _ in host})
-        if left := self._left(todo, _ACTIVE_S):
-            raise self._stayed(left)
+        host = self._versions([item for item in todo if item[0].part != "bmc"])
+        begun = self._node().activate(set(host.wanted)) if host.left() else []
+        every = self._versions(todo)
+        if left := every.left(set(every.wanted), begun):
+            raise self._stayed(every.wanted, left)
         with self.work.bmc(self.name) as bmc:
             if was == "Off" and bmc.observe() == "On":
                 bmc.power(PowerAction.OFF)
@@ -112,11 +116,22 @@ class _Rollback:
         if last is None or last.status != "intent":
             return
         deadline = time.monotonic() + redfish_task.TASK_S
-        while redfish_task.busy(bmc) and time.monotonic() < deadline:
+        while not self._settled(bmc, last) and time.monotonic() < deadline:
             check_stop()
             time.sleep(_POLL_S)
-        if same_version(str(last.observed["to"]), redfish_update.version(bmc, str(last.observed["part"]))):
-            self.work.ledger.done(last.token, {"observed": "after interruption"})
+
+    def _settled(self, bmc: Bmc, begun: LedgerEntry) -> bool:
+        """Return whether what an earlier run has begun has ended; what has come of it is recorded."""
+        try:
+            if redfish_task.busy(bmc):
+                return False
+            now = redfish_update.version(bmc, str(begun.observed["part"]))
+        except (BmcUnreachableError, BmcTlsError):  # it restarts
+            bmc.forget()
+            return False
+        if same_version(str(begun.observed["to"]), now):
+            self.work.ledger.done(begun.token, {"observed": "after interruption"})
+        return True
 
     def _node(self) -> NodeWork:
         return NodeWork(self.work, self.work.site.node(self.name), Baseline())
@@ -172,32 +187,16 @@ class _Rollback:
             act=act,
         ).carry_out(self.work.ledger, self.name, bmc)
 
-    def _left(self, todo: list[tuple[_Update, Backup]], wait_s: float) -> dict[str, tuple[str, str]]:
-        """Return part -> (version before, version now) of those that are not back, after a BMC had its time."""
-        deadline = time.monotonic() + wait_s
-        refusals = Refusals()
-        while True:
-            refusals.pause(check_stop)
-            try:
-                with self.work.bmc(self.name) as bmc:
-                    now = {item.part: (item.was, redfish_update.version(bmc, item.part)) for item, _ in todo}
-            except BmcError as error:  # it restarts
-                if isinstance(error, BmcLoginError):
-                    refusals.count(error)
-                if time.monotonic() > deadline + _ACTIVE_S:
-                    raise
-            else:
-                left = {part: pair for part, pair in now.items() if not same_version(*pair)}
-                if not left or time.monotonic() > deadline:
-                    return left
-            time.sleep(_POLL_S)
+    def _versions(self, todo: list[tuple[_Update, Backup]]) -> VersionWait:
+        wanted = {update.part: update.was for update, _ in todo}
+        return VersionWait(lambda: self.work.bmc(self.name), wanted, _ACTIVE_S, _POLL_S)
 
-    def _stayed(self, left: dict[str, tuple[str, str]]) -> BmcError:
+    def _stayed(self, wanted: Mapping[str, str], left: Mapping[str, str]) -> BmcError:
         return BmcError(
             f"{self.name} BMC",
             "rollback",
-            expected=", ".join(f"{part} {was}" for part, (was, _) in left.items()),
-            actual=", ".join(f"{part} {now or 'none'}" for part, (_, now) in left.items()),
+            expected=", ".join(f"{part} {wanted[part]}" for part in left),
+            actual=", ".join(f"{part} {now or 'none'}" for part, now in left.items()),
             next_step="The BMC took the request and keeps its version: look at its event log, then use the vendor's "
             "tool.",
         )

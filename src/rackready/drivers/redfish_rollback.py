@@ -9,7 +9,8 @@ Two ways are in the BMCs' own sources:
   restarts the BMC with that image (openbmc/bmcweb 7debb892, redfish-core/lib/managers.hpp, setActiveFirmwareImage).
 
 Others only show a backup: Supermicro ``Backup_BMC`` and ``Backup_BIOS``, Lenovo ``BMC-Backup`` (libredfish,
-tests/mockups). No action of their Redfish services makes it active.
+tests/mockups). No action of their Redfish services makes it active. Then the earlier file is an update of its
+own; NVIDIA's BMCs take an older one with ``force`` only (drivers/redfish_update).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ The answer to the update names the task in its body, in Location, or in a messag
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -83,6 +83,21 @@ def staged(bmc: Bmc) -> bool:
     """
     waits = _waits(bmc)
     return bool(waits) and any(str(found.get("TaskState")) in waits for _, found in _tasks(bmc))
+
+
+def carried_on(bmc: Bmc) -> list[str]:
+    """Return the paths of the tasks that a restart of the host carries on: staged ones, and those that ask for it."""
+    waits = _waits(bmc) | {_ASKS}
+    return [path for path, found in _tasks(bmc) if str(found.get("TaskState")) in waits]
+
+
+def failure(bmc: Bmc, tasks: Collection[str], parts: str) -> BmcError | None:
+    """Return the error with the BMC's messages of the first of these tasks that failed, None without one."""
+    for path in tasks:
+        for found in _optional(lambda path=path: bmc.get(path)):  # type: ignore[misc]
+            if (state := str(found.get("TaskState"))) in _BAD:
+                return _failed(bmc, path, parts, state, found)
+    return None
 
 
 def wait_for_update(bmc: Bmc, answer: requests.Response, update: Update, proceed: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import requests
 
 from rackready.drivers.redfish_errors import BmcError
 from rackready.drivers.redfish_task import SERVICE, Update, update_state, wait_for_update
-from rackready.model.baseline import Baseline, FirmwareFile, named_as, same_version
+from rackready.model.baseline import UEFI, Baseline, FirmwareFile, named_as, same_version
 
 if TYPE_CHECKING:
     from rackready.drivers.redfish import Bmc
@@ -35,12 +36,30 @@ def wanted_of(baseline: Baseline, part: str) -> str:
 def version(bmc: Bmc, part: str) -> str:
     """Return the version of ``bmc``, ``bios`` or a part of the inventory; "" where the BMC does not tell."""
     if part == "bios":
-        return str((bmc.ask(bmc.system).json or {}).get("BiosVersion") or "")
+        return _of_system(bmc) or _of_uefi(bmc)
     if part == "bmc":
         system = bmc.ask(bmc.system)
         managers = bmc.ask(lambda: system.managers)
         return str(managers[0].firmware_version or "") if managers else ""
     return str(bmc.get(_place(bmc, part)).get("Version") or "")
+
+
+def _of_system(bmc: Bmc) -> str:
+    return str((bmc.ask(bmc.system).json or {}).get("BiosVersion") or "")
+
+
+def _of_uefi(bmc: Bmc) -> str:
+    """Return the version of the inventory's UEFI, "" without it: what a Grace host has for a BIOS version."""
+    path = f"{_INVENTORY}/{UEFI}"
+    return str(bmc.get(path).get("Version") or "") if path in inventory(bmc) else ""
+
+
+def is_with_the_board(bmc: Bmc, part: str) -> bool:
+    """Return whether a new version of a part needs an AC cycle of the board, where PDU or BMC can do it.
+
+    A BIOS needs the host off and on only, unless it is the UEFI of a Grace host, which is part of the board's firmware.
+    """
+    return part != "bios" or (not _of_system(bmc) and bool(_of_uefi(bmc)))
 
 
 def differences(bmc: Bmc, baseline: Baseline) -> dict[str, str]:
@@ -112,10 +131,11 @@ def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None
             actual="none",
             next_step=f"Give url for {file.part} in baselines: the BMC fetches the file from there.",
         )
+    _require_taken(bmc, service, file)
     this = Update(file.part, update_state(service), lambda: same_version(wanted, version(bmc, file.part)))
-    parameters = _parameters(bmc, file)
+    parameters = _parameters(bmc, service, file)
     if push:
-        answer = _push(bmc, service, file.file, parameters)
+        answer = _push(bmc, service, file, parameters)
     else:
         protocol = str(file.url).partition(":")[0].upper()
         answer = install(bmc, service, str(file.url), TransferProtocol=protocol, **parameters)
@@ -128,24 +148,81 @@ def install(bmc: Bmc, service: Mapping[str, Any], uri: str, **more: Any) -> requ
     return bmc.send(str(action.get("target", "")), {"ImageURI": uri, **more})
 
 
-def _parameters(bmc: Bmc, file: FirmwareFile) -> dict[str, Any]:
+def _require_taken(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> None:
+    """Raise BmcError where the BMC would ignore what the site says of a file: nothing was sent then."""
+    if file.oem_parameters and not service.get("MultipartHttpPushUri"):
+        raise BmcError(
+            bmc.where,
+            f"oem_parameters of {file.part}",
+            expected="a BMC that takes a file (MultipartHttpPushUri)",
+            actual="none",
+            next_step="They are a part of that form: leave them out of baselines. Nothing was updated.",
+        )
+    if file.force and _switch(service) is False:
+        raise BmcError(
+            bmc.where,
+            f"force of {file.part}",
+            expected="ForceUpdate true in HttpPushUriOptions of UpdateService, which this BMC wants switched on first",
+            actual="false",
+            next_step="Switch it on (`nvfwupd ... force_update enable`), run again, and switch it off afterwards: it "
+            "counts for every update. Nothing was updated.",
+        )
+
+
+def _switch(service: Mapping[str, Any]) -> bool | None:
+    """Return ForceUpdate of a BMC that has it as a setting, None of one that takes it with the file.
+
+    AMI's BMC of a DGX has the setting (docs.nvidia.com/dgx/dgxb200-fw-update-guide/firmware-downgrade.html;
+    NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_viking, UpdateService). It would stay on after a run that is cut,
+    so nothing of ours switches it.
+    """
+    options = service.get("HttpPushUriOptions")
+    found = options.get("ForceUpdate") if isinstance(options, Mapping) else None
+    return found if isinstance(found, bool) else None
+
+
+def _parameters(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> dict[str, Any]:
+    """Return the parameters of an update.
+
+    ForceUpdate is NVIDIA's (NVIDIA/bmcweb 7f3a16ae, redfish-core/lib/update_service.hpp, parseMultipartForm; false
+    without it, and a downgrade is then refused or skipped: nvfwupd guide, GB300 NVL Update Examples).
+    """
     targets = [name if name.startswith("/") else _place(bmc, name) for name in file.targets]
-    return {**({"Targets": targets} if targets else {}), **({"Oem": file.oem} if file.oem else {})}
+    force = file.force and _switch(service) is None
+    return {
+        **({"Targets": targets} if targets else {}),
+        **({"Oem": file.oem} if file.oem else {}),
+        **({"ForceUpdate": True} if force else {}),
+    }
 
 
-def _push(bmc: Bmc, service: Mapping[str, Any], file: Path, parameters: dict[str, Any]) -> requests.Response:
+def _push(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile, parameters: dict[str, Any]) -> requests.Response:
     """Send a file. Returns the answer. Raises BmcError.
 
     OpenBMC applies it with the next restart of the BMC unless told otherwise (openbmc/bmcweb 7debb892,
-    redfish-core/lib/update_service.hpp, updateMultipartContext).
+    redfish-core/lib/update_service.hpp, updateMultipartContext). AMI's MegaRAC wants OemParameters between the two
+    (pubs.lenovo.com/tsm/bmc_firmware_update; docs.nvidia.com/multi-node-nvlink-systems/nvfupd-guide, OEM Parameters).
     """
     times = service.get("MultipartHttpPushUri@Redfish.OperationApplyTimeSupport")
     known = times.get("SupportedValues") if isinstance(times, Mapping) else None
     now = {"@Redfish.OperationApplyTime": _NOW} if _NOW in (known or []) else {}
-    with file.open("rb") as data:
-        form = {
-            "UpdateParameters": (None, json.dumps({**parameters, **now}), "application/json"),
-            "UpdateFile": (file.name, data, "application/octet-stream"),
-        }
-        push = str(service["MultipartHttpPushUri"])
-        return bmc.send(push, None, below="/", files=form, timeout=_PUSH_S)
+    form: dict[str, Any] = {"UpdateParameters": (None, json.dumps({**parameters, **now}), "application/json")}
+    if file.oem_parameters:
+        form["OemParameters"] = (None, json.dumps(file.oem_parameters), "application/json")
+    form["UpdateFile"] = (file.file.name, _Image(file.file), "application/octet-stream")
+    return bmc.send(str(service["MultipartHttpPushUri"]), None, below="/", files=form, timeout=_PUSH_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """A file that is whole at every reading.
+
+    sushy sends a refused request again (a session that ended, an iDRAC that is not ready: connector.py, _op), and
+    requests reads the file anew for it (models.py, _encode_files): an open one is at its end then.
+    """
+
+    path: Path
+
+    def read(self) -> bytes:
+        """Return the file."""
+        return self.path.read_bytes()

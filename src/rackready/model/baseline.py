@@ -14,6 +14,9 @@ Setting = str | int | bool
 Target = Annotated[Word, StringConstraints(pattern=r"^(/redfish/v1/.+|[^/]+)$")]
 """An id of the firmware inventory, or the path of another resource."""
 
+UEFI = "UEFI"
+"""Id in the firmware inventory of what a Grace host has for a BIOS version: its system has no BiosVersion
+(NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_gb200 and nvidia_gh200, Systems/System_0)."""
 _SUFFIX = r"_+[0-9A-F]{4}$"
 """What Supermicro appends to a name for each BIOS build (PCIeACSCTL_1E3C)."""
 _SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
@@ -91,6 +94,14 @@ class FirmwareFile(Model):
     )
     oem: dict[str, Any] = Field(
         default_factory=dict, description="the vendor's own parameters of the update (Oem of UpdateParameters)"
+    )
+    oem_parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        description="the vendor's own part of the form (OemParameters), which BMCs with AMI's MegaRAC need: "
+        "{ImageType: BMC}",
+    )
+    force: bool = Field(
+        default=False, description="install it also where the present version is newer (ForceUpdate, NVIDIA)"
     )
 
 

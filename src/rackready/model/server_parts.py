@@ -49,6 +49,11 @@ class RedfishNames(Model):
     other_nics: list[str] = Field(
         default_factory=list, description="the same of its other network cards: findings do not name those"
     )
+    bios: str = Field(
+        "",
+        description="id in the firmware inventory of the BIOS version, where the system has none (UEFI of a Grace "
+        "host); empty: the system has it",
+    )
     source: str = Field(min_length=5, description="capture or document that shows these names")
 
 

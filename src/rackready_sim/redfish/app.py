@@ -212,6 +212,8 @@ def _system(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
             "SystemType": "Physical",
         }
     )
+    if hardware.state().get("bmc_service", {}).get("uefi"):
+        document.pop("BiosVersion", None)
     document.pop("SKU", None)
     if chassis.get("board_serial"):
         document["SKU"] = chassis["serial"]  # as Dell: the Service Tag; SerialNumber is the board's

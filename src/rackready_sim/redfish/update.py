@@ -4,18 +4,21 @@ Shapes: NVIDIA/libredfish c094c9e6, tests/mockups: UpdateService of nvidia_vikin
 (SimpleUpdate), Tasks of nvidia_viking (TaskState Completed and Exception with Messages).
 
 An image of this rack is text (a fetched one: the last part of its URL, with + for blanks; nothing is fetched):
-``rackready-sim-firmware PART VERSION``, PART is ``bmc`` or ``bios``. The BMC's version changes when the task ends, the
-BIOS' with the next boot. ``bmc_service``: ``no_push``: takes no
-file; ``keeps``: how the version before an update is kept: ``previous``, an entry that SimpleUpdate installs, as on an
-iDRAC (tests/mockups/dell; dell/iDRAC-Redfish-Scripting e7ba7634, DeviceFirmwareRollbackREDFISH.py), ``images``, images
-of the manager (openbmc/bmcweb 7debb892, redfish-core/include/utils/sw_utils.hpp and lib/managers.hpp,
-setActiveFirmwareImage), or ``backup``, an entry that is only shown (tests/mockups/supermicro, Backup_BIOS);
+``rackready-sim-firmware PART VERSION``, PART is ``bmc`` or ``bios``. The BMC's version changes when the task ends, and
+the BMC restarts with it (OpenStack Ironic 7bc6aba7, ironic/drivers/modules/redfish/firmware.py,
+_handle_bmc_update_completion: it may not answer then). The BIOS' version changes with the next boot.
+``bmc_service``: ``no_push``: takes no file; ``keeps``: how the version before an update is kept: ``previous``, an entry
+that SimpleUpdate installs, as on an iDRAC (tests/mockups/dell; dell/iDRAC-Redfish-Scripting e7ba7634,
+DeviceFirmwareRollbackREDFISH.py), ``images``, images of the manager (openbmc/bmcweb 7debb892,
+redfish-core/include/utils/sw_utils.hpp and lib/managers.hpp, setActiveFirmwareImage), or ``backup``, an entry that is
+only shown (tests/mockups/supermicro, Backup_BIOS);
 ``waits_for_boot``: the task of a BIOS ends after a boot only, as on an iDRAC (OpenStack Ironic 7bc6aba7,
 ironic/drivers/modules/redfish/firmware.py, _handle_bios_task_starting).
 ``user_intervention``: the task of a BIOS ends as UserIntervention at 100 %, as on an iDRAC (iDRAC-Redfish-Scripting,
-DeviceFirmwareMultipartUploadREDFISH.py); ``page``: members of a page of
-the inventory; ``device_ids``: it has an iDRAC's ids
-(tests/mockups/dell); ``bmc_needs``: what makes the BMC's own firmware active: ``reset`` of the
+DeviceFirmwareMultipartUploadREDFISH.py); ``image_type``: a push needs OemParameters with ImageType, as AMI's MegaRAC
+does (pubs.lenovo.com/tsm/bmc_firmware_update); ``uefi``: the inventory has the BIOS version as UEFI and the system has
+none, as on a Grace host (tests/mockups/nvidia_gb200); ``page``: members of a page of the inventory; ``device_ids``: it
+has an iDRAC's ids (tests/mockups/dell); ``bmc_needs``: what makes the BMC's own firmware active: ``reset`` of the
 manager, or ``ac``, a cut of the mains. ``task_at``: where the answer names the task (redfish/accepted.py).
 ``bmc_faults``: ``task_fails``; ``keeps_version``: a task ends well and nothing has changed; ``update_s``: seconds of an
 update (default 0.3).
@@ -46,7 +49,7 @@ _MAGIC = "rackready-sim-firmware"
 _PREVIOUS = {"bios": ("159", "BIOS.Setup.1-1"), "bmc": ("25227", "iDRAC.Embedded.1-1")}
 """SoftwareId and device in the ids of an iDRAC's inventory (mockup dell)."""
 _RESTART_S = 0.3
-"""Silence of a BMC that restarts with another image, s; of this rack, to be quick."""
+"""Silence of a BMC that restarts with other firmware, s; of this rack, to be quick."""
 _STATE_LAG_S = 0.2
 """How long an iLO shows the end of its update before after it took another one, s: it fetches the file first."""
 Task = dict[str, Any]
@@ -70,6 +73,9 @@ class Updates:
             place = f"{_INVENTORY}/{named}"
             shown = _padded(version) if named == "HostBIOS_0" else version
             found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=shown, Updateable=True)
+        if self._state("bmc_service").get("uefi"):
+            place = f"{_INVENTORY}/UEFI"
+            found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=chassis.get("bios", ""))
         for ident, (_, version) in self._kept().items():
             place = f"{_INVENTORY}/{ident}"
             found[place] = resource(place, "SoftwareInventory", "v1_4_0", Version=version, Updateable=True)
@@ -163,6 +169,10 @@ class Updates:
         self._write(tasks)
         return flask.Response(status=204)
 
+    def wants_image_type(self) -> bool:
+        """Return whether a push needs OemParameters with ImageType."""
+        return bool(self._state("bmc_service").get("image_type"))
+
     def _task_at(self) -> str:
         return str(self._state("bmc_service").get("task_at", ""))
 
@@ -239,6 +249,8 @@ class Updates:
             place = state.setdefault(rests if task["part"] == "bmc" else "firmware_staged", {})
             place[task["part"]] = task["version"]
             self._hardware.store.write_state(NODE.get(), state)
+        if task["part"] == "bmc" and rests == "chassis":
+            self._misbehaviour.silence(_RESTART_S)  # it restarts with its new firmware
 
     def _state(self, key: str) -> dict[str, Any]:
         found: dict[str, Any] = self._hardware.state().get(key, {})
@@ -324,6 +336,9 @@ def _post(updates: Updates, path: str) -> Any:  # noqa: ANN401 - a Flask respons
     if path == f"{_BASE}/upload":
         file = request.files.get("UpdateFile")
         given = json.loads(request.form.get("UpdateParameters", "{}"))
+        if updates.wants_image_type() and "ImageType" not in json.loads(request.form.get("OemParameters", "{}")):
+            error = {"code": "Base.1.8.1.PropertyMissing", "message": "OemParameters"}
+            return flask.Response(json.dumps({"error": error}), 400)
         return updates.begin(file.read().decode(errors="replace") if file is not None else "", given)
     if not path.endswith("/UpdateService.SimpleUpdate"):
         return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rackready.campaign import baseline
+from rackready.campaign import baseline, firmware_versions
 from rackready.drivers import redfish, redfish_errors, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError
@@ -153,6 +155,66 @@ def test_an_idrac_that_asks_for_a_restart_gets_it_and_is_not_busy(call: Call, no
         assert (redfish_task.busy(bmc), redfish_task.staged(bmc)) == ("", False)
 
 
+def boots_late(node: Node, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None], late_s: float = 1.5) -> None:
+    """Let what a boot brings come later than the time for the BMC's own version."""
+    monkeypatch.setattr(baseline, "_VERSION_S", 0.3)
+    node.service.rack.power.boots = lambda _name: threading.Timer(late_s, then).start()
+
+
+def test_a_bios_that_is_slow_after_the_power_cycle_is_waited_for(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firmware_versions, "HOST_S", 60.0)
+    boots_late(node, monkeypatch, lambda: node._boot(NODE))
+    node.wants(bios=TO, files=[node.image("bios", TO)])
+    code, row = rows(call, "--apply")
+    assert (code, row["message"]) == (0, f"bios 1.6.7 -> {TO}"), row
+
+
+def test_an_idrac_whose_task_goes_on_is_waited_for(call: Call, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firmware_versions, "HOST_S", 0.3)
+    node.service.set(bmc_service={"root": {"Vendor": "Dell"}, "waits_for_boot": True})
+    boots_late(node, monkeypatch, lambda: node._boot(NODE))
+    node.wants(bios=TO, files=[node.image("bios", TO)])
+    code, row = rows(call, "--apply")
+    assert (code, row["message"]) == (0, f"bios 1.6.7 -> {TO}"), row
+
+
+def test_a_task_that_fails_after_the_power_cycle_is_told_with_its_message(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firmware_versions, "HOST_S", 60.0)
+    node.service.set(bmc_service={"root": {"Vendor": "Dell"}, "waits_for_boot": True})
+
+    def fails() -> None:
+        path = node.service.rack.store.base / "bmc" / f"{NODE}-tasks.json"
+        tasks = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({key: {**task, "ended": "Exception"} for key, task in tasks.items()}))
+
+    boots_late(node, monkeypatch, fails, 0.1)
+    node.wants(bios=TO, files=[node.image("bios", TO)])
+    code, row = rows(call, "--apply")
+    assert code == 1
+    assert row["message"].startswith(
+        f"{node.where()}: firmware update of bios - Expected: /redfish/v1/TaskService/Tasks/1 Completed Actual: "
+        "Exception: The image does not match the component. "
+    )
+
+
+def test_the_next_file_waits_for_the_restart_of_the_bmc(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A BMC that does not restart by itself is restarted before it gets the next file."""
+    monkeypatch.setattr(baseline, "_VERSION_S", 0.3)
+    node.service.set(bmc_service={"bmc_needs": "reset"})
+    files = [node.image("bmc", "26.01.01"), node.image("bios", TO)]
+    node.wants(bmc="26.01.01", bios=TO, files=files)
+    assert rows(call, "--apply")[0] == 0
+    posts = [item.rpartition("/")[2] for item in node.service.asked if item.startswith("POST")]
+    seen = [item for item in posts if item in {"upload", "Manager.Reset"}]
+    assert seen == ["upload", "Manager.Reset", "upload"]
+
+
 def test_states_that_end_a_task() -> None:
     whole = {"TaskState": "UserIntervention", "PercentComplete": 100}
     ends = [{"TaskState": "Completed"}, {"TaskState": "Cancelled"}, whole]
@@ -278,6 +340,70 @@ def test_targets_may_be_paths_and_the_vendors_parameters_are_sent(call: Call, no
         "Oem": oem,
         "@Redfish.OperationApplyTime": "Immediate",
     }
+
+
+def test_a_forced_update_says_so(call: Call, node: Node) -> None:
+    node.wants(bios="1.6.1", files=[{**node.image("bios", "1.6.1"), "force": True}])
+    assert rows(call, "--apply")[0] == 0
+    assert parameters(node) == {"ForceUpdate": True}
+
+
+@pytest.mark.parametrize("switched", [False, True])
+def test_a_dgx_has_force_as_a_setting_that_stays_as_it_is(call: Call, node: Node, *, switched: bool) -> None:
+    options = {"ForceUpdate": switched, "HttpPushUriApplyTime": {"ApplyTime": "Immediate"}}
+    node.service.set(bmc_service={"update_service": {"HttpPushUriOptions": options}})
+    node.wants(bios="1.6.1", files=[{**node.image("bios", "1.6.1"), "force": True}])
+    code, row = rows(call, "--apply")
+    if switched:
+        assert (code, parameters(node)) == (0, {})
+        return
+    assert row["message"] == (
+        f"{node.where()}: force of bios - Expected: ForceUpdate true in HttpPushUriOptions of UpdateService, which "
+        "this BMC wants switched on first Actual: false. Switch it on (`nvfwupd ... force_update enable`), run again, "
+        "and switch it off afterwards: it counts for every update. Nothing was updated."
+    )
+    assert not any("upload" in item for item in node.service.asked)
+
+
+def test_amis_part_of_the_form_is_sent(call: Call, node: Node) -> None:
+    node.service.set(bmc_service={"image_type": True})
+    node.wants(bmc="26.01.01", files=[{**node.image("bmc", "26.01.01"), "oem_parameters": {"ImageType": "BMC"}}])
+    assert rows(call, "--apply")[0] == 0
+
+
+def test_a_form_part_is_not_left_out_where_the_bmc_fetches_the_file(call: Call, node: Node) -> None:
+    node.service.set(bmc_service={"no_push": True})
+    file = {**node.image("bmc", "26.01.01"), "oem_parameters": {"ImageType": "BMC"}, "url": "https://192.0.2.9/x"}
+    node.wants(bmc="26.01.01", files=[file])
+    assert "oem_parameters of bmc - Expected: a BMC that takes a file" in rows(call, "--apply")[1]["message"]
+    assert not any("SimpleUpdate" in item for item in node.service.asked)
+
+
+def test_a_file_that_is_sent_again_is_whole(call: Call, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library repeats a request whose session has ended."""
+    real = redfish_update._push
+
+    def ended(*given: Any) -> Any:  # noqa: ANN401 - as the original
+        node.service.rack.sessions.forget(NODE)
+        return real(*given)
+
+    monkeypatch.setattr(redfish_update, "_push", ended)
+    node.wants(bios=TO, files=[node.image("bios", TO)])
+    assert rows(call, "--apply")[0] == 0
+    assert node.service.asked.count("POST /redfish/v1/UpdateService/upload") == 2
+
+
+def test_the_bios_of_a_grace_host_is_in_the_inventory_and_needs_an_ac_cycle(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "_AGAIN_S", 0.05)
+    vendor, action = MAINS["nvidia"]
+    node.service.set(bmc_service={"root": {"Vendor": vendor}, "ac_cycle": "nvidia", "uefi": True})
+    node.service.rack.power.states[NODE] = "On"
+    node.wants(bios=TO, files=[node.image("bios", TO)])
+    code, row = rows(call, "--apply")
+    assert (code, row["message"]) == (0, f"bios 1.6.7 -> {TO}"), row
+    assert node.service.asked.count(f"POST {action}") == 1
 
 
 def test_nothing_is_told_that_nobody_declared(call: Call, node: Node) -> None:

@@ -19,6 +19,8 @@ _HOST, _BMC, _MANAGERS, _FIRMWARE = (
     "Managers/*!hgx_*",
     "UpdateService/FirmwareInventory/*",
 )
+_TIMEOUT_S = 900.0
+"""Time for everything, s. Our choice: the firmware inventory alone may take minutes (drivers/redfish_http)."""
 _STEP = (
     "Update it with the vendor's package of that version, or correct the baseline in the site file; "
     "mixed firmware hides faults."
@@ -57,7 +59,7 @@ class FirmwareBaseline(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Plan one request to each BMC, for the firmware inventory only where it is wanted."""
-        return [Run.of_node(node, owner.ask(node, *_trails(facts, node))) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, *_trails(facts, node), timeout_s=_TIMEOUT_S)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Compare every wanted version with the present one."""
@@ -80,7 +82,11 @@ class FirmwareBaseline(Gate):
                 _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"),
             )
         if wanted.bios:
-            _compare(judge, node, "BIOS version", wanted.bios, _of(found.at(_HOST), "BiosVersion"))
+            there = _of(found.at(_HOST), "BiosVersion")
+            uefi = _bios(facts, node)
+            _compare(
+                judge, node, "BIOS version", wanted.bios, there or (_of(found.at(uefi), "Version") if uefi else [])
+            )
         for part, version in wanted.firmware.items():
             _compare(judge, node, f"firmware {part}", version, _inventory(found, part))
         return judge.verdict(node)
@@ -88,11 +94,20 @@ class FirmwareBaseline(Gate):
 
 def _trails(facts: GateFacts, node: str) -> list[str]:
     wanted = facts.nodes[node].baseline
-    return [_HOST, _BMC, _MANAGERS, *([_FIRMWARE] if wanted is not None and wanted.firmware else [])]
+    uefi = _bios(facts, node) if wanted is not None and wanted.bios else ""
+    inventory = [_FIRMWARE] if wanted is not None and wanted.firmware else []
+    return [_HOST, _BMC, _MANAGERS, *([uefi] if uefi else []), *inventory]
+
+
+def _bios(facts: GateFacts, node: str) -> str:
+    """Return the trail to the BIOS version of a server whose system has none, "" for others."""
+    names = facts.nodes[node].platform.redfish
+    return f"UpdateService/FirmwareInventory/*={names.bios}" if names is not None and names.bios else ""
 
 
 def _of(documents: Iterable[Document], key: str) -> list[str]:
-    return [str(document[key]) for document in documents if document.get(key) is not None]
+    """Return the values of a property; one that is empty says nothing."""
+    return [str(document[key]) for document in documents if document.get(key)]
 
 
 def _inventory(found: BmcAnswer, part: str) -> list[str]:
