@@ -29,7 +29,7 @@ from rackready.drivers.redfish_errors import (
     mentions,
     no_json,
 )
-from rackready.drivers.redfish_http import Auth, Connector, passes
+from rackready.drivers.redfish_http import Auth, Connector, is_slow, passes, takes_long
 from rackready.drivers.redfish_identity import of_chassis, of_system
 from rackready.drivers.redfish_quirks import Quirks, make_of
 from rackready.drivers.redfish_tls import with_shown
@@ -181,7 +181,7 @@ class Bmc:
 
     def get(self, address: str) -> dict[str, Any]:
         """Return the document at an address of this service. Raises BmcError, also when it is no JSON object."""
-        found = self.ask(lambda: self._document(address))
+        found = self.ask(lambda: self._document(address), long=takes_long(address))
         if not isinstance(found, dict):
             raise BmcError(
                 self.where,
@@ -195,7 +195,7 @@ class Bmc:
     def answer(self, address: str) -> requests.Response:
         """Return the answer to a GET, whatever its body. Raises BmcError."""
         # sushy has no plain GET; its connector carries session, TLS and time limits
-        found: requests.Response = self.ask(lambda: self._connect()._conn.get(address))  # noqa: SLF001
+        found: requests.Response = self.ask(lambda: self._connect()._conn.get(address), long=takes_long(address))  # noqa: SLF001
         return found
 
     def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
@@ -353,14 +353,17 @@ class Bmc:
             time.sleep(quirk.pause_s)
         raise AssertionError
 
-    def ask(self, ask: Callable[[], T]) -> T:
-        """Return a request's answer; repeat it at most three times while the fault passes by itself."""
+    def ask(self, ask: Callable[[], T], *, long: bool = False) -> T:
+        """Return a request's answer; ask at most three times while the fault passes by itself.
+
+        ``long``: the limit of a request is minutes; one that was too short is not repeated.
+        """
         for attempt in range(1, _TRIES + 1):
             try:
                 return ask()
             except faults.SushyError as error:
                 explained = self.explained(error)
-                if attempt == _TRIES or not passes(error):
+                if attempt == _TRIES or not passes(error) or (long and is_slow(error)):
                     raise explained from error
             except ValueError as error:
                 if attempt == _TRIES:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sushy import exceptions as faults
 
-from rackready.drivers.redfish_http import CONNECT_S, is_tls, root_cause
+from rackready.drivers.redfish_http import CONNECT_S, is_slow, is_tls, root_cause
 from rackready.model.problems import RackreadyError
 from rackready.model.serials import Serials
 from rackready.model.site import Bmc as BmcSite
@@ -24,6 +24,10 @@ class BmcError(RackreadyError):
 
 class BmcUnreachableError(BmcError):
     """The BMC's address does not answer in time."""
+
+
+class BmcSlowError(BmcUnreachableError):
+    """The BMC takes connections, and does not answer a request in time."""
 
 
 class BmcLoginError(BmcError):
@@ -124,6 +128,14 @@ def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
             actual=root_cause(error),
             next_step="Correct bmc.ca in the site file or the BMC's certificate, or pin the one that it shows: "
             "`rackready bmc trust NODE`.",
+        )
+    if isinstance(error, faults.ConnectionError) and is_slow(error):
+        return BmcSlowError(
+            where,
+            "slow",
+            expected="Redfish answers the request in time",
+            actual=root_cause(error),
+            next_step="It takes connections: look at its event log, restart the BMC if that stays, then run again.",
         )
     if isinstance(error, faults.ConnectionError):
         return BmcUnreachableError(

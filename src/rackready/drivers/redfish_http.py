@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import requests
 from sushy import connector as sushy_connector
 from sushy import exceptions as faults
 from sushy.auth import SessionAuth
+from urllib3.exceptions import ReadTimeoutError
 
 from rackready.drivers.pinned_tls import Pinned
 
 CONNECT_S = 5.0
 READ_S = 30.0
+INVENTORY_S = 240.0
+"""Longest time to an answer of the firmware inventory, s. A DGX H100 takes 2 to 3 minutes (issue 1584 of
+NVIDIA/infra-controller; NVIDIA/libredfish c094c9e6, src/nvidia_viking.rs, waits 180 s); our choice: a margin more."""
+_INVENTORY = "/UpdateService/FirmwareInventory"
 
 
 class Auth(SessionAuth):  # type: ignore[misc]
@@ -57,6 +63,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if fingerprint is not None:
             self._session.mount("https://", Pinned(fingerprint))
 
+    def get(self, path: str = "", *given: Any, **more: Any) -> requests.Response:
+        """Request a resource, with more time for the one that takes long."""
+        long = {"timeout": INVENTORY_S} if takes_long(path) else {}
+        found: requests.Response = super().get(path, *given, **{**long, **more})
+        return found
+
     def _read_account(self, response: requests.Response) -> None:
         """Keep the path that PasswordChangeRequired names (DMTF Base registry: its one argument).
 
@@ -72,6 +84,11 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         for entry in holder.get("@Message.ExtendedInfo") or []:
             if str(entry.get("MessageId", "")).endswith(".PasswordChangeRequired"):
                 self.account = str((entry.get("MessageArgs") or [""])[0])
+
+
+def takes_long(address: str) -> bool:
+    """Whether a BMC may need minutes to answer for this address."""
+    return _INVENTORY in address
 
 
 def passes(error: faults.SushyError) -> bool:
@@ -98,6 +115,11 @@ def _reason(error: BaseException) -> BaseException | None:
 def is_tls(error: BaseException) -> bool:
     """Whether a fault is about TLS."""
     return any(isinstance(cause, requests.exceptions.SSLError) for cause in _causes(error))
+
+
+def is_slow(error: BaseException) -> bool:
+    """Whether the BMC took the connection, and gave no answer in time."""
+    return any(isinstance(cause, (requests.exceptions.ReadTimeout, ReadTimeoutError)) for cause in _causes(error))
 
 
 def root_cause(error: BaseException) -> str:

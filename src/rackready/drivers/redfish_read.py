@@ -4,9 +4,9 @@ A trail is the way from the service root, property by property: ``Chassis/*/Ther
 member of a collection (or of a list of links), on all its pages; ``*!audit*,lclog`` leaves out members by the last word
 of their address, ``*=A1`` takes only the one whose address ends with that word. A trail ends without an error where a
 resource lacks the property: the reader of the result decides whether that is allowed. A linked resource that cannot be
-read is recorded as unread, never left out. A member that comes embedded in its collection is requested by itself when
-the copy lacks what gates read, or what the trail continues with. The result carries a digest, so that a part that is
-lost or damaged later is not mistaken for something that the service does not have.
+read, or not in time, is recorded as unread, never left out. A member that comes embedded in its collection is requested
+by itself when the copy lacks what gates read, or what the trail continues with. The result carries a digest, so
+that a part that is lost or damaged later is not mistaken for something that the service does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from typing import Any
 
 from rackready.drivers import redfish_copies
 from rackready.drivers.redfish import Bmc
-from rackready.drivers.redfish_errors import BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
+from rackready.drivers.redfish_errors import (
+    BmcError,
+    BmcIdentityError,
+    BmcLoginError,
+    BmcSlowError,
+    BmcTlsError,
+    BmcUnreachableError,
+)
 
 FORMAT = "rackready/redfish/v1"
 ROOT = "/redfish/v1/"
@@ -211,6 +218,10 @@ class Walk:
             found = self._get(address)
             if self._expands and _bare(found):
                 found = self._expanded(address) or found
+        except BmcSlowError as error:
+            self._get(ROOT)  # it raises when the BMC as a whole is away
+            self._found.unread[address] = str(error)
+            return None
         except _FATAL:
             raise
         except BmcError as error:
@@ -228,6 +239,8 @@ class Walk:
             return None
         try:
             found = self._get(f"{address}?$expand=.($levels=1)")
+        except BmcSlowError:
+            return None
         except _FATAL:
             raise
         except BmcError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rackready.campaign import baseline
+from rackready.campaign import baseline, firmware_versions
 from rackready.campaign.before_provision import run_prepared
-from rackready.drivers import redfish, redfish_task, redfish_update
+from rackready.drivers import redfish, redfish_http, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.ledger.store import Ledger
 from rackready.model.baseline import in_words_of, matching, same, same_version
@@ -36,7 +37,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rest_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let power cycles rest for no time."""
+    """Let power cycles rest for no time, and give new versions little of it."""
+    monkeypatch.setattr(firmware_versions, "HOST_S", 1.0)
     real = baseline.cycler
     monkeypatch.setattr(baseline, "cycler", lambda *given: replace(real(*given), rest_s=0.0))
 
@@ -132,6 +134,41 @@ def test_versions_are_compared_by_their_numbers() -> None:
         ("1.6.7", "1.6.8"),
     ]
     assert not any(same_version(*pair) for pair in other)
+
+
+def inventory_after(node: Node, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let the firmware inventory of the BMC take so long."""
+    app = node.service._app
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:  # noqa: ANN401 - WSGI
+        if "FirmwareInventory" in environ["PATH_INFO"]:
+            time.sleep(seconds)
+        return app(environ, start_response)
+
+    monkeypatch.setattr(node.service, "_app", answer)
+    monkeypatch.setattr(redfish_http, "READ_S", seconds * 0.6)
+
+
+def test_the_inventory_has_minutes_where_other_requests_have_seconds(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory_after(node, monkeypatch, 2.0)
+    node.wants(firmware={"HostBIOS_0": "1.6.7"})
+    assert rows(call, "--check")[1]["message"] == "as its baseline"
+
+
+def test_an_answer_that_takes_too_long_is_no_missing_cable_and_is_not_asked_for_again(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory_after(node, monkeypatch, 2.0)
+    monkeypatch.setattr(redfish_http, "INVENTORY_S", 0.5)
+    node.wants(firmware={"HostBIOS_0": "1.6.7"})
+    message = rows(call, "--check")[1]["message"]
+    assert message.startswith(f"{node.where()}: slow - Expected: Redfish answers the request in time Actual: ")
+    assert message.endswith(
+        "It takes connections: look at its event log, restart the BMC if that stays, then run again."
+    )
+    assert sum("FirmwareInventory" in item for item in node.service.asked) == 1
 
 
 def test_a_bmc_that_takes_no_file_fetches_it(call: Call, node: Node) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackready.drivers.redfish_errors import BmcError, BmcLoginError
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcSlowError
 from rackready.drivers.redfish_read import ROOT, Get, Walk, cleaned
 
 World = dict[str, dict[str, Any]]
@@ -199,6 +199,30 @@ def test_a_refused_login_ends_it_at_once() -> None:
 
     with pytest.raises(BmcLoginError):
         Walk(get).all(["Chassis/*"])
+
+
+def slowly(there: World, slow: str, *, hangs: bool = False) -> Get:
+    """Answer for everything but one address in time; afterwards for nothing where the BMC hangs."""
+    late = []
+    get = getter(there)
+
+    def answer(address: str) -> dict[str, Any]:
+        if address == slow or (hangs and late):
+            late.append(address)
+            raise BmcSlowError("slow")
+        return get(address)
+
+    return answer
+
+
+def test_a_resource_that_takes_too_long_is_unread_and_the_others_are_kept() -> None:
+    found = Walk(slowly(service(), "/c/HGX_B")).all(["Chassis/*"])
+    assert (found.trails["Chassis/*"], found.unread) == (["/c/A"], {"/c/HGX_B": "slow"})
+
+
+def test_a_bmc_that_answers_nothing_any_more_ends_it() -> None:
+    with pytest.raises(BmcSlowError):
+        Walk(slowly(service(), "/c/HGX_B", hangs=True)).all(["Chassis/*"])
 
 
 def test_a_property_with_a_dot_in_its_name_is_followed() -> None:

@@ -56,6 +56,6 @@ def _read(desk: Desk, target: Path, trails: tuple[str, ...], deadline: float) ->
 
 
 COLLECTORS = (
-    Collector(PARTS, "bmc", "parts, serials, slots and firmware as the BMC lists them", 900.0, parts),
+    Collector(PARTS, "bmc", "parts, serials, slots and firmware as the BMC lists them", 1800.0, parts),
     Collector(LOG, "bmc", "entries of the BMC's hardware logs", 900.0, log),
 )
