@@ -50,6 +50,8 @@ _PREVIOUS = {"bios": ("159", "BIOS.Setup.1-1"), "bmc": ("25227", "iDRAC.Embedded
 """SoftwareId and device in the ids of an iDRAC's inventory (mockup dell)."""
 _RESTART_S = 0.3
 """Silence of a BMC that restarts with other firmware, s; of this rack, to be quick."""
+_AC_S = 2.0
+"""Silence of a BMC that cuts its own mains, s: long enough to be seen by a poll a second on a busy machine."""
 _STATE_LAG_S = 0.2
 """How long an iLO shows the end of its update before after it took another one, s: it fetches the file first."""
 Task = dict[str, Any]
@@ -179,7 +181,7 @@ class Updates:
     def restarted(self, why: str) -> None:
         """Make the BMC's firmware active that waits for this restart: ``reset`` of the manager, or ``ac``."""
         if why == "ac":
-            self._misbehaviour.silence(_RESTART_S)
+            self._misbehaviour.silence(_AC_S)
         if self._state("bmc_service").get("bmc_needs") not in {why, "reset"}:
             return
         with self._hardware.store.hardware_locked():
