@@ -21,7 +21,6 @@ from typing import Any
 
 FORMAT = "rackready/roce/v2"
 Run = Callable[..., "tuple[int, str]"]
-
 CHANGES = "/run/rackready/link-changes"
 """Folder of the records of changes that took a link down: one file per interface, read by gate links."""
 UP_AGAIN_S = 60
@@ -139,7 +138,8 @@ class Roce:
 
     def _logged(self) -> str:
         """Return the time of the kernel log's last line, in seconds since boot; 0 for an empty log."""
-        return (re.findall(r"^\[\s*(\d+\.\d+)\]", self._run("dmesg")[1], re.MULTILINE) or ["0.0"])[-1]
+        times: list[str] = re.findall(r"^\[\s*(\d+\.\d+)\]", self._run("dmesg")[1], re.MULTILINE)
+        return times[-1] if times else "0.0"
 
     def _dscp(self, now: dict[int, int]) -> list[str]:
         differ = [(dscp, priority) for dscp, priority in self._wanted_dscp().items() if now.get(dscp) != priority]
