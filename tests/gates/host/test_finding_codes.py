@@ -137,10 +137,10 @@ def test_a_node(node: Node, gate_id: str, change: Change, outcome: Outcome, find
 
 
 def test_a_parallel_file_system_of_which_fio_prints_no_document() -> None:
-    output = moved("lustre", 5.1, 2.1)
+    mount, output = moved("lustre", 5.1, 2.1)
     document = json.loads(output.stdout)
     document["commands"]["fio"]["stdout"] = "fio: failed to load engine\n"
-    verdict = filesystem(replace(output, stdout=sealed(document)), RATES)
+    verdict = filesystem([mount, replace(output, stdout=sealed(document))], RATES)
     wanted = ("filesystem-fio-unreadable", "node01", "its JSON document", "no JSON: fio: failed to load engine")
     assert (tells(verdict), verdict.outcome) == ([wanted], Outcome.ERROR)
 
