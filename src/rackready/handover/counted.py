@@ -1,5 +1,8 @@
 """The policy's objections to the evidence that a report shows: what of it would not allow a handover now.
 
+A node in production was handed over by evidence that counted then: there, as for a certificate, neither time nor a
+reboot voids it, and no gate is missed. Nor is one on a node that rackready only measures and did not install.
+
 No node is asked, and nothing is read that the report has not read: the records are those that it shows. Raw outputs
 are not compared with their digests again: `validate`, `certify` and the acceptance report do that.
 """
@@ -21,6 +24,12 @@ from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
+from rackready.model.state import NodeState, at_least
+
+_MISSES_NONE = frozenset(
+    state for state in NodeState if state is NodeState.READY or not at_least(state, NodeState.INSTALLED)
+) - {NodeState.QUARANTINED, NodeState.STUCK, NodeState.REPAIR}
+"""States in which a gate without a record is not missed."""
 
 
 @dataclass(slots=True)
@@ -29,25 +38,45 @@ class Counted:
 
     _of: tuple[Site, Ledger] | None = None
     _entries: Sequence[GateSetEntry] = field(default_factory=list)
+    _lasting: Sequence[GateSetEntry] = field(default_factory=list)
+    """The same gates, without the age and the boot that end their evidence."""
+    _states: Mapping[str, NodeState] = field(default_factory=dict)
 
     def begin(self, site: Site, ledger: Ledger) -> None:
         """Prepare a worker."""
         self._of, self._entries = (site, ledger), entries(site)
+        lasting = {"max_age_hours": None, "after_boot": False}
+        self._lasting = [entry.model_copy(update=lasting) for entry in self._entries]
+        self._states = {row.name: row.state for row in ledger.states()}
 
     def objections(self, name: str, newest: Mapping[str, EvidenceRecord]) -> Mapping[str, Objection]:
         """Return gate -> why its evidence does not count. A node that nothing has measured has no evidence to judge."""
         if self._of is None or not newest:
             return {}
         site, ledger = self._of
+        state = self._states.get(name, NodeState.DECLARED)
         wanted, found, changed = desired_digest(site, name), _seen(name, newest), ledger.last_change(name)
-        moment = Moment(time.time(), found.boot_id if found else "", changed, voids=void_since(ledger, name))
+        moment = Moment(
+            time.time(),
+            found.boot_id if found else "",
+            changed,
+            before=ledger.evidence_before(name),
+            voids=void_since(ledger, name),
+        )
         records = {gate: _judged(item) for gate, item in newest.items() if counts(item, name, wanted, found)}
-        own = {entry.id for entry in self._entries}
-        beside = [GateSetEntry.model_validate({"id": gate, "required": False}) for gate in newest if gate not in own]
-        listed = [*self._entries, *beside]
+        listed = self._listed(newest, state)
         decision = decide(name, listed, records, site.gates.skipped(name, today()), moment)
         required = {entry.id for entry in listed if entry.required}
         return {gate: Objection(why, gate in required) for gate, why in decision.objections.items()}
+
+    def _listed(self, newest: Mapping[str, EvidenceRecord], state: NodeState) -> list[GateSetEntry]:
+        """Return the gates to judge: those of the set, as the node's state asks for them, and those beside it."""
+        own = self._lasting if state is NodeState.READY else self._entries
+        if state in _MISSES_NONE:
+            own = [entry for entry in own if entry.id in newest]
+        ids = {entry.id for entry in self._entries}
+        beside = [GateSetEntry.model_validate({"id": gate, "required": False}) for gate in newest if gate not in ids]
+        return [*own, *beside]
 
 
 def _seen(name: str, newest: Mapping[str, EvidenceRecord]) -> Fingerprint | None:

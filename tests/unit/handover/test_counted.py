@@ -19,6 +19,7 @@ from rackready.handover.counted import Counted
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.gates.stage import site_with
 from tests.unit.evidence.test_store import fingerprint
@@ -59,6 +60,10 @@ class Measured:
             started=at,
             finished=at,
         )
+
+    def in_state(self, state: NodeState) -> None:
+        for node in self.site.nodes():
+            self.ledger.set_state(node.name, state)
 
     def report(self, *, again: bool = False) -> tuple[Written, dict[str, Any]]:
         """Write the report and return it with the document of the node."""
@@ -106,6 +111,7 @@ def test_outputs_that_are_judged_again_count_no_more_than_their_records(tmp_path
 
 def test_a_required_gate_without_a_record_is_not_run(tmp_path: Path) -> None:
     measured = Measured(tmp_path, only=(LOOK, COVERAGE))
+    measured.in_state(NodeState.INSTALLED)
     gates = {gate: measured.record(gate, NODE) for gate in (LOOK, COVERAGE)}
     counted = Counted()
     counted.begin(measured.site, measured.ledger)
@@ -149,6 +155,36 @@ def test_every_rule_of_the_policy_holds(tmp_path: Path, changed: dict[str, str],
     _, node = measured.report()
     assert late
     assert {item["gate"] for item in node["gates"] if item["outcome"] == "not_run"} == late - {COVERAGE}
+
+
+@pytest.mark.parametrize("state", [NodeState.READY, NodeState.REACHABLE])
+def test_no_gate_is_missed_in_production_and_where_nothing_was_installed(tmp_path: Path, state: NodeState) -> None:
+    measured = Measured(tmp_path, only=(LOOK, COVERAGE))
+    measured.in_state(state)
+    written, node = measured.report()
+    assert (written.good, [item["gate"] for item in node["gates"]]) == (True, [LOOK])
+
+
+def test_in_production_only_time_and_a_boot_void_nothing(tmp_path: Path) -> None:
+    measured = Measured(tmp_path)
+    measured.in_state(NodeState.READY)
+    measured.store.append(*(measured.record(gate, NODE, 24.0 * 365) for gate in measured.gates))
+    measured.store.append(measured.record(LOOK, NODE, boot_id="boot2"))
+    written, node = measured.report()
+    assert (written.good, {item["outcome"] for item in node["gates"]}) == (True, {"pass"})
+    measured.ledger.change_begins(NODE, "install")
+    written, node = measured.report()
+    assert (written.good, {item["outcome"] for item in node["gates"]}) == (False, {"not_run"})
+
+
+def test_evidence_of_a_clock_that_was_ahead_does_not_count(tmp_path: Path) -> None:
+    measured = Measured(tmp_path)
+    measured.store.append(*(measured.record(gate, NODE, -8.0) for gate in measured.gates))
+    measured.ledger.done(measured.ledger.change_begins(NODE, "repair"))
+    _, node = measured.report()
+    assert notes(node) == {
+        "Expected: measured after the node's last change Actual: measured before it. Run `rackready validate`."
+    }
 
 
 def test_fails_stay_and_a_gate_beside_the_set_gets_a_note(tmp_path: Path) -> None:
