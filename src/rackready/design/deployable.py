@@ -26,6 +26,8 @@ from rackready.profiles import loader
 _SHOWN = 5
 NEED_BMC = frozenset({"provision", "deploy"})
 """Commands that talk to BMCs."""
+_WRITE_OPENSM = frozenset({"fabric", "deploy"})
+"""Commands that write opensm's files. Others measure a fabric as it is, whoever named its roots."""
 
 
 class NotDeployableError(RackreadyError):
@@ -47,6 +49,7 @@ def refusals(site: Site, nodes: Sequence[str], command: str) -> list[Message]:
     """
     return [
         *_fabric(site),
+        *(root_problems(site) if command in _WRITE_OPENSM else []),
         *_software(site, nodes),
         *key_problems(site, list(nodes)),
         *_nic_stack(site, nodes),
@@ -132,7 +135,7 @@ def _subnet_manager(site: Site) -> list[Message]:
         names = listed(["+".join(subnet.switches) for subnet in bare], _SHOWN)
         step = "Add a node that is cabled to it to fabric.infiniband.nodes."
         return [Message(names, "no subnet manager", expected="a node with opensm in each subnet", next_step=step)]
-    return root_problems(site)
+    return []
 
 
 def _software(site: Site, nodes: Sequence[str]) -> list[Message]:

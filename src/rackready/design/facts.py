@@ -228,21 +228,17 @@ _PLANNED_PLATFORM: dict[str, Any] = {
             "source",
             "baseline",
             "redfish",
+            "nic_path",
         ),
         True,
     ),
     "nics": {"__all__": {"cage": True, "planes": True, "port": True}},
 }
-"""Fields of profiles that no role sets and no gate judges by.
+"""Fields of profiles that no role sets and no measurement depends on.
 
 (BMC gates judge by values, supplies and cooling of the last pass, which describe the server as it is. Desired firmware
 and BIOS come from the facts of the node, which prefer the values of the site.)
 """
-
-
-def _without(platform: PlatformProfile) -> dict[str, Any]:
-    """Return the fields of a platform that its digest leaves out: evidence of old has no ``nic_path``."""
-    return _PLANNED_PLATFORM | ({"nic_path": True} if platform.nic_path == "switch" else {})
 
 
 def fabric_document(site: Site) -> dict[str, Any]:
@@ -270,7 +266,7 @@ def desired_digest(site: Site, name: str) -> str:
     """
     facts = node_facts(site, name)
     wanted = {
-        "platform": facts.platform.model_dump(mode="json", exclude=_without(facts.platform)),
+        "platform": facts.platform.model_dump(mode="json", exclude=_PLANNED_PLATFORM),
         "gpu": facts.gpu.model_dump(mode="json", exclude=_PLANNED_GPU),
         "serial": facts.node.serial,
         "software": _of_software(facts),

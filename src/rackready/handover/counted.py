@@ -1,7 +1,7 @@
 """The policy's objections to the evidence that a report shows: what of it would not allow a handover now.
 
-A node in production was handed over by evidence that counted then: there, as for a certificate, neither time nor a
-reboot voids it, and no gate is missed. Nor is one on a node that rackready only measures and did not install.
+A node in production was handed over by evidence that counted then: what only time or a reboot ended is noted there, and
+no gate is missed. Nor is one on a node that rackready only measures and did not install.
 
 No node is asked, and nothing is read that the report has not read: the records are those that it shows. Raw outputs
 are not compared with their digests again: `validate`, `certify` and the acceptance report do that.
@@ -64,16 +64,21 @@ class Counted:
             voids=void_since(ledger, name),
         )
         records = {gate: _judged(item) for gate, item in newest.items() if counts(item, name, wanted, found)}
-        listed = self._listed(newest, state)
-        decision = decide(name, listed, records, site.gates.skipped(name, today()), moment)
-        required = {entry.id for entry in listed if entry.required}
-        return {gate: Objection(why, gate in required) for gate, why in decision.objections.items()}
 
-    def _listed(self, newest: Mapping[str, EvidenceRecord], state: NodeState) -> list[GateSetEntry]:
-        """Return the gates to judge: those of the set, as the node's state asks for them, and those beside it."""
-        own = self._lasting if state is NodeState.READY else self._entries
-        if state in _MISSES_NONE:
-            own = [entry for entry in own if entry.id in newest]
+        def refused(own: Sequence[GateSetEntry]) -> Mapping[str, str]:
+            listed = self._listed(own, newest, state)
+            return decide(name, listed, records, site.gates.skipped(name, today()), moment).objections
+
+        objections = refused(self._entries)
+        stand = refused(self._lasting) if state is NodeState.READY else objections
+        required = {entry.id for entry in self._entries if entry.required and entry.id in stand}
+        return {gate: Objection(why, gate in required) for gate, why in objections.items()}
+
+    def _listed(
+        self, own: Sequence[GateSetEntry], newest: Mapping[str, EvidenceRecord], state: NodeState
+    ) -> list[GateSetEntry]:
+        """Return the gates to judge: those of the set that the node's state asks for, and those beside it."""
+        own = [entry for entry in own if state not in _MISSES_NONE or entry.id in newest]
         ids = {entry.id for entry in self._entries}
         beside = [GateSetEntry.model_validate({"id": gate, "required": False}) for gate in newest if gate not in ids]
         return [*own, *beside]

@@ -172,6 +172,8 @@ def test_in_production_only_time_and_a_boot_void_nothing(tmp_path: Path) -> None
     measured.store.append(measured.record(LOOK, NODE, boot_id="boot2"))
     written, node = measured.report()
     assert (written.good, {item["outcome"] for item in node["gates"]}) == (True, {"pass"})
+    due = {entry.id for entry in entries(measured.site) if entry.max_age_hours} - {COVERAGE, LOOK}
+    assert {item["gate"] for item in node["gates"] if (item["note"] or "").startswith("does not count: ")} == due
     measured.ledger.change_begins(NODE, "install")
     written, node = measured.report()
     assert (written.good, {item["outcome"] for item in node["gates"]}) == (False, {"not_run"})
