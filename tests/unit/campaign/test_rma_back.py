@@ -283,6 +283,15 @@ def test_the_trays_of_an_nvlink_domain_are_peers() -> None:
     assert {site.rack_of(other).name for other in found} == {site.rack_of(node).name}
 
 
+def test_a_domain_has_the_nodes_that_its_names_stand_for(tmp_path: Path) -> None:
+    raw = yaml.safe_load((ROOT / "inventories/examples/gb200-nvl72-8-racks.yml").read_text(encoding="utf-8"))
+    file = tmp_path / "site.yml"
+    domains = [{"name": "one", "nodes": ["r01-c[01-17]", "r01-c18"]}]
+    file.write_text(yaml.safe_dump(raw | {"nvlink_domains": domains}), encoding="utf-8")
+    site = load_site("x", site_file=file, root=ROOT)
+    assert in_domain(site, "r01-c18") == [f"r01-c{at:02}" for at in range(1, 18)]
+
+
 def test_a_record_of_before_the_return_does_not_count() -> None:
     entry, found = GateSetEntry(id=PAIR), {PAIR: record(PAIR)}
     moment = NOW.__class__(

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackready.design.cabling.sockets import switch_ports
+from rackready.design.check_groups import domain_nodes, domains_of_nodes
 from rackready.design.facts import node_facts
 from rackready.design.wiring import cables, topology_fabric
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.domains import spans_nodes
 from rackready.ledger.part_history import GateVoid
-from rackready.model.base import expand_range
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -66,12 +66,8 @@ def voids(found: Sequence[Peer], node: str, at: float) -> list[GateVoid]:
 
 def in_domain(site: Site, node: str) -> list[str]:
     """Return the other nodes of a node's NVLink domain; none where a domain is one server."""
-    out: list[str] = []
-    for domain in site.nvlink_domains:
-        members = [name for names in domain.nodes for name in expand_range(names)]
-        if domain.rack is not None:
-            members += [item.name for rack in site.racks if rack.name == domain.rack for item in rack.nodes]
-        out += members if node in members else []
+    domain = domains_of_nodes(site).get(node)
+    out = domain_nodes(site, domain) if domain is not None else []
     if not out and spans_nodes(node_facts(site, node)):
         out = [item.name for item in site.rack_of(node).nodes]
     return [name for name in dict.fromkeys(out) if name != node]
