@@ -38,7 +38,30 @@ def tasks(stem: str) -> dict[str, dict[str, Any]]:
 
 
 SERVICE, VERIFY = tasks("service"), tasks("verify")
-RUN = SERVICE["Run a subnet manager for each subnet, at every boot"]
+RUN_NAME = "Run a subnet manager for each subnet, at every boot"
+RUN = SERVICE[RUN_NAME]
+
+
+def test_a_manager_of_another_name_leaves_its_port_before_the_new_one_starts() -> None:
+    """Two managers cannot have one port. Those of other ports stop at the end."""
+    order = list(SERVICE)
+    stop, run = SERVICE["Stop those of earlier runs whose ports the present ones need"], order.index(RUN_NAME)
+    assert order.index("Stop those of earlier runs whose ports the present ones need") < run
+    lines = [
+        f"/etc/rackready/opensm/{name}.conf:guid 0x{guid}"
+        for name, guid in (
+            ("fabric", "b83fd20300000111"),
+            ("leaf01", "b83fd20300000111"),
+            ("leaf09", "b83fd20300000119"),
+        )
+    ]
+    known = {
+        "__opensm_gids": {"results": [{"stdout": "fe80:0000:0000:0000:b83f:d203:0000:0111"}]},
+        "__opensm_ports": {"stdout_lines": lines},
+    }
+    assert value(stop["loop"], **known) == ["fabric"]
+    assert value(stop["loop"], **known | {"__opensm_ports": {"stdout_lines": [], "rc": 2}}) == []
+    assert stop["ansible.builtin.systemd_service"]["state"] == "stopped"
 
 
 def test_every_file_that_opensm_reads_at_its_start_counts() -> None:
