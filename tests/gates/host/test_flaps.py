@@ -126,6 +126,29 @@ def test_the_limit_of_a_day_is_that_of_the_last_day(node: Node) -> None:
     assert judge(node, GATE, count).outcome is Outcome.PASS, "the counter has counted since boot"
 
 
+def test_an_infiniband_port_has_only_its_counter_at_any_uptime(node: Node) -> None:
+    """The kernel logs no line for such a port (Linux mlx5/core/ipoib/ipoib.c)."""
+
+    def change(found: Document, downs: int) -> None:
+        flaps(uptime="259200.00 1.0")(found)
+        link("link_layer", "InfiniBand")(found)
+        link("counters/link_downed", str(downs))(found)
+
+    verdict = judge(node, GATE, lambda found: change(found, 200))
+    assert tells(verdict) == [("link-went-down-often", WHERE, "at most 4 times since boot", "200 times")]
+    assert judge(node, GATE, lambda found: change(found, 4)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("layer", "lines"), [(1, []), (2, ["down", "up"] * 6)])
+def test_the_simulated_driver_logs_links_of_ethernet_ports_alone(node: Node, layer: int, lines: list[str]) -> None:
+    node.state["nics"][0]["nv"]["LINK_TYPE_P1"] = layer
+    node.inject("link-flaps", nic=1, count=6)
+    log = str(node.run(["dmesg"])["stdout"]).splitlines()
+    assert [line.split()[-1] for line in log if "enp24s0np0: Link" in line][-12:] == lines
+    counter = paths.at("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed").read_text()
+    assert int(counter) == 6 + (layer == 1), "the Ethernet cable of an InfiniBand port gives no link"
+
+
 def test_the_simulated_driver_drops_a_link_whose_pfc_changes(node: Node) -> None:
     def log() -> list[str]:
         lines = str(node.run(["dmesg"])["stdout"]).splitlines()

@@ -77,5 +77,5 @@ def _signature() -> tuple[int, ...]:
 def _follow(nic: store.State) -> None:
     if rdmatree.refresh(nic):
         up = machine.carrier(nic)
-        kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {'up' if up else 'down'}")
+        rdmatree.log_link(nic, up=up)
         rdmatree.add(nic, {"link_downed": 0 if up else 1})

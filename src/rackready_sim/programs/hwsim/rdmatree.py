@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from . import kmod, machine, paths, store
+from . import kmod, kmsg, machine, paths, store
 from .ib import node as ib
 from .nic import nv
 
@@ -87,6 +87,15 @@ def write(nic: dict[str, Any]) -> None:
     if not device.exists():
         device.symlink_to(paths.at(f"/sys/bus/pci/devices/{nic['pci']}"))
     refresh(nic)
+
+
+def log_link(nic: dict[str, Any], *, up: bool) -> None:
+    """Write the driver's line about a link to the kernel log; none for an InfiniBand port.
+
+    mlx5e_update_carrier writes it (Linux mlx5/core/en_main.c); IPoIB's profile has no update_carrier (ipoib/ipoib.c).
+    """
+    if not nv.is_infiniband(nic):
+        kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {'up' if up else 'down'}")
 
 
 def refresh(nic: dict[str, Any]) -> bool:

@@ -235,8 +235,8 @@ def _flaps(before: dict[str, int]) -> None:
     for nic in machine.nics():
         times = nic.get("module", {}).get("flaps", 0) - before.get(nic["rdma_device"], 0)
         for _ in range(times):
-            for way in ("down", "up"):
-                kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {way}")
+            for up in (False, True):
+                rdmatree.log_link(nic, up=up)
         if times > 0:
             rdmatree.add(nic, {"link_downed": times})
 
