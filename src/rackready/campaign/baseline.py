@@ -207,11 +207,10 @@ class NodeWork:
             )
 
     def _due(self, bmc: Bmc) -> list[FirmwareFile]:
-        """Return the files of the parts that differ; parts without a file are reported at the end."""
+        """Return the files of the parts that differ; parts without one are reported at the end. Raises BmcError."""
         differ = redfish_update.differences(bmc, self.wanted)
         files = [file for file in self.wanted.files if file.part in differ]
-        for file in files:
-            redfish_update.require_file(bmc.where, file)
+        redfish_update.require_taken(bmc, files)
         return files
 
     def _update(self, file: FirmwareFile) -> None:

@@ -98,7 +98,7 @@ def _place(bmc: Bmc, part: str) -> str:
 
 
 def require_file(where: str, file: FirmwareFile) -> None:
-    """Raise BmcError unless the file is there with its hash: nothing was sent then."""
+    """Raise BmcError unless the file is there with its hash: it was not sent then."""
     try:
         with file.file.open("rb") as data:
             found = hashlib.file_digest(data, "sha256").hexdigest()
@@ -110,8 +110,20 @@ def require_file(where: str, file: FirmwareFile) -> None:
             f"firmware {file.file}",
             expected=f"SHA-256 {file.sha256}",
             actual=found,
-            next_step="Get the vendor's file again, or correct baselines in the site file; nothing was updated.",
+            next_step="Get the vendor's file again, or correct baselines in the site file. It was not sent.",
         )
+
+
+def require_taken(bmc: Bmc, files: list[FirmwareFile]) -> None:
+    """Raise BmcError unless all files are there, and the BMC takes each as the site states it.
+
+    It is asked before the first file is sent: a node is not left with a part of its updates by a wrong site file.
+    """
+    for file in files:
+        require_file(bmc.where, file)
+    service = bmc.get(SERVICE) if files else {}
+    for file in files:
+        _require_taken(bmc, service, file)
 
 
 def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None]) -> None:
@@ -122,16 +134,8 @@ def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None
     """
     require_file(bmc.where, file)
     service = bmc.get(SERVICE)
-    push = str(service.get("MultipartHttpPushUri") or "")
-    if not push and file.url is None:
-        raise BmcError(
-            bmc.where,
-            "firmware",
-            expected="a BMC that takes a file (MultipartHttpPushUri)",
-            actual="none",
-            next_step=f"Give url for {file.part} in baselines: the BMC fetches the file from there.",
-        )
-    _require_taken(bmc, service, file)
+    _require_taken(bmc, service, file)  # again: an update of the BMC itself before this one may have changed it
+    push = service.get("MultipartHttpPushUri")
     this = Update(file.part, update_state(service), lambda: same_version(wanted, version(bmc, file.part)))
     parameters = _parameters(bmc, service, file)
     if push:
@@ -149,14 +153,23 @@ def install(bmc: Bmc, service: Mapping[str, Any], uri: str, **more: Any) -> requ
 
 
 def _require_taken(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> None:
-    """Raise BmcError where the BMC would ignore what the site says of a file: nothing was sent then."""
-    if file.oem_parameters and not service.get("MultipartHttpPushUri"):
+    """Raise BmcError where the BMC cannot get a file, or would ignore what the site says of it: not sent then."""
+    push = service.get("MultipartHttpPushUri")
+    if not push and file.url is None:
+        raise BmcError(
+            bmc.where,
+            f"firmware of {file.part}",
+            expected="a BMC that takes a file (MultipartHttpPushUri)",
+            actual="none",
+            next_step="Give url for it in baselines: the BMC fetches the file from there. It was not sent.",
+        )
+    if file.oem_parameters and not push:
         raise BmcError(
             bmc.where,
             f"oem_parameters of {file.part}",
             expected="a BMC that takes a file (MultipartHttpPushUri)",
             actual="none",
-            next_step="They are a part of that form: leave them out of baselines. Nothing was updated.",
+            next_step="They are a part of that form: leave them out of baselines. The file was not sent.",
         )
     if file.force and _switch(service) is False:
         raise BmcError(
@@ -165,7 +178,7 @@ def _require_taken(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> 
             expected="ForceUpdate true in HttpPushUriOptions of UpdateService, which this BMC wants switched on first",
             actual="false",
             next_step="Switch it on (`nvfwupd ... force_update enable`), run again, and switch it off afterwards: it "
-            "counts for every update. Nothing was updated.",
+            "counts for every update. The file was not sent.",
         )
 
 

@@ -360,9 +360,31 @@ def test_a_dgx_has_force_as_a_setting_that_stays_as_it_is(call: Call, node: Node
     assert row["message"] == (
         f"{node.where()}: force of bios - Expected: ForceUpdate true in HttpPushUriOptions of UpdateService, which "
         "this BMC wants switched on first Actual: false. Switch it on (`nvfwupd ... force_update enable`), run again, "
-        "and switch it off afterwards: it counts for every update. Nothing was updated."
+        "and switch it off afterwards: it counts for every update. The file was not sent."
     )
     assert not any("upload" in item for item in node.service.asked)
+
+
+SWITCHED_OFF = {"update_service": {"HttpPushUriOptions": {"ForceUpdate": False}}}
+FORCED = {"force": True}
+WITH_FORM = {"oem_parameters": {"ImageType": "BIOS"}, "url": "https://192.0.2.9/x"}
+NOT_TAKEN = {
+    "force": (SWITCHED_OFF, FORCED, "force of bios"),
+    "form": ({"no_push": True}, WITH_FORM, "oem_parameters of bios"),
+    "no way": ({"no_push": True}, {}, "firmware of bios"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_TAKEN)
+def test_a_file_that_the_bmc_does_not_take_is_known_before_the_first_is_sent(call: Call, node: Node, case: str) -> None:
+    service, more, where = NOT_TAKEN[case]
+    node.service.set(bmc_service=service)
+    first = {**node.image("bmc", "26.01.01"), "url": "https://192.0.2.9/bmc"}
+    node.wants(bmc="26.01.01", bios=TO, files=[first, {**node.image("bios", TO), **more}])
+    code, row = rows(call, "--apply")
+    assert (code, row["message"].partition(" - ")[0]) == (1, f"{node.where()}: {where}"), row
+    assert "not sent." in row["message"]
+    assert not any("upload" in item or "SimpleUpdate" in item for item in node.service.asked)
 
 
 def test_amis_part_of_the_form_is_sent(call: Call, node: Node) -> None:
