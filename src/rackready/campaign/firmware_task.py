@@ -15,7 +15,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.baseline import same_version
 
 _POLL_S = 10.0
-_AWAY_S = 480.0
+AWAY_S = 480.0
 """Longest time of a BMC without an answer, s (OpenStack Ironic's default after an update)."""
 
 
@@ -44,7 +44,7 @@ class FirmwareTask:
             try:
                 found = self._observed(bmc)
             except (BmcUnreachableError, BmcTlsError):  # it restarts with what an earlier run sent
-                if time.monotonic() - answered > _AWAY_S:
+                if time.monotonic() - answered > AWAY_S:
                     raise
                 bmc.forget()
                 return Observation.UNKNOWN

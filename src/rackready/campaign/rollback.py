@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rackready.campaign.baseline import FIRMWARE, NodeWork, Work
 from rackready.campaign.drained_phase import Results, run_drained
-from rackready.campaign.firmware_task import FirmwareTask
+from rackready.campaign.firmware_task import AWAY_S, FirmwareTask
 from rackready.campaign.firmware_versions import VersionWait
 from rackready.design.pinned import site_of
 from rackready.drivers import redfish_task, redfish_update
@@ -112,23 +112,29 @@ class _Rollback:
                 bmc.power(PowerAction.OFF)
 
     def _settle(self, bmc: Bmc) -> None:
+        """Wait for what a run that was cut has begun. Raises the error of a BMC that stays away."""
         last = self.work.ledger.latest(self.name, ROLLBACK)
         if last is None or last.status != "intent":
             return
-        deadline = time.monotonic() + redfish_task.TASK_S
-        while not self._settled(bmc, last) and time.monotonic() < deadline:
+        answered = time.monotonic()
+        deadline = answered + redfish_task.TASK_S
+        while time.monotonic() < deadline:
             check_stop()
+            try:
+                if self._settled(bmc, last):
+                    return
+                answered = time.monotonic()
+            except (BmcUnreachableError, BmcTlsError):  # it restarts
+                if time.monotonic() - answered > AWAY_S:
+                    raise
+                bmc.forget()
             time.sleep(_POLL_S)
 
     def _settled(self, bmc: Bmc, begun: LedgerEntry) -> bool:
-        """Return whether what an earlier run has begun has ended; what has come of it is recorded."""
-        try:
-            if redfish_task.busy(bmc):
-                return False
-            now = redfish_update.version(bmc, str(begun.observed["part"]))
-        except (BmcUnreachableError, BmcTlsError):  # it restarts
-            bmc.forget()
+        """Return whether what an earlier run has begun has ended; what has come of it is recorded. Raises BmcError."""
+        if redfish_task.busy(bmc):
             return False
+        now = redfish_update.version(bmc, str(begun.observed["part"]))
         if same_version(str(begun.observed["to"]), now):
             self.work.ledger.done(begun.token, {"observed": "after interruption"})
         return True

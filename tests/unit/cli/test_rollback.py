@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from rackready.campaign import baseline, rollback
 from rackready.drivers import redfish, redfish_rollback, redfish_task
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_errors import BmcUnreachableError
 from rackready.ledger.store import Ledger
 from rackready.paths import EnvPaths
 from tests.unit.cli.test_baseline import Node, rest_briefly
@@ -183,6 +186,31 @@ def test_a_cut_rollback_goes_on_and_asks_once(call: Call, node: Node, monkeypatc
     assert (node.service.asked.count(SIMPLE), versions(node)["bmc"]) == (1, WAS["bmc"])
     with Ledger.open(EnvPaths(node.root, "sim").database) as ledger:
         assert [item.status for item in ledger.entries("node01") if item.operation == rollback.ROLLBACK] == ["done"]
+
+
+def test_a_cut_rollback_waits_only_so_long_for_a_bmc_that_is_away(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updated(call, node, "previous", "bmc")
+    node.service.faulty(update_s=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(redfish_rollback, "wait_for_update", killed)
+        assert call("baseline", "--rollback", "node01")[0] == 2
+    node.service.asked.clear()
+
+    def away(bmc: Bmc) -> str:
+        raise BmcUnreachableError(bmc.where, expected="an answer", actual="none", next_step="Check its cable.")
+
+    monkeypatch.setattr(rollback, "AWAY_S", 0.5)
+    monkeypatch.setattr(redfish_task, "TASK_S", 30.0)
+    monkeypatch.setattr(redfish_task, "busy", away)
+    begun = time.monotonic()
+    code, found = row(call, "--rollback", "node01")
+    took = time.monotonic() - begun
+    expected = f"{node.where()} - Expected: an answer Actual: none. Check its cable."
+    assert (code, found["outcome"], found["message"]) == (1, "error", expected)
+    assert 0.5 < took < 20, "it says so long before the time of a task is over"
+    assert SIMPLE not in node.service.asked
 
 
 @pytest.mark.parametrize(("option", "shown"), [(["--apply"], "--apply"), (["--limit", "node02"], "--limit")])
