@@ -4,8 +4,9 @@ It is made suite by suite, so that no site is too large.
 
 Fail is a failure. Error and not_run are errors: an unmeasured gate is not a pass. A skip is skipped, with its reason.
 Coverage is a case like a gate. A node that is set aside has the failure `state`, with its reason, and a campaign that
-has no end an error of its own. Of a run over several nodes that was tried again, only the last attempt is a case:
-GitLab reads the first of two cases with one name (docs.gitlab.com/ci/testing/unit_test_reports).
+has no end an error of its own. Of a run over several nodes that was tried again after an error, only the last attempt
+is a case. Other runs of one gate and target (waves of a cluster) are numbered from the second on: of two cases with one
+name GitLab reads only the first (docs.gitlab.com/ci/testing/unit_test_reports).
 
 The type of a failure or error is the code of its finding (several in their order), or the outcome when no finding has a
 code.
@@ -14,8 +15,9 @@ code.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -42,6 +44,8 @@ class Totals:
     errors: int = 0
     skipped: int = 0
     time: float = 0.0
+    runs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Gate and target -> the runs over several nodes that were counted so far."""
 
     def add(self, other: Totals) -> None:
         """Add the counts of another."""
@@ -116,7 +120,10 @@ def campaign_suite(report: Mapping[str, Any]) -> tuple[str, Totals]:
 
 def run_case(run: Mapping[str, Any], totals: Totals) -> str:
     """Return the case of a run over several nodes, and count it."""
-    return _text(_case(run["gate"], run, run["target"]), totals)
+    key = (str(run["gate"]), str(run["target"]))
+    totals.runs[key] += 1
+    number = totals.runs[key]
+    return _text(_case(run["gate"], run, run["target"], f" ({number})" if number > 1 else ""), totals)
 
 
 def runs_head(totals: Totals, generated: str) -> str:
@@ -167,15 +174,19 @@ def _entry(outcome: str, text: str, *, code: str = "", note: str | None = None) 
     return {"outcome": outcome, "findings": findings, "note": note, "seconds": 0.0, "metrics": []}
 
 
-def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:
+def _case(gate: str, entry: Mapping[str, Any], target: str, number: str = "") -> ET.Element:
     """Return one test case. Its class is the gate without its last part, with dots, because viewers group by it.
 
-    The target in its name tells runs apart.
+    The target in its name, and the number behind it, tell runs apart.
     """
     group, _, name = gate.rpartition("/")
     case = ET.Element(
         "testcase",
-        {"classname": group.replace("/", "."), "name": _clean(f"{name} [{target}]"), "time": f"{entry['seconds']:.1f}"},
+        {
+            "classname": group.replace("/", "."),
+            "name": _clean(f"{name} [{target}]{number}"),
+            "time": f"{entry['seconds']:.1f}",
+        },
     )
     case.extend(_result(entry))
     output = "\n".join(_output(entry))

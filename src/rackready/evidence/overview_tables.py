@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rackready.evidence.attempts import counting_runs
 from rackready.evidence.distribution import counted
 from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.site import Site
@@ -143,12 +144,12 @@ def _shown(runs: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[str, Any]:
-    """Return the cell of a pair from its newest run of each target: a second attempt replaces the first."""
-    newest = {item["target"]: item for item in items}
-    outcome = worst([Outcome(item["outcome"]) for item in newest.values()]).value
+    """Return the cell of a pair from its runs that count: a second attempt replaces an error."""
+    counting = counting_runs(items)
+    outcome = worst([Outcome(item["outcome"]) for item in counting]).value
     values = [
         float(found["value"])
-        for item in newest.values()
+        for item in counting
         for found in item["metrics"]
         if (found["name"], found["unit"]) == (metric, unit)
     ]
@@ -158,6 +159,6 @@ def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[st
         "sign": SIGNS[outcome],
         "value": worst_value(values, default=None),
         "unit": unit,
-        "runs": len(newest),
-        "bad": sorted(target for target, item in newest.items() if item["outcome"] not in CONTINUES),
+        "runs": len({item["target"] for item in counting}),
+        "bad": sorted({item["target"] for item in counting if item["outcome"] not in CONTINUES}),
     }

@@ -171,6 +171,7 @@ def test_what_was_not_measured_is_an_error() -> None:
 
 def test_runs_over_several_nodes_have_a_suite_of_their_own() -> None:
     run = entry("pair/fabric/performance/ib-write-bw", "fail", "node01 mlx5_0: slow", target="node01+node02/rail1")
+    run["nodes"] = ["node01", "node02"]
     root = checked(report(node("node01"), runs=(run,)))
     assert results(root)["pair.fabric.performance.ib-write-bw [node01+node02/rail1]"] == (
         "failure",
@@ -219,7 +220,7 @@ def test_a_campaign_without_an_end_is_an_error() -> None:
 def test_of_a_run_that_was_tried_again_only_the_last_attempt_is_a_case() -> None:
     gate, target = "pair/fabric/performance/ib-write-bw", "node01+node02/rail1"
     first, second, other = (
-        entry(gate, outcome, *texts, target=target) | {"inputs": {"run": run}}
+        entry(gate, outcome, *texts, target=target) | {"inputs": {"run": run}, "nodes": ["node02", "node01"]}
         for outcome, texts, run in (("error", ("no answer",), "a"), ("pass", (), "a"), ("pass", (), "b"))
     )
     root = checked(report(node("node01"), runs=(first, second)))

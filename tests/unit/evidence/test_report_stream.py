@@ -35,6 +35,7 @@ from tests.waiting import until
 
 GATE = "node/gpu/performance/gemm"
 PAIR = "pair/fabric/performance/ib-write-bw"
+CLUSTER = "cluster/fabric/performance/nccl-all-reduce-ring"
 AT = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 
@@ -56,7 +57,9 @@ class Stored:
             self.record(PAIR, f"{'+'.join(pair)}/rail1", pair, 390.0)
         self.ledger.event("c1", self.names[0], "validate", "a line <of> progress", level="warn")
 
-    def record(self, gate: str, target: str, nodes: list[str], value: float, *, bad: bool = False) -> None:
+    def record(
+        self, gate: str, target: str, nodes: list[str], value: float, *, bad: bool = False, error: bool = False
+    ) -> None:
         step = "Cool it \x1b[0m."
         finding = Finding(
             code="gemm-slow",
@@ -71,8 +74,8 @@ class Stored:
             for gpu in range(8)
         ]
         verdict = Verdict(
-            outcome=Outcome.FAIL if bad else Outcome.PASS,
-            findings=[finding] if bad else [],
+            outcome=Outcome.FAIL if bad else Outcome.ERROR if error else Outcome.PASS,
+            findings=[finding] if bad or error else [],
             metrics=metrics,
             measured=nodes,
         )
@@ -158,12 +161,29 @@ def test_a_damaged_record_of_a_pair_is_an_error_of_that_pair_and_ends_no_report(
 def test_a_first_attempt_that_a_second_replaced_counts_nowhere_and_stays_in_the_json(tmp_path: Path) -> None:
     stored = Stored(tmp_path, 4)
     pair = stored.names[2:4]
-    stored.record(PAIR, f"{'+'.join(pair)}/rail2", pair, 1.0, bad=True)
+    stored.record(PAIR, f"{'+'.join(pair)}/rail2", pair, 1.0, error=True)
     stored.record(PAIR, f"{'+'.join(pair)}/rail2", pair, 390.0)
     written = write(stored.site, stored.paths, "c1")
-    assert [run["outcome"] for run in as_written(written.json)["runs"]] == ["pass", "pass", "fail", "pass"]
-    assert "<failure" not in written.junit.read_text(encoding="utf-8")
+    assert [run["outcome"] for run in as_written(written.json)["runs"]] == ["pass", "pass", "error", "pass"]
+    assert "<error" not in written.junit.read_text(encoding="utf-8")
     assert "over several nodes did not pass" not in written.html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("second", [slice(2, 4), slice(0, 2)], ids=["other nodes", "the same nodes"])
+def test_a_fail_of_an_earlier_wave_stands_beside_a_later_waves_pass(tmp_path: Path, second: slice) -> None:
+    """Waves of a cluster run have one target. Only an error is tried again: nothing takes a fail's place."""
+    stored = Stored(tmp_path, 4)
+    stored.record(CLUSTER, "cluster", stored.names[:2], 1.0, bad=True)
+    stored.record(CLUSTER, "cluster", stored.names[second], 390.0)
+    written = write(stored.site, stored.paths, "c1")
+    found = written.junit.read_text(encoding="utf-8")
+    assert found.count("<failure") == 1
+    assert [f'name="nccl-all-reduce-ring [cluster]{number}"' in found for number in ("", " (2)")] == [True, True]
+    page = " ".join(written.html.read_text(encoding="utf-8").split())
+    assert "over several nodes did not pass" in page
+    whole = build(stored.site, stored.paths, "c1")
+    whole["generated"] = as_written(written.json)["generated"]
+    assert junit(whole) == found
 
 
 @pytest.mark.parametrize("env", ["sim", "prod"])

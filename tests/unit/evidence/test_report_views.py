@@ -144,6 +144,14 @@ def test_a_second_attempt_takes_the_place_of_the_first() -> None:
     assert matrix["rows"][0]["cells"][1]["outcome"] == "pass"
 
 
+def test_nothing_takes_the_place_of_a_fail_of_a_pair() -> None:
+    (matrix,) = overview_tables.pairs(
+        [run("node01", "node02", 1, "fail", 12.0), run("node01", "node02", 1, "pass", 391.0)]
+    )
+    cell = matrix["rows"][0]["cells"][1]
+    assert (cell["outcome"], cell["value"], cell["runs"], matrix["bad"]) == ("fail", 12.0, 1, 1)
+
+
 def test_a_large_matrix_keeps_the_nodes_with_a_bad_pair() -> None:
     runs = [
         run(f"node{2 * at + 1:03}", f"node{2 * at + 2:03}", 1, "fail" if at == 7 else "pass", 390.0) for at in range(40)
