@@ -43,7 +43,7 @@ def begin(paths: EnvPaths, name: str, output: Format) -> None:
     command = f"rackready upgrade --env {paths.env} --switch {name}"
     with ControllerLock(paths.lock, command, paths.database):
         work = SwitchUpgrade(PhaseContext(paths.env, paths.root, new_run("upgrade")), name)
-        nodes = work.begin()
+        nodes = work.begin(lambda line: progress.print(line, style="yellow"))
     step = f"{_BY_HAND.format(system=work.step.system, switch=name)} `{command} --done`"
     if output is Format.JSON:
         print_json({"env": paths.env, "switch": name, "nodes": nodes, "next_step": step})

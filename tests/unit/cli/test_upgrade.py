@@ -376,7 +376,11 @@ def test_a_switch_is_begun_and_its_rails_are_proven(
     monkeypatch.setattr(switch_system, "take_out", lambda *_: {})
     monkeypatch.setattr(campaign_run, "carried_out", campaign)
     monkeypatch.setattr(campaign_run, "show_result", lambda *_: None)
-    code, out, _ = call("upgrade", "--switch", "leaf01")
+    with Ledger.open(paths.database) as ledger:
+        about = {"env": "sim", "kind": "deploy", "nodes": NODES, "site_digest": "d", "abi": "2", "summary": {}}
+        ledger.put_campaign("c1", status="interrupted", **about)
+    code, out, said = call("upgrade", "--switch", "leaf01")
+    assert "campaign c1 was cut off and is not resumed: leaf01 gets another system" in " ".join(said.split())
     assert (code, out) == (
         0,
         (

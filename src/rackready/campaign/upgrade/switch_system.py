@@ -7,7 +7,7 @@ empties the nodes, and afterwards proves their rails.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.names import listed
@@ -81,8 +81,11 @@ class SwitchUpgrade:
         self.paths = EnvPaths(ctx.root, ctx.env)
         self.step = step_of(self.site, name)
 
-    def begin(self) -> list[str]:
-        """Empty the nodes behind the switch and record that its upgrade begins; return these nodes."""
+    def begin(self, tell: Callable[[str], None]) -> list[str]:
+        """Empty the nodes behind the switch and record that its upgrade begins; return these nodes.
+
+        ``tell`` gets a line for each campaign that this ends.
+        """
         with Ledger.open(self.paths.database) as ledger:
             if self._open(ledger, self.step.switch) is None:
                 self._require_free(ledger)
@@ -96,7 +99,8 @@ class SwitchUpgrade:
                     ]
                 )
             # Recorded steps would be replayed and the new system never configured. Above the leafs all nodes count.
-            ledger.supersede(*(self.step.cut or [node.name for node in self.site.nodes()]))
+            for campaign in ledger.supersede(*(self.step.cut or [node.name for node in self.site.nodes()])):
+                tell(f"campaign {campaign} was cut off and is not resumed: {self.step.switch} gets another system")
             if self._open(ledger, self.step.switch) is None:
                 ledger.begin(self.step.switch, OPERATION, self.step.system, {"nodes": nodes})
             for node in nodes:  # what was measured before is about rails through the old system

@@ -74,7 +74,7 @@ def test_spines_come_before_leafs() -> None:
 
 
 def test_its_nodes_are_empty_before_it_begins_and_their_evidence_is_void(fleet: Fleet) -> None:
-    assert fleet.upgrade("leaf01").begin() == NODES
+    assert fleet.upgrade("leaf01").begin(print) == NODES
     assert fleet.drained == dict.fromkeys(NODES, "switch leaf01 gets another system")
     with Ledger.open(fleet.paths.database) as ledger:
         assert ledger.interrupted(OPERATION) == {"leaf01"}
@@ -83,9 +83,9 @@ def test_its_nodes_are_empty_before_it_begins_and_their_evidence_is_void(fleet: 
 
 
 def test_the_other_leaf_waits_until_the_rails_are_proven(fleet: Fleet) -> None:
-    fleet.upgrade("leaf01").begin()
+    fleet.upgrade("leaf01").begin(print)
     with pytest.raises(RackreadyError) as caught:
-        fleet.upgrade("leaf02").begin()
+        fleet.upgrade("leaf02").begin(print)
     assert str(caught.value).startswith(
         "leaf02: rails through leaf01 - Expected: proven: node01, node02, node03, node04 would lose rails "
         "twice Actual: open since "
@@ -94,15 +94,15 @@ def test_the_other_leaf_waits_until_the_rails_are_proven(fleet: Fleet) -> None:
     fleet.set_all(NodeState.READY, "node01", "node02", "node03")
     assert fleet.upgrade("leaf01").end() == ["node04"]
     with pytest.raises(RackreadyError):
-        fleet.upgrade("leaf02").begin()
+        fleet.upgrade("leaf02").begin(print)
     fleet.set_all(NodeState.READY)
     assert fleet.upgrade("leaf01").end() == []
-    assert fleet.upgrade("leaf02").begin() == NODES
+    assert fleet.upgrade("leaf02").begin(print) == NODES
 
 
 def test_a_begin_that_was_killed_is_repeated(fleet: Fleet) -> None:
-    fleet.upgrade("leaf01").begin()
-    assert fleet.upgrade("leaf01").begin() == NODES
+    fleet.upgrade("leaf01").begin(print)
+    assert fleet.upgrade("leaf01").begin(print) == NODES
     with Ledger.open(fleet.paths.database) as ledger:
         assert len([entry for entry in ledger.entries("leaf01") if entry.operation == OPERATION]) == 1
 
@@ -110,12 +110,14 @@ def test_a_begin_that_was_killed_is_repeated(fleet: Fleet) -> None:
 @pytest.mark.parametrize("status", ["running", "interrupted"])
 def test_a_proof_that_was_cut_off_is_not_resumed_for_the_next_system(fleet: Fleet, status: str) -> None:
     """It would replay the recorded pass of `fabric`, and the fresh system would not be configured."""
-    fleet.upgrade("leaf01").begin()
+    fleet.upgrade("leaf01").begin(print)
     with Ledger.open(fleet.paths.database) as ledger:
         ledger.put_campaign(
             "u2", env="lab", kind="upgrade", nodes=NODES, site_digest="d", abi="2", status=status, summary={}
         )
-        fleet.upgrade("leaf01").begin()
+        said: list[str] = []
+        fleet.upgrade("leaf01").begin(said.append)
+        assert said == ["campaign u2 was cut off and is not resumed: leaf01 gets another system"]
         assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"u2": "superseded"}
 
 
@@ -125,14 +127,14 @@ def test_above_the_leafs_no_campaign_of_the_site_is_resumed(fleet: Fleet, monkey
         ledger.put_campaign(
             "c1", env="lab", kind="deploy", nodes=["node04"], site_digest="d", abi="2", status="running", summary={}
         )
-        assert fleet.upgrade("leaf01").begin() == []
+        assert fleet.upgrade("leaf01").begin(print) == []
         assert [row["status"] for row in ledger.campaigns()] == ["superseded"]
 
 
 def test_a_node_with_jobs_keeps_the_switch_waiting(fleet: Fleet) -> None:
     fleet.kept = {"node02": NodeResult(Outcome.ERROR, "node02: jobs run on it.")}
     with pytest.raises(RackreadyError) as caught:
-        fleet.upgrade("leaf01").begin()
+        fleet.upgrade("leaf01").begin(print)
     assert str(caught.value) == "node02: switch leaf01 waits. node02: jobs run on it."
     with Ledger.open(fleet.paths.database) as ledger:
         assert ledger.interrupted(OPERATION) == frozenset()
@@ -140,7 +142,7 @@ def test_a_node_with_jobs_keeps_the_switch_waiting(fleet: Fleet) -> None:
 
 def test_a_quarantined_node_holds_no_switch_up(fleet: Fleet) -> None:
     fleet.set_all(NodeState.QUARANTINED, "node02")
-    assert fleet.upgrade("leaf01").begin() == ["node01", "node03", "node04"]
+    assert fleet.upgrade("leaf01").begin(print) == ["node01", "node03", "node04"]
     fleet.set_all(NodeState.READY, "node01", "node03", "node04")
     assert fleet.upgrade("leaf01").end() == []
 
@@ -159,7 +161,7 @@ def test_nothing_is_proven_of_a_switch_that_was_not_begun(fleet: Fleet) -> None:
 
 def test_a_node_that_was_never_installed_stays_where_it_is_and_holds_nothing_up(fleet: Fleet) -> None:
     fleet.set_all(NodeState.PROVISIONED, "node04")
-    assert fleet.upgrade("leaf01").begin() == NODES[:3]
+    assert fleet.upgrade("leaf01").begin(print) == NODES[:3]
     with Ledger.open(fleet.paths.database) as ledger:
         row = ledger.state("node04")
     assert row is not None
