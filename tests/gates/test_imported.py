@@ -250,6 +250,23 @@ def test_a_fail_on_record_stands_against_an_import_behind_a_newer_pass_too(carri
     ]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.PASS])
+def test_a_record_that_was_written_ahead_of_time_does_not_refuse_an_import_after_a_repair(
+    carried: Carried, outcome: Outcome
+) -> None:
+    carried.bring()
+    [record] = carried.store.records(target="node01")
+    later = datetime.now(UTC) + timedelta(hours=8)
+    ahead = {"id": new_id(), "started": later, "finished": later, "verdict": Verdict(outcome=outcome)}
+    carried.store.append(record.model_copy(update=ahead))
+    carried.outputs[0]["time"] = "2026-11-22T10:00:00+00:00"
+    carried.manifest()
+    with pytest.raises(CaptureRefusedError):
+        carried.bring()
+    carried.ledger.done(carried.ledger.change_begins("node01", "repair"))
+    assert [found.verdict.outcome for found in carried.bring()] == [Outcome.PASS]
+
+
 def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
     carried.bring()
     carried.outputs[0]["time"] = "2026-11-22T08:00:00+00:00"

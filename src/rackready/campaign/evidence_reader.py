@@ -13,6 +13,7 @@ from rackready.design.handover_of import by_scheduler, part_of
 from rackready.drivers.scheduler.base import SchedulerAdapter, UnknownNodeError
 from rackready.drivers.scheduler.places import DRAIN
 from rackready.drivers.scheduler.registry import adapter_for
+from rackready.evidence.record_precedence import failed_since
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.damaged import set_aside
@@ -103,8 +104,8 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
         return NodeEvidence(node, f"its fingerprint could not be read ({found})", {})
     before, voids = ledger.evidence_before(node), void_since(ledger, node)
     moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign, before=before, voids=voids)
-    records = store.valid(node, desired_digest(site, node), found, moment.changed)
-    failed = _failed(site, node, records, moment.changed)
+    records = store.valid(node, desired_digest(site, node), found, moment.changed, before)
+    failed = _failed(site, node, records, moment.changed, before)
     if again:
         return NodeEvidence(node, f"{node}: --again measures everything again", {}, failed)
     gates = entries(site)
@@ -114,16 +115,11 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
     )
 
 
-def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:
+def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float, before: str) -> str:
     """Return the fail on record for the node as it is now, since its last change or repair, "" when there is none."""
     for entry in entries(site):
         record = records.get(entry.id)
-        if (
-            entry.required
-            and record is not None
-            and record.verdict.outcome is Outcome.FAIL
-            and record.started.timestamp() >= since
-        ):
+        if entry.required and record is not None and failed_since(record, since, before):
             return str(record.verdict.findings[0]) if record.verdict.findings else f"{node}: {entry.id} failed"
     return ""
 

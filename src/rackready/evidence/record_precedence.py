@@ -12,25 +12,32 @@ def usable(record: EvidenceRecord | Damaged) -> EvidenceRecord:
     return record.stand_in() if isinstance(record, Damaged) else record
 
 
-def failed_since(record: EvidenceRecord | Damaged, since: float) -> bool:
-    """Return whether it is a fail recorded since a time (seconds since 1970)."""
+def failed_since(record: EvidenceRecord | Damaged, since: float, before: str = "") -> bool:
+    """Return whether it is a fail recorded since a time (seconds since 1970), and after the evidence ``before``.
+
+    ``before``: id of the newest evidence that the change at that time found on record. It holds where the clock was
+    ahead and was set back.
+    """
+    if record.id <= before:
+        return False
     if isinstance(record, Damaged):
         return record.was_fail() and record.at.timestamp() >= since
     return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
 
 
-def stands(fail: EvidenceRecord | Damaged, newer: EvidenceRecord, since: float) -> bool:
+def stands(fail: EvidenceRecord | Damaged, newer: EvidenceRecord, since: float, before: str = "") -> bool:
     """Return whether a fail stands against the newer record: both are about the same hardware and software.
 
     A fail without a fingerprint never stands; a newer record without one covers nothing. A damaged fail stands, because
     its fingerprint is lost.
     """
     if isinstance(fail, Damaged):
-        return failed_since(fail, since)
+        return failed_since(fail, since, before)
     then, now = (
         next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer)
     )
-    return failed_since(fail, since) and then is not None and (now is None or then.identity() == now.identity())
+    same = then is not None and (now is None or then.identity() == now.identity())
+    return same and failed_since(fail, since, before)
 
 
 def standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:

@@ -243,11 +243,11 @@ class EvidenceStore:
             behind += [row["failed"]] if row["failed"] not in {None, row["id"]} else []
         query = sa.select(*_WHOLE).where(_records.c.id.in_(behind))
         fails = [fail for _, fail in self._read(query)] if behind else []
-        since = self._ledger.last_change(target) if fails else 0.0
+        since, before = (self._ledger.last_change(target), self._ledger.evidence_before(target)) if fails else (0.0, "")
         return found | {
             fail.gate: standing(usable(fail), found[fail.gate])
             for fail in fails
-            if stands(fail, found[fail.gate], since)
+            if stands(fail, found[fail.gate], since, before)
         }
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
@@ -287,7 +287,12 @@ class EvidenceStore:
             return list(connection.execute(query).scalars())
 
     def valid(
-        self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf
+        self,
+        node: str,
+        desired_digest: str,
+        fingerprint: Fingerprint | None = None,
+        fails_since: float = math.inf,
+        before: str = "",
     ) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest conclusion about a node that counts for its desired state.
 
@@ -296,14 +301,15 @@ class EvidenceStore:
         software, in any boot: the gate set decides whether a reboot or age voids it (handover.policy). Only the newest
         conclusion of a gate is considered: an older pass never covers a newer fail. With a GPU that could not be
         identified only fails count. A fail since ``fails_since`` (seconds since 1970: the node's last change) stands
-        against a newer pass, too: re-measuring until it passes would hide a fault. If the record, or an output that a
+        against a newer pass, too, unless its id is no later than ``before`` (``Ledger.evidence_before``): re-measuring
+        until it passes would hide a fault. If the record, or an output that a
         pass was judged from, is gone or damaged, an error takes its place: it counts for nothing, and gives the reason.
         """
         found: dict[str, EvidenceRecord | Damaged] = {}
         for record in self._select(None, None, None, node):
-            before = found.get(record.gate)
-            if before is None or not (
-                failed_since(before, fails_since) and counts(before, node, desired_digest, fingerprint)
+            last = found.get(record.gate)
+            if last is None or not (
+                failed_since(last, fails_since, before) and counts(last, node, desired_digest, fingerprint)
             ):
                 found[record.gate] = record
         counting = {

@@ -114,7 +114,7 @@ class Desk:
             before=self.ledger.evidence_before(node),
             voids=void_since(self.ledger, node),
         )
-        records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)
+        records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed, moment.before)
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:

@@ -189,7 +189,7 @@ def decided(
 ) -> tuple[Decision, dict[str, EvidenceRecord]]:
     """Return the policy's decision about a node as it was last seen, with its evidence. A look of any run is enough."""
     node, changed = found.node, ledger.last_change(found.node)
-    records = store.valid(node, desired_digest(site, node), found, changed)
     before, voids = ledger.evidence_before(node), void_since(ledger, node)
+    records = store.valid(node, desired_digest(site, node), found, changed, before)
     moment = Moment(time.time(), found.boot_id, changed, before=before, voids=voids)
     return decide(node, entries(site), records, site.gates.skipped(node, today()), moment), records

@@ -150,11 +150,11 @@ class TicketDesk:
 
     def _measured(self, node: str) -> tuple[int, list[str]]:
         """Return how many gates passed on a node since its last change, and those that failed."""
-        since = self.store.ledger.last_change(node)
+        since, before = self.store.ledger.last_change(node), self.store.ledger.evidence_before(node)
         found = {
             gate: record
             for gate, record in self.evidence.concluded(node).items()
-            if record.finished.timestamp() > since
+            if record.finished.timestamp() > since and record.id > before
         }
         passed = sum(record.verdict.outcome is Outcome.PASS for record in found.values())
         failed = [gate for gate, record in found.items() if record.verdict.outcome in {Outcome.FAIL, Outcome.ERROR}]

@@ -317,6 +317,15 @@ def test_a_pass_after_a_fail_does_not_hide_it(rack: Rack) -> None:
     assert rack.due()["node02"] >= {R3}
 
 
+def test_a_fail_that_was_written_ahead_of_time_does_not_refuse_a_repaired_node(rack: Rack) -> None:
+    rack.measured("node02")
+    rack.measured("node02", R3, outcome=Outcome.FAIL, hours_ago=-8.0)
+    assert rack.run("node02")["node02"].outcome is Outcome.FAIL
+    rack.ledger.done(rack.ledger.change_begins("node02", "repair"))
+    assert rack.run("node02")["node02"].outcome is Outcome.PASS
+    assert rack.due()["node02"] >= {R3}
+
+
 def test_a_node_in_production_is_taken_out_before_it_is_measured(rack: Rack) -> None:
     rack.busy = {"node01"}
     rack.run()

@@ -12,8 +12,9 @@ from rackready.evidence.store import EvidenceStore
 from rackready.ledger.batch import batch
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome
 from rackready.paths import Database
-from tests.unit.evidence.test_store import record
+from tests.unit.evidence.test_store import GATE, record
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def change(ledger: Ledger, kind: str, *, happened: bool = True) -> None:
         _ = records.done(token) if happened else records.failed(token, "unchanged")
 
 
-def ahead() -> EvidenceRecord:
-    now = record()
+def ahead(outcome: Outcome = Outcome.PASS) -> EvidenceRecord:
+    now = record(outcome=outcome)
     later = now.started + timedelta(hours=8)
     nanoseconds = int(now.id.partition("-")[0]) + 8 * 3600 * 10**9
     return now.model_copy(update={"id": f"{nanoseconds:020d}-00000000", "started": later, "finished": later})
@@ -55,3 +56,17 @@ def test_what_was_written_ahead_of_time_is_from_before_a_later_change(
     assert first.id <= ledger.evidence_before("node01") < second.id
     assert first.started.timestamp() > ledger.last_change("node01"), "its time alone would let it count"
     assert ledger.evidence_before("node02") == ""
+
+
+def test_a_fail_that_was_written_ahead_of_time_does_not_stand_after_a_repair(ledger: Ledger, tmp_path: Path) -> None:
+    store = EvidenceStore.open(ledger, tmp_path / "raw")
+    (bad,) = store.append(ahead(Outcome.FAIL))
+
+    def valid() -> dict[str, EvidenceRecord]:
+        return store.valid("node01", "d1", None, ledger.last_change("node01"), ledger.evidence_before("node01"))
+
+    (good,) = store.append(record())
+    assert valid()[GATE].id == store.concluded("node01")[GATE].id == bad.id, "no repair: it stands"
+    change(ledger, "one")
+    (good,) = store.append(record())
+    assert valid()[GATE].id == store.concluded("node01")[GATE].id == good.id

@@ -16,6 +16,7 @@ from typing import Any
 
 from rackready import __version__
 from rackready.design.names import listed
+from rackready.evidence.record_precedence import failed_since
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import FinishedRun, Gate, GateFacts, LastPass, Output, Run
 from rackready.gates.engine.recorder import recorded_inputs, store_output
@@ -267,12 +268,13 @@ class Import:
         """Refuse outputs that would hide a newer record or a fail: re-measuring until it passes would hide a fault."""
         begun = min(member.time for member in item.members)
         for node in item.run.nodes:
-            records, since = self.store.records(target=node, gate=item.gate.id), self.ledger.last_change(node)
-            fails = [
+            since, before = self.ledger.last_change(node), self.ledger.evidence_before(node)
+            records = [  # not those that a clock that was ahead wrote before the node's last change
                 record
-                for record in records
-                if record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
+                for record in self.store.records(target=node, gate=item.gate.id)
+                if record.id > before or record.started.timestamp() < since
             ]
+            fails = [record for record in records if failed_since(record, since)]
             if fails:
                 step = f"Repair it, then `rackready repair {node} --reason '...'`."
                 self.problems.append(

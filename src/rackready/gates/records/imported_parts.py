@@ -90,7 +90,8 @@ class PartsCheck:
         for record in self.store.last(others) if gpus else ():
             node = record.target
             both = {gpu for one in record.fingerprints if one.node == node for gpu in one.gpus if gpu in gpus}
-            if both and record.started.timestamp() >= self.ledger.last_change(node):
+            since, before = self.ledger.last_change(node), self.ledger.evidence_before(node)
+            if both and record.started.timestamp() >= since and record.id > before:
                 out |= dict.fromkeys(both, (node, "on record"))
         return out
 
