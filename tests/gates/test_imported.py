@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -201,8 +202,12 @@ def test_another_machines_fingerprint_is_refused(carried: Carried) -> None:
     assert carried.refused() == [f"node01: print.json - Expected: serial S1 Actual: system S77. {step}"]
 
 
-def test_what_was_captured_before_the_nodes_last_change_does_not_count(carried: Carried) -> None:
-    carried.ledger.change_begins("node01", "install")
+def test_what_was_captured_before_the_nodes_last_change_does_not_count(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", NOW.timestamp)
+        carried.ledger.change_begins("node01", "install")
     carried.outputs[0]["time"] = "2026-11-21T01:00:00+00:00"
     carried.bring()
     assert "Expected: measured after the node's last change Actual: measured before it." in carried.decision()[0]
