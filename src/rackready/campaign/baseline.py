@@ -210,7 +210,10 @@ class NodeWork:
         """Return the files of the parts that differ; parts without one are reported at the end. Raises BmcError."""
         differ = redfish_update.differences(bmc, self.wanted)
         files = [file for file in self.wanted.files if file.part in differ]
-        redfish_update.require_taken(bmc, files)
+        if not (
+            redfish_task.busy(bmc) or redfish_task.staged(bmc)
+        ):  # else a file of an earlier run goes on, and is not sent again
+            redfish_update.require_taken(bmc, files)
         return files
 
     def _update(self, file: FirmwareFile) -> None:

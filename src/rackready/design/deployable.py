@@ -26,7 +26,7 @@ from rackready.profiles import loader
 _SHOWN = 5
 NEED_BMC = frozenset({"provision", "deploy"})
 """Commands that talk to BMCs."""
-_WRITE_OPENSM = frozenset({"fabric", "deploy"})
+_WRITE_OPENSM = frozenset({"fabric", "deploy", "upgrade"})
 """Commands that write opensm's files. Others measure a fabric as it is, whoever named its roots."""
 
 

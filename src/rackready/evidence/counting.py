@@ -18,10 +18,10 @@ from rackready.model.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why the evidence of a gate does not count. ``required``: whether the gate set requires the gate."""
+    """What is said of a gate's evidence. ``voids``: whether a pass of it counts no more; else it is a note."""
 
     text: str
-    required: bool
+    voids: bool
 
 
 class Counting(Protocol):
@@ -47,7 +47,7 @@ def marked(found: Document, objections: Mapping[str, Objection]) -> Document:
     gates += [
         _absent(found["name"], gate, why.text)
         for gate, why in objections.items()
-        if why.required and gate not in shown and gate != COVERAGE
+        if why.voids and gate not in shown and gate != COVERAGE
     ]
     coverage = _coverage(found["coverage"], objections.get(COVERAGE))
     about = {"gates": gates, "coverage": coverage, "outcome": outcome(gates, coverage, found["result"])}
@@ -57,8 +57,8 @@ def marked(found: Document, objections: Mapping[str, Objection]) -> Document:
 def _marked(item: Document, why: Objection | None) -> Document:
     if why is None or item["outcome"] not in CONTINUES:
         return item
-    if not why.required:
-        return {**item, "note": _joined(item["note"], f"does not count: {why.text}")}
+    if not why.voids:
+        return {**item, "note": _joined(item["note"], why.text)}
     then = f"{item['outcome']} on record at {item['finished']} ({item['campaign']})"
     return {
         **item,

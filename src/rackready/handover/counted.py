@@ -71,8 +71,13 @@ class Counted:
 
         objections = refused(self._entries)
         stand = refused(self._lasting) if state is NodeState.READY else objections
-        required = {entry.id for entry in self._entries if entry.required and entry.id in stand}
-        return {gate: Objection(why, gate in required) for gate, why in objections.items()}
+        voids = {entry.id for entry in self._entries if entry.required and entry.id in stand}
+        return {
+            gate: Objection(why, voids=True)
+            if gate in voids
+            else Objection(f"{'does not count' if gate in stand else 'due'}: {why}", voids=False)
+            for gate, why in objections.items()
+        }
 
     def _listed(
         self, own: Sequence[GateSetEntry], newest: Mapping[str, EvidenceRecord], state: NodeState

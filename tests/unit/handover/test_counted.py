@@ -121,7 +121,7 @@ def test_a_required_gate_without_a_record_is_not_run(tmp_path: Path) -> None:
     assert {why.text.split(" - ")[1] for why in found.values()} == {
         "Expected: pass, measured on the node as it is now Actual: no such evidence. Run `rackready validate`."
     }
-    assert all(why.required for why in found.values())
+    assert all(why.voids for why in found.values())
     written, node = measured.report()
     assert (node["outcome"], [item["gate"] for item in node["gates"]]) == ("not_run", [LOOK, *found])
     assert not written.good
@@ -173,7 +173,7 @@ def test_in_production_only_time_and_a_boot_void_nothing(tmp_path: Path) -> None
     written, node = measured.report()
     assert (written.good, {item["outcome"] for item in node["gates"]}) == (True, {"pass"})
     due = {entry.id for entry in entries(measured.site) if entry.max_age_hours} - {COVERAGE, LOOK}
-    assert {item["gate"] for item in node["gates"] if (item["note"] or "").startswith("does not count: ")} == due
+    assert {item["gate"] for item in node["gates"] if (item["note"] or "").startswith("due: ")} == due
     measured.ledger.change_begins(NODE, "install")
     written, node = measured.report()
     assert (written.good, {item["outcome"] for item in node["gates"]}) == (False, {"not_run"})

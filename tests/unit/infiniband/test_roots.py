@@ -49,6 +49,7 @@ def test_small_leafs_without_the_guids_of_all_roots_are_refused() -> None:
     head = "guid - Expected: known: a root of updn Actual: not given."
     assert reasons(site({})) == [f"spine-001, spine-002: {head} {step}"]
     assert not [str(reason) for reason in refusals(site({}), [], "gate run")], "a gate writes no file of opensm"
+    assert [str(reason) for reason in refusals(site({}), [], "upgrade")] == reasons(site({}))
     some = site({"spine-001": GUIDS["spine-001"]})
     assert reasons(some) == [f"spine-002: {head} {step}"]
     assert "opensm_root_guids" not in infiniband_vars(some), "ways over the other spine would be lost"
