@@ -117,18 +117,13 @@ def require_file(where: str, file: FirmwareFile) -> None:
 def require_taken(bmc: Bmc, files: list[FirmwareFile]) -> None:
     """Raise BmcError unless all files are there, and the BMC takes each as the site states it.
 
-    It is asked before the first file is sent: a node is not left with a part of its updates by a wrong site file. How a
-    BMC takes files after an update of its own is known only then.
+    It is asked before the first file is sent: a node is not left with a part of its updates by a wrong site file.
     """
     for file in files:
         require_file(bmc.where, file)
     service = bmc.get(SERVICE) if files else {}
-    own = False
     for file in files:
-        if not own:
-            _require_way(bmc, service, file)
-        _require_force(bmc, service, file)
-        own = own or file.part == "bmc"
+        _require_taken(bmc, service, file)
 
 
 def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None]) -> None:
@@ -139,8 +134,7 @@ def update(bmc: Bmc, file: FirmwareFile, wanted: str, proceed: Callable[[], None
     """
     require_file(bmc.where, file)
     service = bmc.get(SERVICE)
-    _require_way(bmc, service, file)  # again: an update of the BMC itself before this one may have changed it
-    _require_force(bmc, service, file)
+    _require_taken(bmc, service, file)  # again: an update of the BMC itself before this one may have changed it
     push = service.get("MultipartHttpPushUri")
     this = Update(file.part, update_state(service), lambda: same_version(wanted, version(bmc, file.part)))
     parameters = _parameters(bmc, service, file)
@@ -158,8 +152,8 @@ def install(bmc: Bmc, service: Mapping[str, Any], uri: str, **more: Any) -> requ
     return bmc.send(str(action.get("target", "")), {"ImageURI": uri, **more})
 
 
-def _require_way(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> None:
-    """Raise BmcError where the BMC cannot get a file as the site states it."""
+def _require_taken(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> None:
+    """Raise BmcError where the BMC cannot get a file, or would ignore what the site says of it: not sent then."""
     push = service.get("MultipartHttpPushUri")
     if not push and file.url is None:
         raise BmcError(
@@ -177,10 +171,6 @@ def _require_way(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> No
             actual="none",
             next_step="They are a part of that form: leave them out of baselines. The file was not sent.",
         )
-
-
-def _require_force(bmc: Bmc, service: Mapping[str, Any], file: FirmwareFile) -> None:
-    """Raise BmcError where the BMC would ignore the ``force`` of a file."""
     if file.force and _switch(service) is False:
         raise BmcError(
             bmc.where,

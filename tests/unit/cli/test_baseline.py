@@ -175,7 +175,7 @@ def test_a_bmc_that_takes_no_file_fetches_it(call: Call, node: Node) -> None:
     node.service.set(bmc_service={"no_push": True})
     file = node.image("bmc", "26.01.01")
     node.wants(bmc="26.01.01", files=[file])
-    assert "Give url for bmc in baselines: the BMC fetches the file from there." in rows(call, "--apply")[1]["message"]
+    assert "Give url for it in baselines: the BMC fetches the file from there." in rows(call, "--apply")[1]["message"]
     node.wants(bmc="26.01.01", files=[{**file, "url": "https://192.0.2.9/rackready-sim-firmware+bmc+26.01.01"}])
     assert rows(call, "--apply")[0] == 0
 
