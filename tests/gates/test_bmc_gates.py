@@ -247,7 +247,7 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, finding
         (
             FirmwareBaseline,
             lambda there: there[SYSTEM].pop("BiosVersion"),
-            ("value-not-reported", "node01 BIOS version", "1.6.7", "nothing", "value=version"),
+            ("value-not-reported", "node01 BIOS version", "1.06.07", "nothing", "value=version"),
         ),
         (
             Rollup,

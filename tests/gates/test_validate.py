@@ -194,7 +194,7 @@ def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
         tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"]
     )
     assert outcomes(played)["node02"] is Outcome.ERROR
-    assert "Check that node02 answers on SSH" in played.results["node02"].message
+    assert "check that node02 answers on SSH" in played.results["node02"].message
     assert outcomes(played)["node01"] is Outcome.PASS
 
 

@@ -283,7 +283,7 @@ BASELINES = {
         {},
         {},
         Outcome.PASS,
-        "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.6.7, 6 BIOS settings",
+        "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.06.07, 6 BIOS settings",
     ),
     "the profile's does not": (
         {},
@@ -363,7 +363,7 @@ def test_the_ledger_has_what_was_compared_for_each_state(node: Node, monkeypatch
     assert found[1:] == [
         ("reachable", "its BMC answers for NVIDIA DGXH100, serial SIM-DGXH100-0001"),
         ("inventoried", f"{ALL}{OPEN} (as listed while it is off)"),
-        ("baselined", "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.6.7, 6 BIOS settings"),
+        ("baselined", "as the baseline of profile dgx_h100: BMC 25.06.27, BIOS 1.06.07, 6 BIOS settings"),
         ("provisioned", ""),
     ]
 

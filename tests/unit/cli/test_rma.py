@@ -84,7 +84,7 @@ def test_a_check_shows_every_collector_and_changes_nothing(call: Call, faulty: F
     assert code == 0
     assert lines[3] == (
         "bmc-parts: would be gathered: parts, serials, slots and firmware as the BMC lists them "
-        "(from the bmc, at most 15 min)"
+        "(from the bmc, at most 30 min)"
     )
     assert [line.split(":")[1].strip() for line in lines[:-1]] == [
         "would be gathered", "would be gathered", "no --ticket", "would be gathered", "--without", "would be gathered",

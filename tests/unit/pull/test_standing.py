@@ -12,6 +12,7 @@ from tests.unit.pull.world import NODE, World
 
 PHASES = ["install", "optimize"]
 ANEW = "Run the phase again on the controller: it writes a new order."
+RESTORED = "If the ledger was restored from a backup, follow docs/howto/ledger-backup.md."
 AGAIN = "Run the phase again on the controller: it installs the agent again."
 
 
@@ -68,7 +69,7 @@ def test_a_standing_order_is_not_accepted_again(world: World) -> None:
     old = order(world, 7, "install")
     order(world, 9, "optimize")
     world.write_order(world.envelope(old))
-    assert world.said() == f"node01: order - Expected: sequence 9 or newer Actual: sequence 7. {ANEW}"
+    assert world.said() == f"node01: order - Expected: sequence 9 or newer Actual: sequence 7. {ANEW} {RESTORED}"
     assert world.played() == ["apply"] * 2
 
 

@@ -112,7 +112,7 @@ def test_a_node_without_pinned_key_has_no_release_and_the_others_do(root: Path) 
     assert sorted(found.releases) == NODES[1:]
     assert str(found.refused["node01"]).startswith(
         f"node01 192.0.2.11:22: SSH host key not pinned, no login was tried - Expected: its key in {paths.known_hosts} "
-        "Actual: none. If the host was reinstalled"
+        "Actual: none. If rackready never logged in there"
     )
 
 

@@ -84,9 +84,9 @@ class FirmwareBaseline(Gate):
         if wanted.bios:
             there = _of(found.at(_HOST), "BiosVersion")
             uefi = _bios(facts, node)
-            _compare(
-                judge, node, "BIOS version", wanted.bios, there or (_of(found.at(uefi), "Version") if uefi else [])
-            )
+            if uefi and not any(there):  # "" says nothing: a GH200's system has that
+                there = _of(found.at(uefi), "Version")
+            _compare(judge, node, "BIOS version", wanted.bios, there)
         for part, version in wanted.firmware.items():
             _compare(judge, node, f"firmware {part}", version, _inventory(found, part))
         return judge.verdict(node)
@@ -106,8 +106,8 @@ def _bios(facts: GateFacts, node: str) -> str:
 
 
 def _of(documents: Iterable[Document], key: str) -> list[str]:
-    """Return the values of a property; one that is empty says nothing."""
-    return [str(document[key]) for document in documents if document.get(key)]
+    """Return the values of a property, an empty one, too: it must not hide behind another."""
+    return [str(document[key]) for document in documents if document.get(key) is not None]
 
 
 def _inventory(found: BmcAnswer, part: str) -> list[str]:
