@@ -210,9 +210,8 @@ class NodeWork:
         """Return the files of the parts that differ; parts without one are reported at the end. Raises BmcError."""
         differ = redfish_update.differences(bmc, self.wanted)
         files = [file for file in self.wanted.files if file.part in differ]
-        if not (
-            redfish_task.busy(bmc) or redfish_task.staged(bmc)
-        ):  # else a file of an earlier run goes on, and is not sent again
+        # A file of an earlier run that still goes on is not sent again: nothing to refuse.
+        if not redfish_task.busy(bmc) and not redfish_task.staged(bmc):
             redfish_update.require_taken(bmc, files)
         return files
 

@@ -11,9 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from rackready.model import commands
-from rackready.model.commands import DEFAULT, WITHOUT
-
-__all__ = ["DEFAULT", "WITHOUT", "in_document", "remember", "with_env"]
+from rackready.model.commands import DEFAULT
 
 _called_for = ""
 """The environment of this call, as a next step has to name it; empty where a command means it without a name."""

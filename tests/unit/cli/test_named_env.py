@@ -12,6 +12,7 @@ import typer
 
 from rackready.cli import main, named_env
 from rackready.cli.output import console, print_lines, print_table
+from rackready.model.commands import WITHOUT
 from rackready.model.problems import RackreadyError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,7 +79,7 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[s
 def test_the_commands_without_the_option_are_those_that_are_written_down() -> None:
     found = commands(typer.main.get_command(main.build([])))
     without = {name for name, has in found if not has}
-    assert {name for name, _ in found if {name, name.split()[0]} & named_env.WITHOUT} == without
+    assert {name for name, _ in found if {name, name.split()[0]} & WITHOUT} == without
     assert "help" in without
 
 
