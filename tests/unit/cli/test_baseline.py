@@ -208,15 +208,17 @@ def test_a_version_without_a_file_is_told(call: Call, node: Node) -> None:
     )
 
 
+class KilledError(Exception):
+    pass
+
+
+def killed(*_args: object) -> None:
+    raise KilledError
+
+
 def test_an_update_of_a_killed_run_is_waited_for_and_not_sent_again(
     call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class KilledError(Exception):
-        pass
-
-    def killed(*_args: object) -> None:
-        raise KilledError
-
     node.service.faulty(update_s=1.5)
     node.wants(bmc="26.01.01", files=[node.image("bmc", "26.01.01")])
     with monkeypatch.context() as patched:
@@ -226,6 +228,19 @@ def test_an_update_of_a_killed_run_is_waited_for_and_not_sent_again(
     assert node.service.asked.count("POST /redfish/v1/UpdateService/upload") == 1
     with Ledger.open(EnvPaths(node.root, "sim").database) as ledger:
         assert [entry.status for entry in ledger.entries("node01") if entry.operation == "firmware"] == ["done"]
+
+
+def test_an_update_of_a_killed_run_goes_on_though_force_was_switched_off_since(
+    call: Call, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.service.faulty(update_s=8)
+    node.wants(bmc="26.01.01", files=[{**node.image("bmc", "26.01.01"), "force": True}])
+    with monkeypatch.context() as patched:
+        patched.setattr(redfish_update, "wait_for_update", killed)
+        assert call("baseline", "--apply", "--limit", "node01")[0] == 2
+    node.service.set(bmc_service={"update_service": {"HttpPushUriOptions": {"ForceUpdate": False}}})
+    assert rows(call, "--apply")[0] == 0
+    assert node.service.asked.count("POST /redfish/v1/UpdateService/upload") == 1
 
 
 def test_provision_applies_only_where_the_site_says_so(node: Node) -> None:
