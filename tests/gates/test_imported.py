@@ -97,7 +97,7 @@ class Carried:
         found = self.store.valid("node01", self.desired())
         entry = GateSetEntry(id=INVENTORY, after_boot=after_boot)
         return decide(
-            "node01", [entry], found, {}, Moment(NOW.timestamp(), boot_id, self.ledger.last_change("node01"))
+            "node01", [entry], found, {}, Moment(NOW.timestamp(), boot_id, self.ledger.last_change("node01").at)
         ).refusals
 
     def desired(self) -> str:

@@ -74,9 +74,9 @@ def test_the_first_look_records_and_changes_nothing(rack: Rack) -> None:
     assert isinstance(found, PartsReading)
     assert found.changed == ()
     assert json.loads(rack.store.raw(found.digest)) == PARTS
-    assert rack.ledger.last_change("node01") == 0
+    assert rack.ledger.last_change("node01").at == 0
     assert rack.see("c2") == found, "the same list"
-    assert rack.ledger.last_change("node01") == 0
+    assert rack.ledger.last_change("node01").at == 0
 
 
 def test_one_run_reads_once(rack: Rack) -> None:
@@ -115,7 +115,7 @@ def test_another_part_is_a_change_that_voids_what_was_measured_and_is_named(
     rack.parts[kind][part] = now
     before = time.time()
     assert rack.see("c2").changed == (words,)  # type: ignore[union-attr]
-    assert rack.ledger.last_change("node01") >= before, "every record of before is about another node"
+    assert rack.ledger.last_change("node01").at >= before, "every record of before is about another node"
     assert rack.told("c2") == [f"changed since it was measured: {words}. Earlier evidence no longer counts."]
     assert rack.see("c3").changed == (), "said once"  # type: ignore[union-attr]
 

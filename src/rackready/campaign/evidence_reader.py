@@ -102,8 +102,8 @@ def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
     """
     if isinstance(found, Finding):
         return NodeEvidence(node, f"its fingerprint could not be read ({found})", {})
-    before, voids = ledger.evidence_before(node), void_since(ledger, node)
-    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign, before=before, voids=voids)
+    (changed, before), voids = ledger.last_change(node), void_since(ledger, node)
+    moment = Moment(time.time(), found.boot_id, changed, campaign, before=before, voids=voids)
     records = store.valid(node, desired_digest(site, node), found, moment.changed, before)
     failed = _failed(site, node, records, moment.changed, before)
     if again:

@@ -243,7 +243,7 @@ class EvidenceStore:
             behind += [row["failed"]] if row["failed"] not in {None, row["id"]} else []
         query = sa.select(*_WHOLE).where(_records.c.id.in_(behind))
         fails = [fail for _, fail in self._read(query)] if behind else []
-        since, before = (self._ledger.last_change(target), self._ledger.evidence_before(target)) if fails else (0.0, "")
+        since, before = self._ledger.last_change(target) if fails else (0.0, "")
         return found | {
             fail.gate: standing(usable(fail), found[fail.gate])
             for fail in fails
@@ -301,7 +301,7 @@ class EvidenceStore:
         software, in any boot: the gate set decides whether a reboot or age voids it (handover.policy). Only the newest
         conclusion of a gate is considered: an older pass never covers a newer fail. With a GPU that could not be
         identified only fails count. A fail since ``fails_since`` (seconds since 1970: the node's last change) stands
-        against a newer pass, too, unless its id is no later than ``before`` (``Ledger.evidence_before``): re-measuring
+        against a newer pass, too, unless its id is no later than ``before`` (``Ledger.last_change``): re-measuring
         until it passes would hide a fault. If the record, or an output that a
         pass was judged from, is gone or damaged, an error takes its place: it counts for nothing, and gives the reason.
         """

@@ -106,14 +106,8 @@ class Desk:
         A dry run looks at nothing: there an earlier look is enough.
         """
         campaign = "" if self.ctx.check else self.ctx.campaign
-        moment = Moment(
-            time.time(),
-            found.boot_id,
-            self.ledger.last_change(node),
-            campaign,
-            before=self.ledger.evidence_before(node),
-            voids=void_since(self.ledger, node),
-        )
+        (changed, before), voids = self.ledger.last_change(node), void_since(self.ledger, node)
+        moment = Moment(time.time(), found.boot_id, changed, campaign, before=before, voids=voids)
         records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed, moment.before)
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 

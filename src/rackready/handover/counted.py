@@ -55,12 +55,13 @@ class Counted:
             return {}
         site, ledger = self._of
         state = self._states.get(name, NodeState.DECLARED)
-        wanted, found, changed = desired_digest(site, name), _seen(name, newest), ledger.last_change(name)
+        wanted, found = desired_digest(site, name), _seen(name, newest)
+        changed, before = ledger.last_change(name)
         moment = Moment(
             time.time(),
             found.boot_id if found else "",
             changed,
-            before=ledger.evidence_before(name),
+            before=before,
             voids=void_since(ledger, name),
         )
         records = {gate: _judged(item) for gate, item in newest.items() if counts(item, name, wanted, found)}

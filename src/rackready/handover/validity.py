@@ -188,8 +188,8 @@ def decided(
     site: Site, ledger: Ledger, store: EvidenceStore, found: Fingerprint
 ) -> tuple[Decision, dict[str, EvidenceRecord]]:
     """Return the policy's decision about a node as it was last seen, with its evidence. A look of any run is enough."""
-    node, changed = found.node, ledger.last_change(found.node)
-    before, voids = ledger.evidence_before(node), void_since(ledger, node)
+    node = found.node
+    (changed, before), voids = ledger.last_change(node), void_since(ledger, node)
     records = store.valid(node, desired_digest(site, node), found, changed, before)
     moment = Moment(time.time(), found.boot_id, changed, before=before, voids=voids)
     return decide(node, entries(site), records, site.gates.skipped(node, today()), moment), records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -12,6 +13,16 @@ EVIDENCE = "evidence"
 """Table of the evidence store, which makes it with its first record (evidence/store.py)."""
 _MARK = "evidence"
 """Key in what was observed before a change. Changes of older releases lack it."""
+
+
+class LastChange(NamedTuple):
+    """The last change of a node in its present epoch."""
+
+    at: float
+    """When it ended, or began if its end is not known, in s since 1970; 0.0: there was none."""
+    before: str
+    """Id of the newest evidence, of any node, that it found on record, "" for none. That evidence is about the node
+    before it, even if it was written while the clock was ahead."""
 
 
 def mark(connection: sa.Connection) -> dict[str, str]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.connected import Connected
 from rackready.ledger.error import LedgerError
-from rackready.ledger.evidence_mark import mark, newest_mark
+from rackready.ledger.evidence_mark import LastChange, mark, newest_mark
 from rackready.ledger.progress import newest_events
 from rackready.ledger.rows import DETAIL, FAILED, IMPORT, EventRow, LedgerEntry, NodeRow, words
 from rackready.model.state import NodeState
@@ -108,27 +108,20 @@ class Ledger(Connected):
         query = sa.select(table).order_by(table.c.token)
         return [LedgerEntry(**row) for row in self._rows(query if node is None else query.where(table.c.node == node))]
 
-    def last_change(self, node: str) -> float:
-        """Return when the node was last changed, or may have been (seconds since 1970; 0.0: never in this epoch).
+    def last_change(self, node: str) -> LastChange:
+        """Return when the node was last changed, or may have been, and the evidence of before, in its present epoch.
 
         A change that was begun and whose end is not known counts: evidence from before it is about another node.
         """
-        return max((entry.ended or entry.begun for entry in self._changes(node)), default=0.0)
-
-    def evidence_before(self, node: str) -> str:
-        """Return the id of the newest evidence that was on record when the node's last change began, "" for none.
-
-        That evidence is about the node before it, even if it was written while the clock was ahead.
-        """
-        return newest_mark(self._changes(node))
-
-    def _changes(self, node: str) -> list[LedgerEntry]:
-        epoch = self.epoch(node)
-        return [
-            entry
-            for entry in self.entries(node)
-            if entry.operation == CHANGE and entry.epoch == epoch and entry.status != "failed"
-        ]
+        table = schema.operations
+        query = sa.select(table).where(
+            table.c.node == node,
+            table.c.operation == CHANGE,
+            table.c.epoch == self.epoch(node),
+            table.c.status != "failed",
+        )
+        changes = [LedgerEntry(**row) for row in self._rows(query)]
+        return LastChange(max((entry.ended or entry.begun for entry in changes), default=0.0), newest_mark(changes))
 
     def change_begins(self, node: str, what: str) -> int:
         """Record that something is about to change a node, and return its token.

@@ -150,7 +150,7 @@ class TicketDesk:
 
     def _measured(self, node: str) -> tuple[int, list[str]]:
         """Return how many gates passed on a node since its last change, and those that failed."""
-        since, before = self.store.ledger.last_change(node), self.store.ledger.evidence_before(node)
+        since, before = self.store.ledger.last_change(node)
         found = {
             gate: record
             for gate, record in self.evidence.concluded(node).items()

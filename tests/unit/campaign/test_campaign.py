@@ -261,13 +261,13 @@ def test_change_that_was_cut_off_counts_as_a_change(tmp_path: Path) -> None:
     run(tmp_path, "die:optimize")
     ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
     cut_off = {
-        name: ledger.last_change(name)
+        name: ledger.last_change(name).at
         for name in ("node01", "node02", "node03")
         if (last := ledger.latest(name, CHANGE)) and last.status == "intent"
     }
     assert cut_off, "batches run side by side: whichever came to the phase first"
     run(tmp_path, "run")
-    assert all(ledger.last_change(name) > before > 0 for name, before in cut_off.items())
+    assert all(ledger.last_change(name).at > before > 0 for name, before in cut_off.items())
     assert [entry for entry in ledger.entries() if entry.status == "intent"] == []
 
 

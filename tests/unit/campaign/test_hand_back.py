@@ -222,10 +222,10 @@ def test_a_repair_ends_no_return(world: World) -> None:
 
 def test_what_was_measured_before_the_return_counts_no_more(world: World) -> None:
     with world.ledger() as ledger:
-        before = ledger.last_change("node01")
+        before = ledger.last_change("node01").at
     world.scrub()
     with world.ledger() as ledger:
-        assert (before, ledger.last_change("node01") > 0) == (0.0, True)
+        assert (before, ledger.last_change("node01").at > 0) == (0.0, True)
 
 
 def test_programs_that_do_not_end_stop_it_before_the_drives_are_erased(world: World) -> None:

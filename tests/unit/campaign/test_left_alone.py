@@ -87,7 +87,7 @@ def test_neighbours_of_a_node_that_keeps_its_jobs_stay_ready_and_on_offer(
     found = states(ledger)
     assert found.pop("node01") == (NodeState.CERTIFIED, "node01: jobs run on it")
     assert found == dict.fromkeys(ALL[1:], (NodeState.READY, WAITS))
-    assert ledger.last_change("node02") == 0, "its evidence stands"
+    assert ledger.last_change("node02").at == 0, "its evidence stands"
 
 
 def test_a_node_of_which_the_scheduler_says_nothing_stays_as_it_is(
@@ -200,4 +200,4 @@ def test_a_node_left_alone_at_one_switch_and_changed_at_another_is_not_as_it_was
     assert world.drained == {"node01": "fabric is about to change: its ports on leaf01"}
     assert world.done == ["leaf01", "node02", "node03", "node04"]
     assert states(ledger)["node01"] == (NodeState.INSTALLED, "leaf02: no preview.")
-    assert ledger.last_change("node01") > 0
+    assert ledger.last_change("node01").at > 0

@@ -46,16 +46,16 @@ def test_what_was_written_ahead_of_time_is_from_before_a_later_change(
     ledger: Ledger, tmp_path: Path, kind: str
 ) -> None:
     change(ledger, kind)
-    assert ledger.evidence_before("node01") == "", "there is no evidence yet"
+    assert ledger.last_change("node01").before == "", "there is no evidence yet"
     store = EvidenceStore.open(ledger, tmp_path / "raw")
     (first,) = store.append(ahead())
     change(ledger, kind, happened=False)
-    assert ledger.evidence_before("node01") == "", "nothing was changed"
+    assert ledger.last_change("node01").before == "", "nothing was changed"
     change(ledger, kind)
     (second,) = store.append(record())
-    assert first.id <= ledger.evidence_before("node01") < second.id
-    assert first.started.timestamp() > ledger.last_change("node01"), "its time alone would let it count"
-    assert ledger.evidence_before("node02") == ""
+    assert first.id <= ledger.last_change("node01").before < second.id
+    assert first.started.timestamp() > ledger.last_change("node01").at, "its time alone would let it count"
+    assert ledger.last_change("node02").before == ""
 
 
 def test_a_fail_that_was_written_ahead_of_time_does_not_stand_after_a_repair(ledger: Ledger, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_fail_that_was_written_ahead_of_time_does_not_stand_after_a_repair(led
     (bad,) = store.append(ahead(Outcome.FAIL))
 
     def valid() -> dict[str, EvidenceRecord]:
-        return store.valid("node01", "d1", None, ledger.last_change("node01"), ledger.evidence_before("node01"))
+        return store.valid("node01", "d1", None, *ledger.last_change("node01"))
 
     (good,) = store.append(record())
     assert valid()[GATE].id == store.concluded("node01")[GATE].id == bad.id, "no repair: it stands"

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore, new_id
+from rackready.ledger.evidence_mark import LastChange
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
@@ -143,7 +144,7 @@ def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
 ) -> None:
     """`rackready gate run` decides nothing: what it passes is no pass where handover sees a fail."""
     fail, later = store.append(record(outcome=Outcome.FAIL, prints=then), record(prints=now))
-    monkeypatch.setattr(Ledger, "last_change", lambda _ledger, _node: changed)
+    monkeypatch.setattr(Ledger, "last_change", lambda _ledger, _node: LastChange(changed, ""))
     found = store.concluded("node01")[GATE]
     if not stands:
         assert found == later

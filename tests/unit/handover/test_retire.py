@@ -187,7 +187,7 @@ def test_a_ready_node_is_drained_emptied_powered_off_and_recorded(world: World) 
     assert world.scheduler.reason == "rackready: retired: sold"
     assert world.destroyed == ["node01"]
     assert world.state() == (NodeState.RETIRED, "sold")
-    assert world.ledger.last_change("node01") > 0.0, "what was measured before counts no longer"
+    assert world.ledger.last_change("node01").at > 0.0, "what was measured before counts no longer"
 
 
 def test_a_second_time_nothing_happens(world: World) -> None:

@@ -102,10 +102,10 @@ def _counts(state: StageState, entry: GateSetEntry, node: str, record: EvidenceR
     found = next((item for item in record.fingerprints if item.node == node), None)
     if record.verdict.outcome is not Outcome.PASS or found is None or node not in state.names():
         return False
-    begun, ledger = record.started.timestamp(), state.recorder.ledger
-    if record.id <= ledger.evidence_before(node):
+    begun, changed = record.started.timestamp(), state.recorder.ledger.last_change(node)
+    if record.id <= changed.before:
         return False
-    if begun < ledger.last_change(node) or found.desired_digest != state.digest(node):
+    if begun < changed.at or found.desired_digest != state.digest(node):
         return False
     return entry.max_age_hours is None or time.time() - begun <= entry.max_age_hours * _HOUR_S
 

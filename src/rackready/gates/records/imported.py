@@ -268,7 +268,7 @@ class Import:
         """Refuse outputs that would hide a newer record or a fail: re-measuring until it passes would hide a fault."""
         begun = min(member.time for member in item.members)
         for node in item.run.nodes:
-            since, before = self.ledger.last_change(node), self.ledger.evidence_before(node)
+            since, before = self.ledger.last_change(node)
             records = [  # not those that a clock that was ahead wrote before the node's last change
                 record
                 for record in self.store.records(target=node, gate=item.gate.id)

@@ -90,7 +90,7 @@ class PartsCheck:
         for record in self.store.last(others) if gpus else ():
             node = record.target
             both = {gpu for one in record.fingerprints if one.node == node for gpu in one.gpus if gpu in gpus}
-            since, before = self.ledger.last_change(node), self.ledger.evidence_before(node)
+            since, before = self.ledger.last_change(node)
             if both and record.started.timestamp() >= since and record.id > before:
                 out |= dict.fromkeys(both, (node, "on record"))
         return out

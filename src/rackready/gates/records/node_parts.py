@@ -171,7 +171,7 @@ def _unrecorded(
     lost = sorted(unread.keys() & before.keys())
     if lost:
         return clean(PARTS_LOST.found(node, ", ".join(lost), "; ".join(f"{kind}: {unread[kind]}" for kind in lost)))
-    by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
+    by_us = last is not None and ledger.last_change(node).at > (last.ended or last.begun)
     return [] if by_us else changes(before, parts)
 
 
@@ -221,7 +221,7 @@ def _compared(
     changed = tuple(differences(before, parts))
     if last is not None and not before and last.desired != digest:
         changed = (f"the list of parts differs from {last.desired[:12]}, which is no longer stored here",)
-    by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
+    by_us = last is not None and ledger.last_change(node).at > (last.ended or last.begun)
     if changed and not by_us:
         ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
     if changed:  # also where rackready changed the node: a role swaps no memory module

@@ -78,7 +78,7 @@ def test_its_nodes_are_empty_before_it_begins_and_their_evidence_is_void(fleet: 
     assert fleet.drained == dict.fromkeys(NODES, "switch leaf01 gets another system")
     with Ledger.open(fleet.paths.database) as ledger:
         assert ledger.interrupted(OPERATION) == {"leaf01"}
-        assert all(ledger.last_change(node) > 0 for node in NODES)
+        assert all(ledger.last_change(node).at > 0 for node in NODES)
         assert {row.state for row in ledger.states()} == {NodeState.INSTALLED}
 
 
