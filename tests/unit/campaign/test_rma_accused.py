@@ -49,6 +49,7 @@ def finding(code: str, part: str = "", actual: str = "bad") -> Finding:
         ("application-clock-lowered", "gpu2", "", []),
         ("module-reading-out-of-limits", "mlx5_3", "", [("module of mlx5_3", "cable")]),
         ("link-went-down-often", "mlx5_3", "", [("module of mlx5_3", "cable")]),
+        ("link-went-down-since-boot", "mlx5_3", "", [("module of mlx5_3", "cable")]),
         ("rdma-write-slow", "mlx5_3", "", [("mlx5_3", "nic")]),
         ("psu-not-fed", "psu PSU4", "", [("psu PSU4", "psu")]),
         ("fan-not-working", "fan FAN1", "", [("fan FAN1", "fan")]),
