@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 from pathlib import Path
 from typing import Literal
@@ -25,8 +25,8 @@ _GIB_KIB = 1 << 20
 _PAGES_KIB = {"1G": 1 << 20, "2M": 1 << 11, "none": None}
 _DEFAULT_WINDOW_MIB = 32 << 10
 """QEMU, include/hw/pci-host/q35.h: Q35_PCI_HOST_HOLE64_SIZE_DEFAULT is 1 << 35."""
-_BROKEN_WINDOW_MIB = 8 << 20
-"""A window of 8 TiB was seen to break the binding of devices (QEMU with iommufd); 4 TiB was not."""
+_RESERVE_MIB = 1 << 10
+"""Room for disk, seed, in-band NIC and root ports. Our judgement: their windows are KiB, rounded up to 1 MiB a port."""
 _NIC_BARS_MIB = 64
 """Memory windows of one NIC. Our judgement: a ConnectX-7 function has 32 MiB; the preflight reads the real sum."""
 _GPU_MORE_MIB = 64
@@ -134,28 +134,38 @@ def domain_facts(site: Site, name: str) -> DomainFacts:
 
 
 def window_mib(site: Site, node: Node) -> int | None:
-    """Return the 64-bit memory window in MiB: the sum of the windows, up to the next power of two, doubled below 8 TiB.
+    """Return the 64-bit memory window in MiB: what the devices take at their alignment, up to the next power of two.
 
-    None where QEMU's default holds them. A window that is too small hides devices, the boot disk among them. Eight GPUs
-    of 256 GiB need little more than 2 TiB: 4 TiB hold them, and leave as much again.
+    None where QEMU's default holds it. A window that is too small hides devices, the boot disk among them: eight GPUs
+    of 512 GiB with an 8 TiB window, one unusable; with 16 TiB all worked (tianocore/edk2, pull request 12997).
+    OVMF puts the window at a multiple of its size above the memory, so 16 TiB end at 32 TiB: 45 bits of the 46 that it
+    uses (tianocore/edk2, OvmfPkg/Library/PlatformInitLib/MemDetect.c).
     """
     if node.virtual is None or not node.virtual.devices():
         return None
-    need = bars_mib(site, node)
-    holds = 1 << (need - 1).bit_length()
-    window = holds * 2 if holds * 2 < _BROKEN_WINDOW_MIB else holds
+    need = taken_mib((total, 1 << (total.bit_length() - 1)) for total in bars_mib(site, node))
+    window = 1 << (need - 1).bit_length()
     return window if window > _DEFAULT_WINDOW_MIB else None
 
 
-def bars_mib(site: Site, node: Node) -> int:
-    """Return the sum of the memory windows of a node's passed devices, MiB."""
+def taken_mib(devices: Iterable[tuple[int, int]]) -> int:
+    """Return what devices take of the window, MiB, from the sum of each one's memory windows and the largest of them.
+
+    Each is behind a root port of its own, whose window is aligned to the largest: a GPU of 512 GiB and some MiB takes
+    1 TiB (tianocore/edk2, MdeModulePkg/Bus/Pci/PciBusDxe/PciResourceSupport.c, CalculateResourceAperture).
+    """
+    return _RESERVE_MIB + sum(ceil(total / largest) * largest for total, largest in devices)
+
+
+def bars_mib(site: Site, node: Node) -> list[int]:
+    """Return the sum of the memory windows of each passed device of a node, MiB. Windows are powers of two."""
     machine = node.virtual
     if machine is None:
-        return 0
+        return []
     gpu = _gpu_mib(site, node) if machine.gpus else 0
     own = [(device, gpu) for device in machine.gpus]
     own += [(device, _NIC_BARS_MIB) for device in (*machine.nvswitches, *machine.nics)]
-    return sum(device.bars_mib or default for device, default in own)
+    return [device.bars_mib or default for device, default in own]
 
 
 def _gpu_mib(site: Site, node: Node) -> int:
@@ -194,4 +204,4 @@ def _mac(site: str, name: str) -> str:
     return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
 
 
-__all__ = ["DomainDevice", "DomainFacts", "bars_mib", "domain_facts", "hypervisor_of", "window_mib"]
+__all__ = ["DomainDevice", "DomainFacts", "bars_mib", "domain_facts", "hypervisor_of", "taken_mib", "window_mib"]

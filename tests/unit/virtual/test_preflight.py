@@ -13,7 +13,7 @@ import pytest
 from rackready.drivers.passthrough.judge import Wanted, judge, notes
 from rackready.ondevice import passthrough_facts
 from rackready.stacks.virtual_args import wanted_of
-from tests.unit.design.virtual_sites import ONE, VFS, site
+from tests.unit.design.virtual_sites import EIGHT, FULL, ONE, VFS, devices, site
 from tests.unit.virtual.fake_sysfs import FakeHost
 
 GPU, NIC, VF = "0000:9d:00.0", "0000:9a:00.0", "0000:9a:00.2"
@@ -135,7 +135,7 @@ BROKEN: dict[str, tuple[Callable[[FakeHost], object], str]] = {
     "windows larger than planned": (
         large_windows,
         (
-            "passthrough-window-small: train-1: 64-bit memory window of the guest - Expected: 524352 MiB or more "
+            "passthrough-window-small: train-1: 64-bit memory window of the guest - Expected: 1049632 MiB or more "
             "Actual: 524288 MiB. Set `bars_mib` of its devices in the site file to what they have."
         ),
     ),
@@ -191,6 +191,23 @@ def test_a_virtual_function_of_another_card_is_named(tmp_path: Path) -> None:
         (
             f"passthrough-function: train-1 {VF}: physical function - Expected: {NIC} Actual: 0000:c0:00.0. "
             "Make the virtual functions (sriov_numvfs), or correct `pci` and `vf_of` in the site file."
+        )
+    ]
+
+
+def test_a_window_that_holds_the_sum_but_not_the_alignment_is_named(tmp_path: Path) -> None:
+    """Eight GPUs of 512 GiB: their sum is half of 8 TiB, where one was unusable (tianocore/edk2, PR 12997)."""
+    machine = {**FULL, "gpus": devices(EIGHT, bars_mib=512 * 1024 + 48)}
+    host, need = ready(tmp_path, machine), wanted(machine)
+    for group, device in enumerate(need.devices[:8]):
+        host.add(device.pci, 100 + group, numa=need.numa[device.pci], bars=(16 << 20, 512 << 30, 32 << 20))
+    assert found(host, machine) == []
+    small = need.model_copy(update={"facts": need.facts.model_copy(update={"window_mib": 8 << 20})})
+    expected = (8 << 20) + 12 * 32 + 1024
+    assert [str(item) for item in judge("train-1", small, shown(host, small))] == [
+        (
+            f"train-1: 64-bit memory window of the guest - Expected: {expected} MiB or more Actual: {8 << 20} MiB. "
+            "Set `bars_mib` of its devices in the site file to what they have."
         )
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rackready.design.virtual_domain import DomainFacts
+from rackready.design.virtual_domain import DomainFacts, taken_mib
 from rackready.drivers.passthrough import findings as kinds
 from rackready.model.base import Model
 from rackready.model.outcome import Finding
@@ -142,21 +142,26 @@ def _memory(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding
 
 def _devices(host: str, wanted: Wanted, seen: dict[str, Any]) -> Iterator[Finding]:
     given = {device.pci for device in wanted.devices}
-    total = 0
+    sizes: list[tuple[int, int]] = []
     for device in wanted.devices:
         found, where = seen["devices"][device.pci], f"{host} {device.pci}"
         if found is None:
             yield kinds.ABSENT.found(where, "a device", "none")
             continue
-        total += sum(found["bars"])
+        sizes.append((_mib(sum(found["bars"])), _mib(max(found["bars"], default=0))))
         yield from _device(where, device, found, given)
         planned = wanted.numa.get(device.pci)
         if planned is not None and found["numa"] not in {planned, -1}:  # -1: the firmware says none
             yield kinds.NUMA.found(where, planned, found["numa"])
     window = wanted.facts.window_mib or _DEFAULT_WINDOW_MIB
-    need = ceil(total / (1 << 20))
+    need = taken_mib(sizes)
     if need > window:
         yield kinds.WINDOW.found(host, f"{need} MiB or more", f"{window} MiB")
+
+
+def _mib(size: int) -> int:
+    """Return bytes as MiB, at least the 1 MiB of a root port's granularity."""
+    return max(1, ceil(size / (1 << 20)))
 
 
 def _device(where: str, device: PassedDevice, found: dict[str, Any], given: set[str]) -> Iterator[Finding]:
