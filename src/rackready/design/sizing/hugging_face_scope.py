@@ -44,6 +44,7 @@ _ENCODERS = frozenset(
 _ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 """Kinds of layers whose cache grows with the context; sliding and chunked ones count as full, an upper bound."""
 _MIXED = (
+    "block_configs",  # Nemotron Super and Ultra: NVIDIA-NeMo/Megatron-Bridge, llama_nemotron_config.py
     "full_attention_interval",
     "moe_layer_interval",
     "layers_block_type",
@@ -78,27 +79,39 @@ def _encoder(raw: dict[str, Any], source: str) -> list[Message]:
 
 def _mixed(raw: dict[str, Any], source: str) -> list[Message]:
     said = [key for key in sorted(raw) if raw[key] is not None and (key in _MIXED or key.endswith("_layer_period"))]
-    problems = [
-        Message(
-            source,
-            key,
-            expected="layers of one kind",
-            actual=f"{raw[key]!r}",
-            next_step="rackready cannot size such a model. Choose another one.",
-        )
-        for key in said
-    ]
+    problems = [_unsized(source, key, "layers of one kind", _short(raw[key])) for key in said]
     kinds = raw.get("layer_types")
     other = sorted({str(kind) for kind in kinds} - _ATTENTION) if isinstance(kinds, list) else []
     if other:
-        expected = ", ".join(sorted(_ATTENTION))
-        problems.append(
-            Message(
-                source,
-                "layer_types",
-                expected=expected,
-                actual=", ".join(other),
-                next_step="rackready cannot size such a model. Choose another one.",
-            )
-        )
-    return problems
+        problems.append(_unsized(source, "layer_types", ", ".join(sorted(_ATTENTION)), ", ".join(other)))
+    return problems + _linear(raw, source) + _no_shape(raw, source)
+
+
+def _linear(raw: dict[str, Any], source: str) -> list[Message]:
+    """Return a problem for layers of linear attention, which keep no keys and values.
+
+    1: full attention (vllm-project/vllm, vllm/config/model.py, get_num_layers_by_block_type); MiniMax-M2 has only 1.
+    """
+    kinds = raw.get("attn_type_list")
+    if not isinstance(kinds, list):
+        return []
+    linear = sum(kind != 1 for kind in kinds)
+    actual = f"another kind for {linear} of {len(kinds)}"
+    return [_unsized(source, "attn_type_list", "1 (full attention) for every layer", actual)] if linear else []
+
+
+def _no_shape(raw: dict[str, Any], source: str) -> list[Message]:
+    """Return a problem for a file that has no shape of its layers at the top: null where each layer has its own."""
+    keys = ("num_key_value_heads", "intermediate_size")
+    if any(raw.get(key, 0) is not None for key in keys):
+        return []
+    return [_unsized(source, ", ".join(keys), "the shape of all layers", "null")]
+
+
+def _unsized(source: str, key: str, expected: str, actual: str) -> Message:
+    step = "rackready cannot size such a model. Choose another one."
+    return Message(source, key, expected=expected, actual=actual, next_step=step)
+
+
+def _short(value: object) -> str:
+    return f"a list of {len(value)}" if isinstance(value, list) else f"{value!r}"
