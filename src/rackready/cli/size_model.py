@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from rackready.design.sizing import parameters
 from rackready.design.sizing.hugging_face import read_config
+from rackready.design.sizing.hugging_face_weights import BESIDE
 from rackready.model.llm import Llm, Weights
 from rackready.model.problems import RackreadyError
 
@@ -91,17 +92,25 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
 
 
 def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
+    raw, beside = _json(path, "Give a model's config.json."), path.with_name(BESIDE)
+    quantized: Any = None
+    if weights is None and beside.is_file():
+        step = "Correct it, or set the number format with --weights."
+        quantized = _json(beside, step)
+        if not isinstance(quantized, dict):
+            actual = type(quantized).__name__
+            raise RackreadyError(beside, expected="one JSON object", actual=actual, next_step=step)
+    return read_config(raw, str(path), weights, quantized)
+
+
+def _json(path: Path, step: str) -> object:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except RecursionError as error:
-        raise RackreadyError(
-            path, expected="a JSON file", actual="nested too deep to be read", next_step="Give a model's config.json."
-        ) from error
+        actual = "nested too deep to be read"
+        raise RackreadyError(path, expected="a JSON file", actual=actual, next_step=step) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RackreadyError(
-            path, expected="a JSON file", actual=error, next_step="Give a model's config.json."
-        ) from error
-    return read_config(raw, str(path), weights)
+        raise RackreadyError(path, expected="a JSON file", actual=error, next_step=step) from error
 
 
 def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:

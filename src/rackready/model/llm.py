@@ -64,6 +64,9 @@ class Llm(Model):
     group: int | None = Field(
         None, ge=1, description="weights that share one scale; null: one scale per tensor, or no quantization"
     )
+    kept: int = Field(
+        0, ge=0, description="parameters of a quantized model's layers that stay in 16 bits; not of routed experts"
+    )
     parameters: int | None = Field(None, ge=1, description="parameters as published; null: counted from the shape")
     context: int | None = Field(None, ge=1, description="longest sequence that the model supports, tokens")
 

@@ -33,6 +33,18 @@ def test_a_config_with_a_byte_order_mark_is_read(size: Size, tmp_path: Path) -> 
     assert size("model", "--config", str(marked), "--output", "json")[0] == 0
 
 
+def test_the_file_of_modelopt_beside_it_is_read(size: Size, tmp_path: Path) -> None:
+    config, beside = tmp_path / "config.json", tmp_path / "hf_quant_config.json"
+    config.write_text(Path(L8).read_text(encoding="utf-8"), encoding="utf-8")
+    beside.write_text('{"quantization": {"quant_algo": "NVFP4", "group_size": 16}}', encoding="utf-8")
+    assert json.loads(size("model", "--config", str(config), "--output", "json")[1])["model"]["weights"] == "nvfp4"
+    beside.write_text("[4]", encoding="utf-8")
+    code, _, err = size("model", "--config", str(config))
+    assert code == 2
+    assert f"{beside} - Expected: one JSON object Actual: list." in err
+    assert size("model", "--config", str(config), "--weights", "fp8")[0] == 0
+
+
 def test_serve_names_layout_limit_and_cost(size: Size) -> None:
     code, out, _ = size(
         "serve",

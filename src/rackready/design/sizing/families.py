@@ -39,3 +39,17 @@ TIED = frozenset(
     }
 )
 """Families that tie embeddings unless the file says otherwise."""
+
+_GEMMA_3 = {
+    "vocab_size": 262_208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131_072,
+}
+"""configuration_gemma3.py, Gemma3TextConfig. The files of gemma-3-27b-it and its sisters leave some of them out."""
+DEFAULTS: dict[str, dict[str, int]] = {"gemma3": _GEMMA_3, "gemma3_text": _GEMMA_3}
+"""Values that the published files of a family leave out, because they are those of its class."""

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from rackready.design.sizing.families import GATED_MLP, LEARNED_POSITIONS, PLAIN_MLP, TIED
+from rackready.design.sizing.families import DEFAULTS, GATED_MLP, LEARNED_POSITIONS, PLAIN_MLP, TIED
 from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
+from rackready.design.sizing.hugging_face_weights import Format, format_of, kept_in_16_bits
 from rackready.model.llm import Experts, Latent, Llm, Weights
 from rackready.model.problems import RackreadyError
 from rackready.model.wanted import refusals
@@ -23,8 +24,6 @@ _NAMES = {
     "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
     "context": ("max_position_embeddings", "n_positions", "n_ctx"),
 }
-_DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-_FOUR, _EIGHT = 4, 8
 
 
 @dataclass(slots=True)
@@ -35,6 +34,8 @@ class Reader:
     raw: dict[str, Any]
     weights: Weights | None = None
     """Weight format set by the user, which overrides the file."""
+    beside: dict[str, Any] | None = None
+    """What ModelOpt's file beside it holds."""
     assumed: list[str] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
@@ -81,24 +82,25 @@ class Reader:
         self.assumed.append(text)
 
 
-def read_config(raw: object, source: str, weights: Weights | None = None) -> tuple[Llm, list[str]]:
+def read_config(
+    raw: object, source: str, weights: Weights | None = None, beside: dict[str, Any] | None = None
+) -> tuple[Llm, list[str]]:
     """Return the model of a parsed config.json and the assumptions; ``weights`` replaces its number format.
 
-    Raises RackreadyError if the model cannot be sized.
+    ``beside``: the content of ModelOpt's hf_quant_config.json. Raises RackreadyError if the model cannot be sized.
     """
     if not isinstance(raw, dict):
         raise RackreadyError(
             source, expected="one JSON object", actual=type(raw).__name__, next_step="Use a model's config.json."
         )
-    reader = Reader(source, raw, weights)
+    reader = Reader(source, raw, weights, beside)
     if isinstance(raw.get("text_config"), dict):
-        text = {"model_type": raw.get("model_type", ""), **raw["text_config"]}
-        reader = Reader(
-            source,
-            {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))},
-            weights,
-        )
+        outer = {key: raw[key] for key in ("model_type", "dtype", "torch_dtype") if key in raw}
+        text = {"model_type": "", **outer, **raw["text_config"]}
+        quantization = raw.get("quantization_config", text.get("quantization_config"))
+        reader = Reader(source, {**text, "quantization_config": quantization}, weights, beside)
         reader.assume("only text_config is sized: parts for images and sound are not counted")
+    _fill(reader)
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
@@ -106,15 +108,24 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
         raise RackreadyError.of(refusals(error.errors(), source, expected, "Correct the file.")) from error
 
 
+def _fill(reader: Reader) -> None:
+    """Add what transformers takes where the file says nothing: a nested text_config keeps only what differs."""
+    family = str(reader.raw.get("model_type", ""))
+    missing = {key: value for key, value in DEFAULTS.get(family, {}).items() if reader.raw.get(key) is None}
+    reader.raw = {**reader.raw, **missing}
+    for key, value in missing.items():
+        reader.assume(f"{key} is {value}, the default of transformers for {family}: the file has none")
+
+
 def _model(reader: Reader, name: str) -> Llm:
     family = str(reader.raw.get("model_type", ""))
     refuse_unsized(reader.raw, reader.source)
     heads, hidden = reader.required("heads"), reader.required("hidden")
     latent = _latent(reader)
-    weights, group = _weights(reader)
+    found = _format(reader)
     if reader.raw.get("sliding_window") and reader.raw.get("use_sliding_window", True):
         reader.assume("the cache is counted as if every layer used the whole context; sliding windows need less")
-    return Llm(
+    model = Llm(
         name=name,
         layers=reader.required("layers"),
         hidden=hidden,
@@ -128,10 +139,24 @@ def _model(reader: Reader, name: str) -> Llm:
         learned_positions=(reader.number("context") or 0) if family in LEARNED_POSITIONS else 0,
         latent=latent,
         experts=_experts(reader),
-        weights=weights,
-        group=group,
+        weights=found.weights,
+        group=found.group,
         context=reader.number("context"),
     )
+    kept = kept_in_16_bits(model, found.excluded) if found.excluded else 0
+    if kept:
+        reader.assume(f"{kept / 1e9:.1f} billion parameters of layers stay in 16 bits: the file excludes their modules")
+    return model.model_copy(update={"kept": kept})
+
+
+def _format(reader: Reader) -> Format:
+    """Return the format of the weights: that of the user, else that of the files."""
+    if reader.weights is not None:
+        return Format(reader.weights)
+    found = format_of(reader.raw, reader.source, reader.beside)
+    for text in found.assumed:
+        reader.assume(text)
+    return found
 
 
 def _matrices(reader: Reader, family: str) -> Literal[2, 3]:
@@ -210,62 +235,3 @@ def _experts(reader: Reader) -> Experts | None:
         shared = width
     dense = without_experts(reader)
     return Experts(count=count, active=active, intermediate=width, shared=shared, dense_layers=dense)
-
-
-def _weights(reader: Reader) -> tuple[Weights, int | None]:
-    if reader.weights is not None:
-        return reader.weights, None
-    quantization = reader.raw.get("quantization_config")
-    if isinstance(quantization, dict):
-        return _quantized(reader, quantization)
-    dtype = str(reader.raw.get("dtype") or reader.raw.get("torch_dtype") or "")
-    if dtype not in _DTYPES:
-        reader.assume("weights are bf16: the file has no known dtype")
-    return _DTYPES.get(dtype, "bf16"), None
-
-
-def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None]:
-    """Return number format and group of a quantization_config.
-
-    It knows AWQ, GPTQ, FP8, bitsandbytes, MXFP4, NVFP4 and compressed-tensors.
-    """
-    method = str(raw.get("quant_method", "")).lower()
-    if method == "compressed-tensors":
-        groups = raw.get("config_groups")
-        first: object = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-        inner = _object(reader, "weights", _object(reader, "a group", first).get("weights") or {})
-        kind, bits, group = str(inner.get("type", "")), inner.get("num_bits"), inner.get("group_size")
-        if bits == _EIGHT:
-            return ("fp8" if kind == "float" else "int8"), group
-        if bits == _FOUR:
-            return ("nvfp4" if kind == "float" else "int4"), group
-    if method in {"mxfp4", "nvfp4"}:
-        return ("mxfp4" if method == "mxfp4" else "nvfp4"), raw.get("group_size")
-    if method == "fp8" or "fp8" in str(raw.get("quant_algo", "")).lower():
-        return "fp8", None
-    if "nvfp4" in str(raw.get("quant_algo", "")).lower():
-        return "nvfp4", raw.get("group_size")
-    bits = raw.get("bits") or (_FOUR if raw.get("load_in_4bit") else _EIGHT if raw.get("load_in_8bit") else None)
-    if isinstance(bits, int) and bits in {_FOUR, _EIGHT}:
-        group = raw.get("group_size")
-        return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
-    raise RackreadyError(
-        reader.source,
-        "quantization_config",
-        expected="awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits",
-        actual=f"{method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}",
-        next_step="Set the number format with --weights.",
-    )
-
-
-def _object(reader: Reader, what: str, value: object) -> dict[str, Any]:
-    """Return a part of quantization_config that must be an object. Raises RackreadyError."""
-    if not isinstance(value, dict):
-        raise RackreadyError(
-            reader.source,
-            "quantization_config.config_groups",
-            expected=f"{what} as an object",
-            actual=type(value).__name__,
-            next_step="Correct the file.",
-        )
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rackready.design.sizing import parameters
 from rackready.model.llm import Llm, Weights
 from rackready.model.profile import GpuProfile, Precision
 
@@ -24,6 +25,15 @@ def weight_bytes(weights: Weights, group: int | None = None) -> float:
     size = group or _GROUP.get(weights)
     scale = _SCALE_BITS.get(weights, 0) / size if size else 0.0
     return (_BITS[weights] + scale) / 8
+
+
+def layer_bytes(model: Llm) -> float:
+    """Return the bytes of a weight of the layers outside routed experts, averaged over those that stay in 16 bits."""
+    quantized = weight_bytes(model.weights, model.group)
+    if not model.kept:
+        return quantized
+    share = model.kept / (parameters.layer_average(model)[0] * model.layers)
+    return share * UNQUANTIZED_BYTES + (1 - share) * quantized
 
 
 def outside_bytes(model: Llm) -> float:

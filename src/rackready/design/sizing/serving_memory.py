@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.sizing.parallel import Layout, stage_layers
-from rackready.design.sizing.precision import KV_BYTES, outside_bytes, weight_bytes
+from rackready.design.sizing.precision import KV_BYTES, layer_bytes, outside_bytes, weight_bytes
 from rackready.design.sizing.stages import stages
 from rackready.model.llm import Llm
 
@@ -55,8 +55,9 @@ def kv_bytes_per_token(model: Llm, kv: str = "bf16", layout: Layout | None = Non
 
 def weights_on_gpu(model: Llm, layout: Layout) -> float:
     """Return the weights of the fullest GPU, bytes. Quantization covers the layers; the rest stays in 16 bits."""
-    per_weight, outside = weight_bytes(model.weights, model.group), outside_bytes(model)
-    return max((stage.dense + stage.routed) * per_weight + stage.outside * outside for stage in stages(model, layout))
+    dense, outside = layer_bytes(model), outside_bytes(model)
+    routed = weight_bytes(model.weights, model.group)
+    return max(stage.dense * dense + stage.routed * routed + stage.outside * outside for stage in stages(model, layout))
 
 
 def serving_memory(model: Llm, layout: Layout, job: ServingJob, memory: float) -> ServingMemory:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rackready.design.sizing import links, parameters
 from rackready.design.sizing.parallel import Layout, stage_layers
-from rackready.design.sizing.precision import computed_in, outside_bytes, weight_bytes
+from rackready.design.sizing.precision import computed_in, layer_bytes, outside_bytes, weight_bytes
 from rackready.design.sizing.serving_memory import ServingJob, kv_bytes_per_token
 from rackready.model.llm import Llm
 from rackready.model.profile import GpuProfile, PlatformProfile
@@ -105,12 +105,12 @@ def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:
     With even routing an expert stays idle with probability (1 - k/E)^tokens. The output head is read once; of the input
     embedding only rows.
     """
-    per_weight = weight_bytes(model.weights, model.group)
     dense, routed = parameters.layer_average(model)
+    dense, routed = dense * layer_bytes(model), routed * weight_bytes(model.weights, model.group)
     layers = stage_layers(model, layout)
     visited = 1 - (1 - model.experts.active / model.experts.count) ** tokens if model.experts else 0.0
     head = parameters.embedding(model) * outside_bytes(model) / layout.tp
-    return layers * (dense / layout.tp + visited * routed / (layout.tp * layout.ep)) * per_weight + head
+    return layers * (dense / layout.tp + visited * routed / (layout.tp * layout.ep)) + head
 
 
 def _reductions(
