@@ -271,3 +271,17 @@ def test_no_command_loads_the_large_package() -> None:
     modules = "rackready.cli.main, rackready.stacks.worker, rackready.stacks.provider, rackready.stacks.policy_server"
     code = f"import sys, {modules}; sys.exit(any(name.startswith('pulumi_aws') for name in sys.modules))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@needs_aws
+def test_the_page_installs_the_plugin_where_the_engine_looks_for_it() -> None:
+    """`env.sh` sets the engine's folder (PULUMI_HOME), so the plugin comes after it, in the version of the package."""
+    lines = (ROOT / "docs/howto/aws.md").read_text(encoding="utf-8").splitlines()
+    install = next(line for line in lines if line.startswith("pulumi plugin install resource aws "))
+    sourced, asked = lines.index(". ../metal/env.sh cloud"), lines.index(install)
+    assert sourced < asked < next(at for at, line in enumerate(lines) if line.startswith("pulumi preview"))
+    python = install.split("$(")[1].split(" ")[0]
+    command = install.split('aws "$(')[1].removesuffix(')"').replace(python, sys.executable)
+    shown = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.strip()
+    package = Path(str(importlib.import_module("pulumi_aws").__file__)).with_name("pulumi-plugin.json")
+    assert shown == json.loads(package.read_text(encoding="utf-8"))["version"]
