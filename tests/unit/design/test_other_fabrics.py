@@ -311,14 +311,6 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
                 " Raise downlinks of in-band to 5."
             ),
         ),
-        (  # 32 of its ports split in four, and only with the neighbour off
-            "in-band",
-            {"rate": 25},
-            (
-                "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 25 Gb/s Actual: none. "
-                "Use another model, or set rate."
-            ),
-        ),
         (
             "in-band",
             {"rate": 400},

@@ -150,3 +150,9 @@ def test_a_qsfp56_port_has_four_lanes_that_a_faster_switch_does_not_give_it(mode
 def test_a_switch_with_lanes_of_50_takes_qsfp56() -> None:
     assert ports.lanes_short(profile(rate=200, lanes=4, breakout=[1]), 200, "qsfp56") is None
     assert ports.lanes_short(profile(rate=400, lanes=8, breakout=[1, 2]), 200, "qsfp56") is None
+
+
+def test_a_switch_that_splits_half_of_its_ports_in_four_offers_none_of_a_quarter() -> None:
+    """SN4600C: 32 of 64 ports, with the neighbour off (Cumulus Linux, Switch Port Attributes); none in SONiC."""
+    found = loader.switch("sn4600c")
+    assert [ports.breakout_of(found, rate) for rate in (100, 50, 25)] == [1, 2, None]
