@@ -80,6 +80,7 @@ def played(folder: Path, *arguments: str, root: bool, room_gib: int = 0) -> tupl
         ".venv/bin/python": '#!/bin/sh\ncd "$(dirname "$0")/../.."; echo "$@" >compiled\n',
         ".venv/bin/rackready": f'#!/bin/sh\necho "$RACKREADY_ROOT $@" >>{folder}/racks\n',
         "bin/df": f"#!/bin/sh\necho Avail; echo {room_gib * 1024 * 1024}\n",
+        "bin/awk": f"#!/bin/sh\necho {room_gib * 1024 * 1024}\n",
         "bin/id": f"#!/bin/sh\necho {0 if root else 1000}\n",
     }.items():
         program = folder / name
