@@ -360,5 +360,41 @@ def test_a_second_dhcp_server_on_the_wire_is_named(tmp_path: Path) -> None:
         there.close()
 
 
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv of util-linux")
+def test_the_capabilities_of_their_units_are_enough_for_roots_daemons(tmp_path: Path) -> None:
+    """As systemd starts them, in a checkout below another user's home."""
+    home = tmp_path / "home"
+    home.mkdir()
+    scene = Scene(home)
+    try:
+        scene.here.run(scene.service.stop)
+        os.chown(home, 65534, 65534)
+        home.chmod(0o700)
+        for unit in sorted(scene.service.layout.units.glob("*.service"), reverse=True):
+            ended = scene.here.run(partial(started_as_by_systemd, unit))
+            assert (unit.name, ended.returncode, ended.stderr) == (unit.name, 0, "")
+        assert scene.service.running()
+        scene.arm(armed("node01", MAC))
+        assert answer(scene.ask(dhcp.PXE)).file == "shimx64.efi"
+        assert scene.tftp("shimx64.efi")
+        assert scene.web("http://10.9.0.1:8080/boot/ca.pem")[0] == 200
+        assert "failed" not in (scene.service.layout.logs / "nginx-error.log").read_text()
+    finally:
+        scene.close()
+
+
+def started_as_by_systemd(unit: Path) -> subprocess.CompletedProcess[str]:
+    """Run a unit's test and start with its capabilities alone."""
+    rows = [line.partition("=") for line in unit.read_text().splitlines()]
+    names = next(value for key, _, value in rows if key == "CapabilityBoundingSet").lower()
+    kept = ",".join(f"+{name.removeprefix('cap_')}" for name in names.split())
+    words = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all", "--no-new-privs", "--"]
+    for command in [value for key, _, value in rows if key in {"ExecStartPre", "ExecStart"}]:
+        ended = subprocess.run([*words, *command.split()], capture_output=True, text=True, check=False, timeout=30)
+        if ended.returncode != 0:
+            break
+    return ended
+
+
 def test_settings_of_the_tests_are_a_site_s() -> None:
     assert isinstance(settings(), ProvisioningService)

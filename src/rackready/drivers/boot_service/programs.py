@@ -23,6 +23,8 @@ _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin",
 """Debian keeps both programs in /usr/sbin, which is not in the PATH of an ordinary user."""
 _PACKAGES = {"dnsmasq": "dnsmasq-base (Debian, Ubuntu) or dnsmasq", "nginx": "nginx-light (Debian) or nginx"}
 _TEST_S = 30
+_ROOT_CAPABILITIES = "CAP_SETGID CAP_SETUID CAP_DAC_READ_SEARCH CAP_DAC_OVERRIDE"
+"""What a daemon of root's needs in its unit beside its ports: an ordinary user's has and needs none of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def configure(layout: Layout, settings: ProvisioningService) -> None:
     }
     texts[layout.nobody] = "# rackready: one file beside this for each armed node\n"
     for program in both(layout):
-        texts[layout.units / unit_name(layout, program)] = _unit(layout, program, owner.pw_name)
+        texts[layout.units / unit_name(layout, program)] = _unit(layout, program, owner)
     for path, text in texts.items():
         files.settle(path, text.encode(), mode=0o644)
 
@@ -146,12 +148,14 @@ def unit_name(layout: Layout, program: Program) -> str:
     return f"rackready-boot-{layout.root.parent.name}-{program.name}.service"
 
 
-def _unit(layout: Layout, program: Program, owner: str) -> str:
+def _unit(layout: Layout, program: Program, owner: pwd.struct_passwd) -> str:
     return render(
         f"provisioning/boot-{program.name}.service.j2",
         name=layout.root.parent.name,
         root=layout.root,
-        owner=owner,
+        owner=owner.pw_name,
+        root_owner=owner.pw_uid == 0,
+        root_capabilities=f" {_ROOT_CAPABILITIES}" if owner.pw_uid == 0 else "",
         pid_file=program.pid_file,
         test=" ".join(program.test),
         start=" ".join(program.start),
