@@ -16,7 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers.boot_service import ArmedNode, BootService, BootServiceError, checks, probe
+from rackready.drivers.boot_service import (
+    ArmedNode,
+    BootService,
+    BootServiceError,
+    checks,
+    daemons,
+    probe,
+    programs,
+    systemd,
+)
 from rackready.drivers.boot_service.loaders import LOADERS
 from rackready.model.provisioning import ProvisioningService
 from tests.unit.boot_service import dhcp_client as dhcp
@@ -381,6 +390,105 @@ def test_the_capabilities_of_their_units_are_enough_for_roots_daemons(tmp_path: 
         assert "failed" not in (scene.service.layout.logs / "nginx-error.log").read_text()
     finally:
         scene.close()
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv of util-linux")
+def test_another_user_than_root_goes_on_once_root_has_started_the_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path)
+    units, layout, asked = tmp_path / "units", scene.service.layout, []
+    units.mkdir()
+    names = [programs.unit_name(layout, program) for program in programs.both(layout)]
+
+    def say(*words: str) -> str:
+        asked.append(" ".join(words[:-1]))
+        return (layout.run / f"{words[-1].split('-')[-1].removesuffix('.service')}.pid").read_text()
+
+    def root_restarts() -> None:
+        for program in programs.both(layout):
+            daemons.stop(program, layout)
+        for name in names:
+            shutil.copy(layout.units / name, units)
+            assert scene.here.run(partial(started_as_by_systemd, units / name)).returncode == 0
+
+    try:
+        scene.here.run(scene.service.stop)
+        for name, value in (("RUNNING", tmp_path), ("UNIT_FOLDER", units), ("_systemctl", say)):
+            monkeypatch.setattr(systemd, name, value)
+        monkeypatch.setattr(checks, "dhcp_servers", lambda _interface: [])
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        for changes in ({}, {"dns": ["10.9.0.53"]}):
+            service = BootService(layout.root, settings(supervise="systemd", **changes))
+            with pytest.raises(BootServiceError) as caught:
+                scene.here.run(service.start)
+            assert str(caught.value) == (
+                "boot service: units of systemd - Expected: root, who may install them Actual: user id 1000. Run as "
+                f"root `cp {layout.units}/*.service {units}/ && systemctl daemon-reload && systemctl enable "
+                f"{' '.join(names)} && systemctl restart {' '.join(names)}`, then run the same command again."
+            )
+            root_restarts()
+            assert scene.here.run(service.start) == []
+            assert all(daemons.current(program, layout) for program in programs.both(layout))
+            asked.clear()
+            assert (scene.here.run(service.start), asked) == ([], [])
+        tested: list[str] = []
+        monkeypatch.setattr(programs.Program, "refusal", lambda self: tested.append(self.name) or [])
+        with pytest.raises(BootServiceError, match="units of systemd"):
+            scene.here.run(BootService(layout.root, settings(supervise="systemd", http_port=80)).start)
+        assert tested == ["dnsmasq"], "nginx's own test opens port 80"
+        with pytest.raises(BootServiceError, match=r"systemctl disable --now .* && rm .* && systemctl daemon-reload`"):
+            scene.here.run(service.stop)
+    finally:
+        for name in names:
+            (units / name).unlink(missing_ok=True)
+        scene.close()
+
+
+def test_daemons_that_systemd_does_not_run_are_not_its_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path)
+    try:
+        monkeypatch.setattr(systemd, "RUNNING", tmp_path)
+        monkeypatch.setattr(systemd, "UNIT_FOLDER", scene.service.layout.units)
+        monkeypatch.setattr(systemd, "_systemctl", lambda *_: "0\n")
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert not systemd.started_by_hand(scene.service.layout)
+    finally:
+        monkeypatch.undo()
+        scene.close()
+
+
+@pytest.mark.parametrize(
+    ("supervise", "said"),
+    [
+        ("systemd", []),
+        (
+            "rackready",
+            [
+                f"boot service: {port} - Expected: we may open it Actual: Permission denied. Start the service as "
+                "root, or let systemd do it (provisioning.service.supervise)."
+                for port in ("TCP port 80", "UDP port 67", "UDP port 69")
+            ],
+        ),
+    ],
+)
+def test_ports_that_only_root_may_open_are_no_obstacle_to_systemd(supervise: str, said: list[str]) -> None:
+    here, there = joined("boot0", "nic0", MAC)
+    here.ip("address add 10.9.0.1/24 dev boot0")
+    own = settings(supervise=supervise, http_port=80)
+
+    def found() -> list[str]:
+        os.seteuid(65534)
+        try:
+            return [str(item) for item in checks.port_problems(own, dhcp=True, http=True)]
+        finally:
+            os.seteuid(0)
+
+    try:
+        assert here.run(found) == said
+    finally:
+        here.close()
+        there.close()
 
 
 def started_as_by_systemd(unit: Path) -> subprocess.CompletedProcess[str]:

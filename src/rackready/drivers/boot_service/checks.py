@@ -44,6 +44,11 @@ def _media_problems(settings: ProvisioningService, found: list[IPv4Address]) -> 
     return [Message("boot service", "address for virtual media", settings.media_address, "not on this machine", step)]
 
 
+def opened_by_systemd(settings: ProvisioningService) -> bool:
+    """Whether the daemons get ports that this user may not open: their units have the capabilities for them."""
+    return settings.supervise == "systemd" and os.geteuid() != 0
+
+
 def port_problems(settings: ProvisioningService, *, dhcp: bool, http: bool) -> list[Message]:
     """Return the ports that another program uses. ``dhcp``, ``http``: which of our daemons is about to start."""
     wanted = [(socket.SOCK_STREAM, port) for port in (settings.http_port, settings.https_port) if http]
@@ -70,6 +75,8 @@ def _port_problem(settings: ProvisioningService, kind: socket.SocketKind, port: 
                 )
                 return Message("boot service", where, "free", "used by another program", step)
             if error.errno in {errno.EACCES, errno.EPERM}:
+                if opened_by_systemd(settings):
+                    return None
                 step = "Start the service as root, or let systemd do it (provisioning.service.supervise)."
                 return Message("boot service", where, "we may open it", os.strerror(error.errno), step)
             return Message("boot service", where, "it can be opened", error.strerror or error)

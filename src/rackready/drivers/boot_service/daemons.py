@@ -132,6 +132,12 @@ def current(program: Program, layout: Layout) -> bool:
         return False
 
 
+def began_configured(program: Program, layout: Layout) -> bool:
+    """Whether a daemon runs that began after its present configuration was written, whoever started it."""
+    pid = pid_of(program)
+    return pid > 0 and _began(pid) > max(path.stat().st_mtime for path in _read_at_start(program, layout))
+
+
 def remember(program: Program, layout: Layout) -> None:
     """Record the configuration with which a daemon was started."""
     files.replace(_memory(program, layout), _digest(program, layout).encode())
@@ -143,8 +149,12 @@ def _memory(program: Program, layout: Layout) -> Path:
 
 def _digest(program: Program, layout: Layout) -> str:
     """Return the hash of everything that a daemon reads only at its start."""
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in _read_at_start(program, layout))).hexdigest()
+
+
+def _read_at_start(program: Program, layout: Layout) -> list[Path]:
     read = [program.conf, *([layout.tls / "server.pem"] if program.name == "nginx" else [])]
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in read if path.exists())).hexdigest()
+    return [path for path in read if path.exists()]
 
 
 def _replaced(master: int, old: set[int]) -> bool:

@@ -13,11 +13,14 @@ from pathlib import Path
 from rackready.drivers.boot_service import authority, checks, daemons, loaders, medium, nodes, systemd
 from rackready.drivers.boot_service.layout import Layout
 from rackready.drivers.boot_service.nodes import ArmedNode, BootServiceError
-from rackready.drivers.boot_service.programs import both, configure
+from rackready.drivers.boot_service.programs import Program, both, configure
 from rackready.drivers.boot_service.reports import Reports, read
 from rackready.model.problems import Message
 from rackready.model.provisioning import ProvisioningService
 from rackready.paths import private_dir
+
+_PRIVILEGED = 1024
+"""First port that every user may open (Linux, Documentation/networking/ip-sysctl.rst: ip_unprivileged_port_start)."""
 
 
 class BootService:
@@ -95,7 +98,8 @@ class BootService:
             notes = self._require_startable()
             if self.settings.supervise == "systemd":
                 if not all(daemons.current(program, self.layout) for program in both(self.layout)):
-                    systemd.start(self.layout)
+                    if not systemd.started_by_hand(self.layout):
+                        systemd.start(self.layout)
                     for program in both(self.layout):
                         daemons.remember(program, self.layout)
                 return notes
@@ -153,7 +157,7 @@ class BootService:
         problems = [item for program in programs for item in program.absent()]
         problems += checks.interface_problems(self.settings)
         if not problems:  # nginx tests its addresses, too: these would only be named again
-            problems = [item for program in programs for item in program.refusal()]
+            problems = [item for program in programs if self._can_test(program) for item in program.refusal()]
             web, dhcp = (daemons.pid_of(program) == 0 for program in programs)
             problems += checks.port_problems(self.settings, dhcp=dhcp, http=web)
             others, notes = checks.other_servers(self.settings) if dhcp and not problems else ([], [])
@@ -161,6 +165,11 @@ class BootService:
         if problems:
             raise BootServiceError.of(problems)
         return notes
+
+    def _can_test(self, program: Program) -> bool:
+        """Whether this user can: nginx's test opens its ports. The unit tests it with the unit's capabilities."""
+        ports = (self.settings.http_port, self.settings.https_port)
+        return program.name != "nginx" or min(ports) >= _PRIVILEGED or not checks.opened_by_systemd(self.settings)
 
     def _reload(self) -> None:
         for program in both(self.layout):
