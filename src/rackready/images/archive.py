@@ -9,6 +9,8 @@ import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from rackready.model.problems import Message, RackreadyError
 from rackready.ondevice.agent.links import followed
 
@@ -26,6 +28,13 @@ _LOADER_FILE = re.compile(r"\.efi(\.[^/]*)?$")
 _MDADM = {"usr/sbin/mdadm", "sbin/mdadm", "usr/bin/mdadm"}
 """The last one where usr/sbin is a link to usr/bin (Fedora 42)."""
 
+_CLOUD_CONFIG = re.compile(r"^etc/cloud/cloud\.cfg(\.d/[^/]+\.cfg)?$")
+_CONFIG_BYTES = 1 << 20
+_AGAINST_SEED = {"etc/cloud/cloud-init.disabled", "etc/netplan/00-installer-config.yaml"}
+"""Written by Ubuntu Server's installer or at its first boot (canonical/subiquity, subiquity/models/subiquity.py and
+network.py). The first keeps cloud-init from starting (canonical/cloud-init, tools/ds-identify). The second has the
+addresses of the machine that was installed, and netplan adds it to those of the seed."""
+
 
 @dataclass(slots=True)
 class Contents:
@@ -37,6 +46,7 @@ class Contents:
     os_release: dict[str, str] = field(default_factory=dict)
     host_keys: list[str] = field(default_factory=list)
     has_cloud_init: bool = False
+    against_seed: list[str] = field(default_factory=list)
     has_mdadm: bool = False
 
     @property
@@ -107,9 +117,27 @@ def _look(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> str
         found.os_release = _fields(source.read().decode(errors="replace"))
     if re.match(r"^etc/ssh/ssh_host_.*_key$", name):
         found.host_keys.append(name)
+    if name in _AGAINST_SEED or (_CLOUD_CONFIG.match(name) and _sets_network(tar, member)):
+        found.against_seed.append(name)
     found.has_cloud_init = found.has_cloud_init or name in {"usr/bin/cloud-init", "bin/cloud-init"}
     found.has_mdadm = found.has_mdadm or name in _MDADM
     return name
+
+
+def _sets_network(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+    """Whether a file of cloud-init's configuration sets the network: this counts more than the seed.
+
+    canonical/cloud-init, cloudinit/sources/__init__.py (network_config_sources) and cloudinit/stages.py. Subiquity
+    writes such a file, its name differs between releases. cloud-init ignores a file that is no YAML.
+    """
+    source = tar.extractfile(member) if member.isreg() else None
+    if source is None:
+        return False
+    try:
+        document = yaml.safe_load(source.read(_CONFIG_BYTES).decode(errors="replace"))
+    except (yaml.YAMLError, ValueError):  # ValueError: a date that is none
+        return False
+    return isinstance(document, dict) and bool(document.get("network"))
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -133,6 +161,13 @@ def check(path: Path, found: Contents) -> None:
         problems.append(
             _problem(path, "cloud-init, which sets users, keys and addresses", "none", "Install cloud-init in it.")
         )
+    if found.against_seed:
+        step = (
+            "Run `sudo cloud-init clean --machine-id` on the machine of the image, remove those of these files that "
+            "are still there, and make the archive again."
+        )
+        actual = ", ".join(sorted(found.against_seed))
+        problems.append(_problem(path, "no file that keeps cloud-init from the node's own settings", actual, step))
     if found.host_keys:
         actual = f"{len(found.host_keys)}, e.g. {found.host_keys[0]}"
         problems.append(_problem(path, "no SSH host keys: all nodes would have them", actual, "Remove them from it."))

@@ -159,6 +159,35 @@ def test_an_image_with_mdadm_says_so(call: Call, tmp_path: Path, place: str) -> 
     assert json.loads(call("image", "import", str(path), "--name", "m", "--output", "json")[1])["mdadm"] is True
 
 
+def subiquity(files: dict[str, str]) -> str:
+    """Ubuntu Server 24.04 after its first boot, and the names of 22.04 (canonical/subiquity, models/)."""
+    files["etc/cloud/cloud-init.disabled"] = "Disabled by Ubuntu live installer after first boot.\n"
+    files["etc/cloud/cloud.cfg.d/90-installer-network.cfg"] = "network:\n  version: 2\n"
+    files["etc/cloud/cloud.cfg.d/99-installer.cfg"] = "datasource_list: [None]\n"
+    files["etc/cloud/cloud.cfg.d/subiquity-disable-cloudinit-networking.cfg"] = "network: {config: disabled}\n"
+    files["etc/netplan/00-installer-config.yaml"] = "network: {version: 2}\n"
+    return (
+        "Expected: no file that keeps cloud-init from the node's own settings Actual: etc/cloud/cloud-init.disabled, "
+        "etc/cloud/cloud.cfg.d/90-installer-network.cfg, "
+        "etc/cloud/cloud.cfg.d/subiquity-disable-cloudinit-networking.cfg, etc/netplan/00-installer-config.yaml. Run "
+        "`sudo cloud-init clean --machine-id` on the machine of the image, remove those of these files that are still "
+        "there, and make the archive again."
+    )
+
+
+def test_settings_of_cloud_init_beside_the_network_are_no_obstacle(call: Call, tmp_path: Path) -> None:
+    files = {
+        **WHOLE,
+        "etc/cloud/cloud.cfg": "system_info:\n  network: {renderers: [netplan]}\n",
+        "etc/cloud/cloud.cfg.d/90_dpkg.cfg": "datasource_list: [NoCloud]\n",
+        "etc/cloud/cloud.cfg.d/91-odd.cfg": "network: {\n",
+        "etc/cloud/cloud.cfg.d/README": "network: {config: disabled}\n",
+        "etc/cloud/cloud.cfg.d/92-empty.cfg": "network:\n",
+        "etc/netplan/50-cloud-init.yaml": "network: {version: 2}\n",
+    }
+    assert call("image", "import", str(pack(tmp_path / "x.tar.zst", files)), "--name", "mine")[0] == 0
+
+
 def host_key(files: dict[str, str]) -> str:
     files["etc/ssh/ssh_host_rsa_key"] = "secret"
     return (
@@ -173,7 +202,7 @@ def no_system(files: dict[str, str]) -> str:
     return "Expected: usr/lib/os-release with an ID Actual: none. Use a root file system of Linux."
 
 
-@pytest.mark.parametrize("spoil", [no_cloud_init, no_kernel, no_loader, host_key, no_system])
+@pytest.mark.parametrize("spoil", [no_cloud_init, no_kernel, no_loader, subiquity, host_key, no_system])
 def test_an_image_that_no_node_could_boot_is_refused(
     spoil: Callable[[dict[str, str]], str], call: Call, tmp_path: Path
 ) -> None:
