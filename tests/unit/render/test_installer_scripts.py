@@ -207,7 +207,7 @@ def test_an_installer_that_cannot_see_what_disks_hold_changes_nothing(machine: M
 def finish(base: InstallerFacts) -> str:
     """Return the part about scratch disks, with files of this test."""
     text = render("provisioning/finish.sh.j2", facts=base, report=lambda _: ":")
-    return text[: text.index("mkdir -p /scratch")].replace(">> /etc/mdadm/mdadm.conf", "> /dev/null")
+    return text[: text.index("type=")].replace(">> /etc/mdadm/mdadm.conf", "> /dev/null")
 
 
 @pytest.mark.parametrize(
@@ -246,6 +246,15 @@ def test_a_striped_scratch_that_is_there_is_assembled_and_left(machine: Machine)
         "mdadm --assemble /dev/md/rr-scratch /dev/sdh /dev/sdi",
         "mdadm --detail --brief /dev/md/rr-scratch",
     ]
+
+
+@pytest.mark.parametrize("kept", ["ext4", "xfs"])
+def test_kept_scratch_is_mounted_as_what_it_is(machine: Machine, kept: str) -> None:
+    machine.program("blkid", f'case "$*" in *"-s TYPE"*) echo {kept} ;; *) echo rr-scratch ;; esac')
+    text = render("provisioning/finish.sh.j2", facts=facts("ubuntu2404", SINGLE), report=lambda _: ":")
+    part = text[: text.index("/etc/fstab") + len("/etc/fstab")].replace("mkdir -p /scratch", ":")
+    assert machine.run(part.replace("/etc/fstab", '"$CALLS"'), "/dev/sdh").returncode == 0
+    assert machine.called() == [f"LABEL=rr-scratch /scratch {kept} defaults,nofail 0 2"]
 
 
 @pytest.mark.parametrize("names", [[], ["rocky.repo", "rocky-addons.repo"]])

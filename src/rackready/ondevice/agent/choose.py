@@ -20,12 +20,16 @@ _ALSO = 1 << 30
 
 @dataclass(frozen=True)
 class Chosen:
-    """The disks of a plan. ``new_scratch``: whether scratch disks are made; else they are ours already."""
+    """The disks of a plan. ``new_scratch``: whether scratch disks are made; else they are ours already.
+
+    ``no_file_system``: whether they are ours, and the power went before their file system was made.
+    """
 
     system: tuple[Disk, ...]
     scratch: tuple[Disk, ...]
     new_scratch: bool
     erased: tuple[Disk, ...]
+    no_file_system: bool = False
 
 
 def matched(plan: Plan, disks: Sequence[Disk]) -> tuple[tuple[Disk, ...], tuple[Disk, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .errors import ImagingError
 from .host import Host
-from .layout import Volumes, uuid
+from .layout import Volumes, file_system, uuid
 from .mounts import inside, is_el, os_release, within
 from .plan import Plan
 
@@ -43,8 +43,9 @@ def fstab(host: Host, plan: Plan, made: Volumes, scratch: str) -> str:
         f"UUID={uuid(host, made.esp)} /boot/efi vfat umask=0077 0 1",
     ]
     if scratch:
+        # Scratch that is kept may have another type than the site wants by now.
         options = "defaults,nofail,x-systemd.device-timeout=30s"
-        lines.append(f"UUID={uuid(host, scratch)} {plan.scratch_mount} {plan.scratch_filesystem} {options} 0 2")
+        lines.append(f"UUID={uuid(host, scratch)} {plan.scratch_mount} {file_system(host, scratch)} {options} 0 2")
     return "\n".join(lines) + "\n"
 
 

@@ -54,10 +54,10 @@ def look(host: Host, disk: Disk) -> Contents:
     """Return what a disk holds. Nothing is changed. Raises ImagingError when it cannot be read."""
     names = names_of_parts(host, disk)
     table = _table(host, disk)
-    own = _signatures(host, disk.path)
+    own = signatures(host, disk.path)
     found = [item for item in own if item.kind not in _TABLES]
     for name in names:
-        found += _signatures(host, f"/dev/{name}")
+        found += signatures(host, f"/dev/{name}")
     labels = {str(item.get("name", "")) for item in table.get("partitions", [])}
     label = labels.pop() if len(labels) == 1 else ""
     holds = [_table_words(table)] if table.get("partitions") else []
@@ -66,7 +66,7 @@ def look(host: Host, disk: Disk) -> Contents:
         holds = [_table_words(table)]
     if not holds and own:
         holds = [f"{own[0].kind} on {disk.path}"]
-    if not holds and not _edges_are_zero(host, disk):
+    if not holds and not edges_are_zero(host, disk):
         holds = ["data without a known signature"]
     return Contents(
         tuple(holds),
@@ -90,7 +90,7 @@ def _table(host: Host, disk: Disk) -> dict[str, Any]:
     return parsed
 
 
-def _signatures(host: Host, device: str) -> list[Signature]:
+def signatures(host: Host, device: str) -> list[Signature]:
     """Return each kind of signature on a device once. Raises ImagingError if it cannot be read."""
     out = host.must("wipefs", "--json", "--no-act", device).strip()
     items = json.loads(out).get("signatures", []) if out else []
@@ -98,7 +98,8 @@ def _signatures(host: Host, device: str) -> list[Signature]:
     return list(dict.fromkeys(found))
 
 
-def _edges_are_zero(host: Host, disk: Disk) -> bool:
+def edges_are_zero(host: Host, disk: Disk) -> bool:
+    """Whether nothing but zeros is at both ends of a device. Raises ImagingError if it cannot be read."""
     try:
         with host.path(disk.path).open("rb") as device:
             first = device.read(_EDGE)

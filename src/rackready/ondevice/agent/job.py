@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from . import configure, image, layout, loader, present
+from . import scratch as scratch_disks
 from .choose import Chosen, choose, matched
 from .contents import Contents, look
 from .disks import Disk, wait_for
@@ -46,6 +48,9 @@ class ImagingRun:
         if whole and all(disk.name in whole for disk in system):
             return "the disks have this image already: nothing was written"
         chosen = choose(self.plan, disks, contents, whole)
+        if chosen.scratch and not chosen.new_scratch:
+            bare = scratch_disks.lacks_file_system(self.host, self.plan, chosen.scratch)
+            chosen = replace(chosen, no_file_system=bare)
         self._system = chosen.system
         self.reporter.send("disks", f"system {', '.join(disk.called for disk in chosen.system)}")
         self._write(chosen, contents)
@@ -140,16 +145,14 @@ class ImagingRun:
         """Return the device of the scratch file system, made if need be; empty without scratch disks."""
         if not chosen.scratch:
             return ""
+        device = chosen.scratch[0].path if len(chosen.scratch) == 1 else layout.SCRATCH_ARRAY
         if chosen.new_scratch:
             for disk in chosen.scratch:
                 layout.erase(self.host, disk, contents[disk.name])
             layout.make_scratch(self.host, self.plan, chosen)
-        elif len(chosen.scratch) > 1:
-            _assemble(self.host, chosen.scratch)
-        return chosen.scratch[0].path if len(chosen.scratch) == 1 else layout.SCRATCH_ARRAY
-
-
-def _assemble(host: Host, disks: Sequence[Disk]) -> None:
-    members = [disk.path for disk in disks]
-    if not layout.assemble(host, layout.SCRATCH_ARRAY, members, read_only=True):
-        raise ImagingError("tool", f"scratch {', '.join(members)}", expected="the array starts", actual="it does not")
+            return device
+        if len(chosen.scratch) > 1:
+            scratch_disks.assemble(self.host, chosen.scratch, read_only=not chosen.no_file_system)
+        if chosen.no_file_system:
+            layout.make_scratch_file_system(self.host, self.plan, device)
+        return device

@@ -17,6 +17,7 @@ _LINUX_TYPE = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 _RAID_TYPE = "A19D880F-05FC-4D3B-A006-743F0F84911E"
 ESP_ARRAY, ROOT_ARRAY, SCRATCH_ARRAY = "/dev/md0", "/dev/md1", "/dev/md2"
 _ARRAY_NAMES = {ESP_ARRAY: "esp", ROOT_ARRAY: "root", SCRATCH_ARRAY: SCRATCH}
+TYPE = ("blkid", "--probe", "--usages", "filesystem", "--match-tag", "TYPE", "--output", "value")
 _PLAIN_EXT4 = "^metadata_csum_seed,^orphan_file"
 """Features of newer e2fsprogs that older kernels and GRUB 2.06 cannot read."""
 
@@ -80,6 +81,11 @@ def make_scratch(host: Host, plan: Plan, chosen: Chosen) -> None:
     if len(chosen.scratch) > 1:
         device = SCRATCH_ARRAY
         _create(host, device, "0", [disk.path for disk in chosen.scratch], "--metadata=1.2")
+    make_scratch_file_system(host, plan, device)
+
+
+def make_scratch_file_system(host: Host, plan: Plan, device: str) -> None:
+    """Make the file system of scratch on a disk or array."""
     quick = ("-q", "-F", "-m", "0") if plan.scratch_filesystem == "ext4" else ("-q", "-f")
     host.must(f"mkfs.{plan.scratch_filesystem}", *quick, "-L", SCRATCH, device)
 
@@ -124,6 +130,14 @@ def uuid(host: Host, device: str) -> str:
     found = host.must("blkid", "--probe", "--match-tag", "UUID", "--output", "value", device).strip()
     if not found:
         raise ImagingError("tool", f"{device}", expected="a file system with a UUID", actual="none")
+    return found
+
+
+def file_system(host: Host, device: str) -> str:
+    """Return the type of a file system, as mount takes it. Raises ImagingError without one."""
+    found = host.must(*TYPE, device).strip()
+    if not found:
+        raise ImagingError("tool", f"{device}", expected="a file system", actual="none")
     return found
 
 

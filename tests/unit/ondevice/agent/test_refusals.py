@@ -271,6 +271,24 @@ def test_our_striped_scratch_disks_are_kept(machine: Machine) -> None:
     assert not chosen(machine, disks=scratch("S2", "S3")).new_scratch
 
 
+def test_what_striped_scratch_holds_is_known_before_anything_is_written(machine: Machine) -> None:
+    for name, serial in (("vdb", "S2"), ("vdc", "S3")):
+        machine.add_disk(name, size=SIZE, serial=serial)
+        answer = Ended(0, signatures(name, ("linux_raid_member", "any:scratch")))
+        machine.answers["wipefs", "--json", "--no-act", f"/dev/{name}"] = answer
+    machine.answers["wipefs", "--json", "--no-act", "/dev/md2"] = Ended(0, signatures("md2", ("crypto_LUKS", "")))
+    with pytest.raises(ImagingError) as caught:
+        started(machine, disks=scratch("S2", "S3"), erase=True).run()
+    assert (caught.value.code, caught.value.message) == (
+        "disk-has-data",
+        (
+            "scratch on /dev/vdb (serial S2, 100.0 GB), /dev/vdc (serial S3, 100.0 GB) - Expected: a file system, or "
+            "nothing Actual: crypto_LUKS on /dev/md2. If nobody needs it, run `wipefs --all` on /dev/vdb, /dev/vdc by "
+            "hand."
+        ),
+    )
+
+
 def test_an_empty_scratch_disk_is_made(machine: Machine) -> None:
     machine.add_disk("vdb", size=SIZE, serial="S2")
     assert chosen(machine, disks=scratch("S2")).new_scratch

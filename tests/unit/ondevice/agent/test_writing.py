@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rackready.ondevice.agent import configure, layout, loader, present
+from rackready.ondevice.agent import configure, layout, loader, present, scratch
 from rackready.ondevice.agent.choose import Chosen
 from rackready.ondevice.agent.contents import Contents, Signature, look
 from rackready.ondevice.agent.disks import Disk, discover
 from rackready.ondevice.agent.errors import ImagingError
 from rackready.ondevice.agent.host import Ended
+from rackready.ondevice.agent.job import ImagingRun
 from rackready.ondevice.agent.plan import parse
-from tests.unit.ondevice.agent.machine import DIGEST, LABEL, Machine, document
+from rackready.ondevice.agent.report import Reporter
+from tests.unit.ondevice.agent.machine import DIGEST, LABEL, Machine, document, signatures
 
 ROOT_UUID, ESP_UUID = "4a6e57a8-180a-404c-ac83-4f0c194ebbd1", "ABBE-57F4"
 VDA, VDB = Disk("vda", 100 << 30, ("S1",)), Disk("vdb", 100 << 30, ("S2",))
@@ -116,6 +118,86 @@ def test_several_scratch_disks_are_striped(machine: Machine) -> None:
         ),
         "mkfs.ext4 -q -F -m 0 -L scratch /dev/md2",
     ]
+
+
+BLKID = "blkid --probe --usages filesystem --match-tag TYPE --output value"
+
+
+def striped(machine: Machine, code: int, kind: str = "", first: bytes = b"") -> None:
+    """Add the array of scratch disks, of which blkid says this; ``first``: what begins it."""
+    machine.put("/sys/block/md2/size", f"{(4 << 20) // 512}\n")
+    machine.put("/sys/block/md2/md/level", "raid0\n")
+    machine.path("/dev/md2").write_bytes(first.ljust(4 << 20, b"\0"))
+    machine.answers[tuple(BLKID.split())] = Ended(code, f"{kind}\n" if kind else "", "said\n" if code > 2 else "")
+
+
+def test_an_array_whose_file_system_the_power_cut_off_gets_one_and_is_not_made_again(machine: Machine) -> None:
+    striped(machine, 2)
+    assert scratch.lacks_file_system(machine, PLAN, (VDA, VDB))
+    looked = [line for line in machine.ran if not line.startswith("modprobe")]
+    assert looked == [
+        "mdadm --assemble /dev/md2 --run --readonly /dev/vda /dev/vdb",
+        f"{BLKID} /dev/md2",
+        "wipefs --json --no-act /dev/md2",
+        "mdadm --stop /dev/md2",
+    ]
+    machine.ran.clear()
+    run = ImagingRun(machine, PLAN, lambda _url, _size: iter(()), Reporter(lambda *_a, **_k: None, "", ""))
+    chosen = Chosen((), (VDA, VDB), new_scratch=False, erased=(), no_file_system=True)
+    assert run._scratch(chosen, {}) == "/dev/md2"
+    assert machine.ran[1:] == [
+        "mdadm --assemble /dev/md2 --run /dev/vda /dev/vdb",
+        "mkfs.ext4 -q -F -m 0 -L scratch /dev/md2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "lacks"),
+    [
+        ("ext4", b"", False),
+        ("xfs", b"XFSB".ljust(512, b"\0"), False),
+        ("xfs", b"XFSB".ljust(126, b"\0") + b"\1", True),
+    ],
+)
+def test_a_finished_file_system_is_kept(machine: Machine, kind: str, first: bytes, *, lacks: bool) -> None:
+    striped(machine, 0, kind, first)
+    assert scratch.lacks_file_system(machine, PLAN, (VDA, VDB)) is lacks
+
+
+@pytest.mark.parametrize(
+    ("code", "found", "erase", "message"),
+    [
+        (2, (), False, "Actual: data without a known signature. If nobody needs it, erase it: --erase node01."),
+        (2, (), True, ""),
+        (2, ("LVM2_member", ""), True, "Actual: LVM2_member on /dev/md2. If nobody needs it, run `wipefs --all` on"),
+        (0, ("gpt", ""), True, "Actual: gpt on /dev/md2. If nobody needs it, run `wipefs --all` on /dev/vda, /dev/vdb"),
+        (8, (), True, "`blkid` of /dev/md2 - Expected: one file system or none Actual: 8: said."),
+        (4, (), True, "`blkid` of /dev/md2 - Expected: one file system or none Actual: 4: said."),
+    ],
+)
+def test_an_array_with_other_data_is_never_formatted_unasked(
+    machine: Machine, code: int, found: tuple[str, ...], message: str, *, erase: bool
+) -> None:
+    striped(machine, code, first=b"".ljust(5000, b"d"))
+    if found:
+        answer = Ended(0, signatures("/dev/md2", (found[0], found[1])))
+        machine.answers["wipefs", "--json", "--no-act", "/dev/md2"] = answer
+    plan = parse(document(erase=erase))
+    if not message:
+        assert scratch.lacks_file_system(machine, plan, (VDA, VDB))
+        return
+    with pytest.raises(ImagingError) as caught:
+        scratch.lacks_file_system(machine, plan, (VDA, VDB))
+    assert message in caught.value.message
+    assert machine.ran[-1] == "mdadm --stop /dev/md2"
+
+
+def test_kept_scratch_is_mounted_as_what_it_is(machine: Machine) -> None:
+    machine.answers["blkid", "--probe", "--match-tag", "UUID", "--output", "value", "/dev/vdb"] = Ended(0, "U\n")
+    machine.answers[(*BLKID.split(), "/dev/vdb")] = Ended(0, "ext4\n")
+    disks = {"system": [{"serial": "S1"}], "scratch": [], "scratch_filesystem": "xfs", "scratch_mount": "/scratch"}
+    table = configure.fstab(machine, parse(document(disks=disks)), layout.volumes([VDA]), "/dev/vdb")
+    assert "UUID=U /scratch ext4 defaults,nofail," in table
 
 
 def test_the_first_boot_finds_its_mounts_and_its_seed(machine: Machine, target: Path) -> None:
