@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -119,6 +120,18 @@ def test_an_armed_machine_gets_its_address_and_the_loader_for_its_firmware(scene
     assert seen[dhcp.HTTP].options[60] == b"HTTPClient"
     assert answer(scene.ask(dhcp.PXE, offer=seen[dhcp.PXE])).kind == 5, "no DHCPACK for the offer"
     assert answer(scene.ask(dhcp.BIOS)).file == "", "a machine without UEFI must not get a UEFI loader"
+
+
+def test_a_wrong_mac_keeps_an_address_for_no_longer_than_a_node_needs_to_boot(scene: Scene) -> None:
+    scene.arm(armed("node01", OTHER_MAC))
+    offer = answer(scene.ask(dhcp.PXE, OTHER_MAC))
+    bound = answer(scene.ask(dhcp.PXE, OTHER_MAC, offer))
+    assert int.from_bytes(bound.options[51], "big") == 120, "seconds of the lease, by RFC 2132"
+    scene.arm(armed("node01", MAC))
+    assert scene.ask(dhcp.PXE) is None, "dnsmasq has no way to end another's lease"
+    until, mac = (scene.service.layout.dnsmasq / "leases").read_text().split()[:2]
+    assert (mac, int(until) <= time.time() + 120) == (OTHER_MAC, True)
+    assert scene.ask(dhcp.PXE, OTHER_MAC, bound) is None, "it is not renewed"
 
 
 def test_a_machine_that_is_not_armed_gets_no_answer(scene: Scene) -> None:
