@@ -91,13 +91,20 @@ def import_netbox(  # noqa: PLR0913, PLR0917 - each is an option of the command
             next_step="Name another file, and compare the two.",
         )
     with terminal_log(f"rackready import netbox {site}", verbose=verbose):
-        found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
+        found = Netbox(url, token(token_file)).read(site, ("dcim.sites", "dcim.racks", "dcim.devices", "dcim.cables"))
+    if not found["dcim.sites"]:
+        raise RackreadyError(
+            f"site {site} in {url}",
+            expected="a site with this slug",
+            actual="none",
+            next_step="Correct the slug, or the token's permissions.",
+        )
     if not found["dcim.racks"]:
         raise RackreadyError(
             f"site {site} in {url}",
             expected="racks",
             actual="none",
-            next_step="Correct the slug, or the token's permissions.",
+            next_step="Add its racks in NetBox, or correct the token's permissions.",
         )
     made = site_of(site, found, node_role)
     with into.open("x", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 PAGE = 250
 """Objects per request; NetBox returns at most 1,000 unless configured otherwise (MAX_PAGE_SIZE)."""
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_BY_SITE = {"dcim.racks": "site", "dcim.devices": "site", "dcim.interfaces": "site", "dcim.cables": "site"}
+_SITES = "dcim.sites"
+_BY_SITE = {"dcim.racks", "dcim.devices", "dcim.interfaces", "dcim.cables"}
+"""Kinds with the filter ``site``. NetBox answers 400 to a slug that no site has, not an empty list
+(netbox-community/netbox issue 5129; ModelMultipleChoiceFilter in netbox/dcim/filtersets.py)."""
 _T = TypeVar("_T")
 
 
@@ -46,23 +49,47 @@ class Netbox:
         self._api = pynetbox.api(url, token=token)
 
     def read(self, site: str, kinds: Sequence[str] = KINDS) -> dict[str, list[dict[str, Any]]]:
-        """Return all objects of these kinds; racks, devices, interfaces and cables of one site (its slug) only."""
-        found = {}
+        """Return all objects of these kinds; the site, its racks, devices, interfaces and cables of one slug only.
+
+        A site that is not there has none of them.
+        """
+        sites = self._rows(_SITES, {"slug": site})
+        if not sites:
+            _log.info("%s: no site has the slug %s", self._url, site)
+        found = {_SITES: sites} if _SITES in kinds else {}
         for kind in kinds:
-            found[kind] = self._call(partial(self._all, kind, site))
-            _log.info("%s: read %d objects of %s", self._url, len(found[kind]), kind)
+            if kind in _BY_SITE:
+                found[kind] = self._rows(kind, {"site": site}) if sites else []
+            elif kind != _SITES:
+                found[kind] = self._rows(kind, {})
         return found
 
-    def _all(self, kind: str, site: str) -> list[dict[str, Any]]:
-        filters = {_BY_SITE[kind]: site} if kind in _BY_SITE else {}
-        request = Request(
-            base=self._endpoint(kind).url,
-            filters=filters,
-            token=self._token,
-            http_session=self._api.http_session,
-            limit=PAGE,
-        )
-        return list(request.get())
+    def _rows(self, kind: str, filters: Mapping[str, str]) -> list[dict[str, Any]]:
+        rows = self._call(partial(self._pages, kind, filters))
+        _log.info("%s: read %d objects of %s", self._url, len(rows), kind)
+        return rows
+
+    def _pages(self, kind: str, filters: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the objects of all pages, each asked for by its offset.
+
+        Without an offset, pynetbox follows the link to the next page that the answer has, and sends it the token. That
+        link may have another host or http, as behind a proxy (pynetbox/core/query.py, Request.get;
+        netbox-community/pynetbox issue 791).
+        """
+        rows: list[dict[str, Any]] = []
+        while True:
+            request = Request(
+                base=self._endpoint(kind).url,
+                filters=dict(filters),
+                token=self._token,
+                http_session=self._api.http_session,
+                limit=PAGE,
+                offset=len(rows),
+            )
+            page = list(request.get())
+            rows += page
+            if not page or len(rows) >= request.count:
+                return rows
 
     def write(self, steps: Sequence[NetboxStep], known: Known) -> int:
         """Create and update objects one by one, in order, and return how many.

@@ -234,6 +234,28 @@ def test_every_page_is_read(served: tuple[str, Store]) -> None:
     assert len({item["id"] for item in interfaces}) == len(interfaces)
 
 
+def test_the_token_goes_to_no_address_that_an_answer_names(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    with netbox() as (elsewhere, other):
+        store.links = elsewhere
+        found = Netbox(url, TOKEN).read("lab", ("dcim.interfaces",))
+    assert (len(found["dcim.interfaces"]), other.gets) == (len(store.objects["dcim/interfaces"]), [])
+
+
+def test_names_that_others_gave_shared_objects_stay(served: tuple[str, Store]) -> None:
+    url, store = served
+    store.create("dcim/sites", {"name": "Frankfurt DC 1", "slug": "lab", "status": "active"})
+    store.create("dcim/device-roles", {"name": "GPU Node", "slug": "gpu-node"})
+    store.create("dcim/manufacturers", {"name": "As planned", "slug": "as-planned"})
+    export(url, planned())
+    changed = {place for method, place, _ in store.writes if method == "PATCH"}
+    assert changed == {"dcim/devices"}  # their addresses
+    assert [row["name"] for row in store.objects["dcim/sites"].values()] == ["Frankfurt DC 1"]
+    assert "GPU Node" in [row["name"] for row in store.objects["dcim/device-roles"].values()]
+    assert export(url, planned()) == []
+
+
 def test_what_is_not_understood_is_listed(served: tuple[str, Store]) -> None:
     url, store = served
     export(url, planned())
@@ -278,7 +300,7 @@ def test_export_shows_first_and_writes_with_yes(project: Path, served: tuple[str
     written = rackready(project, *options, "--yes", "-v", "--output", "json")
     assert written.returncode == 0, written.stderr
     assert json.loads(written.stdout)["written"] is True
-    assert f"drivers.netbox: {url}: read 0 objects of dcim.devices\n" in written.stderr
+    assert f"drivers.netbox: {url}: no site has the slug sim\n" in written.stderr
     steps = json.loads(written.stdout)["steps"]
     assert [step for step in steps if f"drivers.netbox: {url}: {step}\n" not in written.stderr] == []
     assert rackready(project, *options).stdout == "no difference\n"
@@ -359,7 +381,7 @@ def test_unknown_site_is_refused(project: Path, served: tuple[str, Store]) -> No
     )
     assert done.returncode == 2
     assert (
-        done.stderr
-        == f"site gone in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.\n"
+        done.stderr == f"site gone in {url} - Expected: a site with this slug Actual: none. "
+        "Correct the slug, or the token's permissions.\n"
     )
     assert not (project / "new.yml").exists()

@@ -14,12 +14,17 @@ Known = dict[str, dict[Key, dict[str, Any]]]
 
 
 _AT_CREATION: Mapping[str, frozenset[str]] = {
-    "dcim.sites": frozenset({"status"}),
+    "dcim.sites": frozenset({"name", "status"}),
+    "dcim.manufacturers": frozenset({"name"}),
+    "dcim.device-roles": frozenset({"name"}),
     "dcim.cables": frozenset({"status"}),
     "dcim.device-types": frozenset({"manufacturer", "model", "u_height"}),
     "dcim.interfaces": frozenset({"type"}),
 }
-"""Fields that a new object gets and an existing one keeps: the plan does not know them, or only a placeholder."""
+"""Fields that a new object gets and an existing one keeps: the plan does not know them, or only a placeholder.
+
+Sites, makers and roles are found by slug, and shared with others: their names are for people to choose.
+"""
 _MAKERS = "dcim.manufacturers"
 
 
