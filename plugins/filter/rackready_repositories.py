@@ -40,18 +40,18 @@ def key_files(given: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def wrong_keys(given: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return expected and actual of each source whose key file has not the declared key alone."""
+    """Return expected and actual of each source whose key file has not exactly the declared keys."""
     try:
-        from rackready.design.repositories import keys_in  # noqa: PLC0415 - said when it is used, not at every start
+        from rackready.design import repositories  # noqa: PLC0415 - said when it is used, not at every start
     except ImportError as error:
         message = f"rackready - Expected: importable Actual: {error}. Use .venv/bin/ansible-playbook."
         raise AnsibleFilterError(message) from error
     out = []
-    for item in given:
-        found = keys_in(Path(item["key"])) if item["fingerprint"] else ""
-        if found != item["fingerprint"]:
-            expected = f"{item['name']}: the key {item['fingerprint']} and no other in {item['key']}"
-            out.append({"expected": expected, "actual": found})
+    for item in (item for item in given if item["fingerprint"]):
+        more = item.get("package_fingerprints", [])
+        differs = repositories.wrong_keys(Path(item["key"]), item["fingerprint"], more)
+        if differs is not None:
+            out.append({"expected": f"{item['name']}: {differs[0]} in {item['key']}", "actual": differs[1]})
     return out
 
 

@@ -86,6 +86,17 @@ def test_a_key_that_is_not_the_declared_one_is_named_with_both(declared: str, tm
     assert wrong == ([] if declared == FINGERPRINT else [{"expected": expected, "actual": FINGERPRINT}])
 
 
+def test_keys_of_packages_belong_to_the_file_too(tmp_path: Path) -> None:
+    key = tmp_path / "cuda.asc"
+    key.write_text(KEY, encoding="utf-8")
+    given = CUDA | {"key": str(key), "fingerprint": FINGERPRINT, "package_fingerprints": ["1" * 40]}
+    wrong = "{{ __base_wrong_keys }}"
+    expected = f"cuda: the keys {FINGERPRINT}, {'1' * 40} alone in {key}"
+    assert said(wrong, base_repositories=[given], **NONE) == [{"expected": expected, "actual": FINGERPRINT}]
+    given["package_fingerprints"] = [FINGERPRINT]
+    assert said(wrong, base_repositories=[given], **NONE) == []
+
+
 def test_each_key_goes_to_a_file_of_its_own(tmp_path: Path) -> None:
     key = tmp_path / "cuda.asc"
     key.write_text(KEY, encoding="utf-8")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rackready.drivers.mirror.build import Built, Order
     from rackready.drivers.mirror.parts import Item
     from rackready.drivers.mirror.plan import Image
+    from rackready.model.operations import Repository
     from rackready.model.site import Site
     from rackready.paths import EnvPaths
 
@@ -186,10 +187,16 @@ def _notes(site: Site, order: Order, built: Built, *, check: bool) -> list[str]:
     ]
     if order.images:
         notes.append("Container images are listed in the manifest and not fetched. Copy them to your registry.")
-    if not check and not _trusted(site, built):
+    if not check and not _trusted(site, order, built):
         notes.append(
-            f"Nodes trust {_trusted_keys(site)}, which is not the key of this mirror. Copy "
+            f"Nodes trust {_trusted_keys(site)}, which is not the key of this mirror and its packages. Copy "
             f"{order.out}/mirror.asc there before nodes use it."
+        )
+    more = order.wanted.package_keys(built.signed_by)
+    if not check and more and site.software.mirror is None and not _declared(site, built.signed_by, more):
+        notes.append(
+            "Packages keep the signatures of their upstreams. Declare `package_fingerprints: "
+            f"[{', '.join(more)}]` beside `fingerprint: {built.signed_by}` in software.repositories."
         )
     return notes
 
@@ -198,22 +205,38 @@ def _trusted_key(site: Site, signed_by: str) -> Path | None:
     """Return the key file that nodes trust a mirror with: the one mirror's, or that of the repository with the key."""
     if site.software.mirror is not None:
         return site.software.mirror.key
-    return next((item.key for item in site.software.repositories if item.fingerprint == signed_by), None)
+    return next((item.key for item in _repositories(site) if item.fingerprint == signed_by), None)
 
 
 def _trusted_keys(site: Site) -> str:
     if site.software.mirror is not None:
         return f"{site.software.mirror.key} (software.mirror.key)"
-    return f"{', '.join(str(item.key) for item in site.software.repositories)} (software.repositories)"
+    return f"{', '.join(str(item.key) for item in _repositories(site))} (software.repositories)"
 
 
-def _trusted(site: Site, built: Built) -> bool:
+def _repositories(site: Site) -> list[Repository]:
+    """Return the repositories of the nodes that the mirror is for: one key may sign the mirrors of several sets."""
+    from rackready.design.repositories import repositories_of  # noqa: PLC0415
+    from rackready.profiles import loader  # noqa: PLC0415
+
+    return repositories_of(site, loader.software(site.software.set).os)
+
+
+def _declared(site: Site, signed_by: str, more: list[str]) -> bool:
+    """Return whether a repository declares the keys of a mirror and of its packages."""
+    wanted = {signed_by, *more}
+    return any({item.fingerprint, *item.package_fingerprints} == wanted for item in _repositories(site))
+
+
+def _trusted(site: Site, order: Order, built: Built) -> bool:
+    """Return whether nodes trust the key that signed the mirror, and those of its packages."""
     from rackready.drivers.mirror import keys  # noqa: PLC0415
     from rackready.drivers.mirror.tools import MirrorError  # noqa: PLC0415
 
     key = _trusted_key(site, built.signed_by)
     try:
-        return key is not None and built.signed_by in keys.fingerprints(key)
+        wanted = {built.signed_by, *order.wanted.package_keys(built.signed_by)}
+        return key is not None and wanted <= set(keys.fingerprints(key))
     except MirrorError:
         return False
 
@@ -235,6 +258,8 @@ def _print(order: Order, built: Built, *, check: bool, archive: Path | None, car
         f"{order.out}: {word}. {len(built.items)} packages, {size(built.items)}; {len(built.lacking)} fetched; "
         f"{built.files} files checked; signed by {built.signed_by}"
     )
+    if more := order.wanted.package_keys(built.signed_by):
+        console.print(f"its packages are signed by {', '.join(more)}")
     if archive is not None:
         console.print(f"{archive}: {'written' if carried else 'nothing new'}")
 
@@ -252,6 +277,7 @@ def _document(  # noqa: PLR0913 - what a document has
         "out": order.out,
         "changed": built.changed,
         "signed_by": built.signed_by or None,
+        "package_fingerprints": order.wanted.package_keys(built.signed_by),
         "packages": [_item(item) for item in built.items],
         "size": sum(item.size for item in built.items),
         "fetch": [item.file for item in built.lacking],

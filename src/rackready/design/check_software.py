@@ -73,6 +73,16 @@ def _sources(subject: Subject) -> list[Flaw]:
     site, lost = subject.site, subject.lost
     given = site.software.repositories
     out = names_twice((item.name for item in given), "software.repositories", "repository")
+    out += [
+        Flaw.of(
+            ("software", "repositories", place, "package_fingerprints"),
+            "apt checks the index alone, and the index has the hash of every package",
+            "Leave them out.",
+            expected="none for kind apt",
+        )
+        for place, item in enumerate(given)
+        if item.kind == "apt" and item.package_fingerprints
+    ]
     sets = {view.site.software.set for view in software_views(site)}
     known = sets & set(loader.known("software"))
     systems = {loader.software(name).os for name in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,13 @@ def _repository(item: Repository) -> dict[str, Any]:
         "components": components(item.suite, item.components),
         "key": str(item.key),
         "fingerprint": item.fingerprint,
+        "package_fingerprints": list(item.package_fingerprints),
         "signed_index": item.signed_index,
     }
 
 
 def key_problems(site: Site, nodes: list[str]) -> list[Message]:
-    """Return a refusal for each repository of these nodes whose key file has not the declared key alone."""
+    """Return a refusal for each repository of these nodes whose key file has not exactly the declared keys."""
     systems = {loader.software(software_site(site, name).software.set).os for name in nodes}
     used = {item.name for system in systems for item in repositories_of(site, system)}
     found = [_key_problem(item) for item in site.software.repositories if item.name in used]
@@ -70,25 +72,44 @@ def key_problems(site: Site, nodes: list[str]) -> list[Message]:
 
 
 def _key_problem(item: Repository) -> Message | None:
-    found = keys_in(item.key)
-    if found == item.fingerprint:
+    differs = wrong_keys(item.key, item.fingerprint, item.package_fingerprints)
+    if differs is None:
         return None
     return Message(
         f"software.repositories {item.name}",
         item.key,
-        expected=f"the key {item.fingerprint} and no other",
-        actual=found,
+        expected=differs[0],
+        actual=differs[1],
         next_step="Compare both with what the repository's owner publishes, then correct key or fingerprint.",
     )
 
 
+def wrong_keys(key: Path, fingerprint: str, more: Sequence[str] = ()) -> tuple[str, str] | None:
+    """Return the expected and the actual keys of a file; None if it has exactly the declared ones.
+
+    ``more``: keys of an rpm repository that sign packages only. A mirror's packages keep their vendors' signatures.
+    """
+    found, actual = _read(key)
+    declared = [fingerprint, *sorted(set(more) - {fingerprint})]
+    if set(found) == set(declared):
+        return None
+    expected = f"the key {fingerprint} and no other" if len(declared) == 1 else f"the keys {', '.join(declared)} alone"
+    return expected, actual
+
+
 def keys_in(key: Path) -> str:
     """Return the fingerprints in a key file as text, or why there are none."""
+    return _read(key)[1]
+
+
+def _read(key: Path) -> tuple[list[str], str]:
+    """Return the fingerprints in an armoured key file, and what to say of it."""
     try:
         data = key.read_bytes()
-        found = ", ".join(fingerprints(data))
+        found = fingerprints(data)
     except OSError as error:
-        return f"no readable file ({error.strerror or error})"
+        return [], f"no readable file ({error.strerror or error})"
     except ValueError as error:
-        return str(error)
-    return found if data.startswith(b"-----BEGIN PGP") else f"{found}, not ASCII armoured"
+        return [], str(error)
+    text = ", ".join(found)
+    return (found, text) if data.startswith(b"-----BEGIN PGP") else ([], f"{text}, not ASCII armoured")

@@ -63,6 +63,9 @@ class Upstream(Model):
     fingerprint: Fingerprint = Field(
         description="fingerprint of that key, as its owner publishes it: 40 or 64 hexadecimal digits",
     )
+    systems: list[Word] = Field(
+        default_factory=list, description="systems of version sets whose mirrors copy from it; empty: all"
+    )
     signed_index: bool = Field(
         default=False,
         description="rpm: the index (repomd.xml) is signed as well, and its signature is checked; packages always are",
@@ -83,9 +86,13 @@ class Repository(Model):
     )
     suite: Word = Field("./", description="apt suite, e.g. noble; a flat repository ends in /; not used with rpm")
     components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
-    key: PathLine = Field(description="file with the repository's OpenPGP public key and no other, on the controller")
+    key: PathLine = Field(description="file with exactly these OpenPGP public keys (ASCII armoured), on the controller")
     fingerprint: Fingerprint = Field(
         description="fingerprint of that key, as its owner publishes it: 40 or 64 hexadecimal digits",
+    )
+    package_fingerprints: list[Fingerprint] = Field(
+        default_factory=list,
+        description="rpm: fingerprints of further keys in it, which sign packages (`rackready mirror` prints them)",
     )
     signed_index: bool = Field(
         default=True,

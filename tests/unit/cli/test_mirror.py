@@ -13,7 +13,9 @@ import yaml
 
 from rackready.cli import mirror
 from rackready.design.site import load_site
+from rackready.design.software_of import only
 from rackready.drivers.mirror import keys
+from rackready.drivers.mirror.build import Built
 from rackready.drivers.mirror.plan import plan
 from rackready.drivers.mirror.tools import MirrorError
 from rackready.drivers.role_packages import asked_for
@@ -22,6 +24,7 @@ from rackready.paths import EnvPaths
 from rackready.profiles import loader
 from rackready_sim.packages import kernel, recipes, repo
 from rackready_sim.packages.deb import Deb
+from tests.unit.mirror.upstream import order
 
 Call = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[3]
@@ -111,7 +114,7 @@ def test_a_site_gets_its_mirror(call: Call, site: Callable[..., Path], vendor: P
         ("registry/torch:26.01", ""),
     ]
     assert any("registry/torch:26.01 has no digest" in note for note in document["notes"])
-    assert any("is not the key of this mirror" in note for note in document["notes"])
+    assert any("is not the key of this mirror and its packages" in note for note in document["notes"])
     code, text, _ = call(*arguments, "--archive", str(tar))
     assert code == 0
     assert f"{out}: nothing new. {len(names)} packages" in text
@@ -201,6 +204,45 @@ def test_packages_follow_the_site(site: Callable[..., Path], tmp_path: Path) -> 
     path = site([], handover={"kind": "file", "path": "ready.txt"})
     found = load_site("no-overlay", site_file=path, root=tmp_path)
     assert "slurmd" not in plan(found, paths, build=False).needs[0].packages
+
+
+def test_a_mirror_copies_from_the_upstreams_of_its_system(site: Callable[..., Path], tmp_path: Path) -> None:
+    paths = EnvPaths(tmp_path, "sim")
+    apt, rpm, both = (
+        {"name": name, "url": "http://host/x", "key": "k.asc", "fingerprint": "AB" * 20, "systems": systems}
+        for name, systems in (("apt", ["debian12"]), ("rpm", ["el9"]), ("both", []))
+    )
+    path = site([apt, rpm, both])
+    found = load_site("no-overlay", site_file=path, root=tmp_path)
+    assert [item.name for item in plan(found, paths).upstreams] == ["apt", "both"]
+    path = site([rpm])
+    found = load_site("no-overlay", site_file=path, root=tmp_path)
+    with pytest.raises(MirrorError, match=r"Actual: none for debian12\. Declare each"):
+        plan(found, paths)
+
+
+def test_keys_to_declare_are_said_until_the_site_declares_them(site: Callable[..., Path], tmp_path: Path) -> None:
+    """One key signs the mirrors of both systems: each repository is judged by its own file."""
+    own, vendor = "1" * 40, "AB" * 20
+    node = [{"name": "rocky", "nodes": ["node03"], "set": "hgx-r580-el9"}]
+    path = site([{"name": "vendor", "url": "http://host/x", "key": "k.asc", "fingerprint": vendor}])
+    document = yaml.safe_load(path.read_text())
+    del document["software"]["mirror"]
+    rpm: dict[str, Any] = {"name": "el9", "kind": "rpm", "url": "http://m/el9", "key": "el9.asc", "fingerprint": own}
+    apt = rpm | {"name": "deb", "kind": "apt", "key": "deb.asc"}
+    document["software"] |= {"groups": node, "repositories": [apt, rpm]}
+
+    def notes() -> list[str]:
+        path.write_text(yaml.safe_dump(document))
+        found = only(load_site("no-overlay", site_file=path, root=tmp_path), "hgx-r580-el9")
+        asked = order(tmp_path, *found.software.upstreams, system="el9")
+        return mirror._notes(found, asked, Built([], [], changed=True, signed_by=own), check=False)
+
+    said = f"Declare `package_fingerprints: [{vendor}]` beside `fingerprint: {own}` in software.repositories."
+    assert [note for note in notes() if note.endswith(said)]
+    assert [note for note in notes() if note.startswith(f"Nodes trust {tmp_path}/el9.asc (software.repositories)")]
+    rpm["package_fingerprints"] = [vendor]
+    assert not [note for note in notes() if "package_fingerprints" in note]
 
 
 def test_one_list_for_platforms_that_need_the_same(site: Callable[..., Path], tmp_path: Path) -> None:

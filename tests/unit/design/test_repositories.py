@@ -98,6 +98,7 @@ def test_each_node_gets_the_repositories_of_its_system() -> None:
         "components": ["main"],
         "key": str(ROOT / "keys/cuda.asc"),
         "fingerprint": OTHER,
+        "package_fingerprints": [],
         "signed_index": True,
     }
     assert [(item["name"], item["signed_index"]) for item in rocky["base_repositories"]] == [("cuda-el9", False)]
@@ -192,6 +193,35 @@ def test_a_second_key_in_the_file_is_refused_and_so_is_no_file(tmp_path: Path) -
         with pytest.raises(NotDeployableError) as caught:
             require(site_of(entry(key=str(key), fingerprint=keys_in(one))), ["node01"], "install")
         assert words in str(caught.value)
+
+
+def test_the_keys_of_packages_are_declared_beside_that_of_the_index(tmp_path: Path) -> None:
+    """The key file of a mirror of rpm packages: they keep the signatures of their upstreams."""
+    one, two, three = (made(tmp_path, kind) for kind in ("ed25519", "rsa3072", "nistp256"))
+    first, second, third = map(keys_in, (one, two, three))
+    file = tmp_path / "mirror.asc"
+    file.write_bytes(two.read_bytes() + one.read_bytes())
+    rpm = entry(name="el9", kind="rpm", key=str(file), fingerprint=first)
+
+    def check(*more: str) -> None:
+        site = site_of(entry(key=str(one), fingerprint=first), rpm | {"package_fingerprints": more}, groups=ROCKY)
+        require(site, ["node03"], "install")
+
+    check(second)
+    check(first, second.lower())
+    for more, expected in (((), f"the key {first} and no other"), ((third, second), f"the keys {first}, ")):
+        with pytest.raises(NotDeployableError) as caught:
+            check(*more)
+        assert f"software.repositories el9: {file} - Expected: {expected}" in str(caught.value)
+        assert f"Actual: {second}, {first}. Compare" in str(caught.value)
+
+
+def test_an_apt_repository_has_no_keys_of_packages() -> None:
+    [text] = refusals(entry(package_fingerprints=[OTHER]))
+    assert text == (
+        "software.repositories[0].package_fingerprints: apt checks the index alone, and the index has the hash of "
+        "every package - Expected: none for kind apt. Leave them out."
+    )
 
 
 def test_a_binary_key_is_refused_because_apt_and_dnf_get_it_as_text(tmp_path: Path) -> None:

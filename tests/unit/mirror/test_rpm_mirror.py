@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design.repositories import wrong_keys
 from rackready.drivers.mirror import keys, verify
 from rackready.drivers.mirror.build import Order, build
 from rackready.drivers.mirror.dnf import TOOLS, listed
@@ -87,6 +88,9 @@ def test_nodes_get_one_file_with_the_keys_of_mirror_and_packages(tmp_path: Path,
     built = build(asked)
     vendor = keys.fingerprints(repo / "mirror.asc")[0]
     assert sorted(keys.fingerprints(asked.out / "mirror.asc")) == sorted([built.signed_by, vendor])
+    more = asked.wanted.package_keys(built.signed_by)
+    assert more == [vendor]
+    assert wrong_keys(asked.out / "mirror.asc", built.signed_by, more) is None  # what install and doctor check
     database = tmp_path / "rpmdb"
     own = ["rpmkeys", "--dbpath", str(database), "--define", "_pkgverify_level all"]
     assert run([*own, "--import", str(asked.out / "mirror.asc")]).returncode == 0

@@ -37,6 +37,10 @@ class Wanted:
         """Return whether the system has rpm packages."""
         return self.system.startswith("el")
 
+    def package_keys(self, signed_by: str) -> list[str]:
+        """Return the fingerprints of the keys that sign packages and not the index; of apt mirrors none does."""
+        return sorted({item.fingerprint for item in self.upstreams} - {signed_by}) if self.is_rpm else []
+
 
 @dataclass(frozen=True, slots=True)
 class Item:

@@ -12,6 +12,7 @@ from rackready.design.handover_of import handover_views
 from rackready.drivers.mirror.parts import Need, Wanted
 from rackready.drivers.mirror.tools import MirrorError
 from rackready.drivers.role_packages import Asked, asked_for
+from rackready.model.operations import Upstream
 from rackready.model.problems import Message
 from rackready.model.site import Site, SlurmHandover
 from rackready.paths import EnvPaths, shipped
@@ -48,7 +49,12 @@ def plan(
     some = next(iter(by_platform.values()))
     needs = tuple(Need(tuple(sorted(platforms)), dict(packages)) for packages, platforms in lists.items())
     system = loader.software(site.software.set).os
-    return Wanted(system, needs, tuple(site.software.upstreams), some.pins, some.streams, installed)
+    return Wanted(system, needs, tuple(_upstreams(site, system)), some.pins, some.streams, installed)
+
+
+def _upstreams(site: Site, system: str) -> list[Upstream]:
+    """Return the repositories that the mirror of a system copies from."""
+    return [item for item in site.software.upstreams if not item.systems or system in item.systems]
 
 
 def _asked(site: Site, name: str, group_vars: Path) -> Asked:
@@ -77,16 +83,16 @@ def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, s
 
 def _check(site: Site, installed: Path | None, *, build: bool) -> None:
     problems: list[Message] = []
-    if build and not site.software.upstreams:
+    software = loader.software(site.software.set)
+    if build and not _upstreams(site, software.os):
         problems.append(
             Message(
                 "software.upstreams",
                 expected="the repositories to copy from",
-                actual="none",
+                actual=f"none for {software.os}" if site.software.upstreams else "none",
                 next_step="Declare each with name, url, suite, key and fingerprint.",
             )
         )
-    software = loader.software(site.software.set)
     for name in sorted({node.platform for rack in site.racks for node in rack.nodes}):
         platform = loader.platform(name)
         problems += [
