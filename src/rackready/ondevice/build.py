@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import dnf_words
 from .command import NodeProblem, Run, run
+from .dnf import SKIP
 from .kernel import Kernel
 from .packages import family
 
@@ -92,7 +93,7 @@ class BuildTools:
         """
         if not packages:
             return set()
-        out = self.run(["dnf", "--assumeno", "install", *packages]).out  # -q would hide what is read here
+        out = self.run(["dnf", "--assumeno", "install", *SKIP, *packages]).out  # -q would hide what is read here
         if problem := dnf_words.hidden(out):
             raise problem
         return set(packages) - dnf_words.absent(out).keys()

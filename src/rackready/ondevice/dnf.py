@@ -2,15 +2,15 @@
 
 Observation reads the rpm database, the enabled module streams and the list of version locks, so it needs neither
 metadata nor the mirror. `dnf install`, which runs without `-C`, itself fetches metadata of every enabled repository
-that is absent or expired (dnf.conf(5), metadata_expire: 48 hours; seen with dnf 4.14). Forms: dnf 4.14, rpm 4.16 and
-the plugin versionlock of dnf-plugins-core 4.3.
+that is absent or expired (dnf.conf(5), metadata_expire: 48 hours; seen with dnf 4.14). A repository of others that
+gives none is left out and reported. Forms: dnf 4.14, rpm 4.16 and the plugin versionlock of dnf-plugins-core 4.3.
 """
 
 from __future__ import annotations
 
 import configparser
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
@@ -34,7 +34,13 @@ _PID_LOCKS = ("var/cache/dnf/metadata_lock.pid", "var/cache/dnf/download_lock.pi
 """Locks of dnf, below the root: files with the process id of their holder (dnf/lock.py)."""
 _MANY = ("kernel", "kernel-")
 """Names, and starts of names, of packages that are installed beside each other (dnf.conf, installonlypkgs)."""
-_INSTALL = ("--setopt=install_weak_deps=False", "--setopt=multilib_policy=best")
+SKIP = ("--setopt=*.skip_if_unavailable=1", f"--setopt={REPOSITORY}.skip_if_unavailable=0")
+"""Options of every command that reads all repositories: dnf leaves out one of others that gives no metadata.
+
+By default it ends with an error (dnf.conf(5), skip_if_unavailable: False; base.py, fill_sack). The later option counts:
+without rackready's own repositories, dnf still ends.
+"""
+_INSTALL = (*SKIP, "--setopt=install_weak_deps=False", "--setopt=multilib_policy=best")
 
 
 @dataclass
@@ -42,6 +48,14 @@ class Dnf(Manager):
     """dnf and rpm of one node."""
 
     log: ClassVar[str] = "/var/log/dnf.log"
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Repositories of others that gave no metadata, and why."""
+
+    def remarks(self) -> list[str]:
+        """Return a note for each repository of others that dnf left out."""
+        return [
+            f"package source {name} gives no metadata, so dnf left it out: {why}" for name, why in self.left_out.items()
+        ]
 
     def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
         """Return package to (actual, wanted) for everything that is not as wanted."""
@@ -132,7 +146,7 @@ class Dnf(Manager):
         doubled = self._doubled(wish)
         if doubled:
             notes.append(f"rpm was interrupted: removed the older version of {', '.join(doubled)}")
-            self._do(["dnf", "-q", "-y", "remove", "--duplicates", "--disableplugin=versionlock"])
+            self._do(["dnf", "-q", "-y", "remove", *SKIP, "--duplicates", "--disableplugin=versionlock"])
 
     def _busy_lock(self) -> tuple[str, int] | None:
         """Return a lock that is held, and the process that holds it."""
@@ -210,7 +224,7 @@ class Dnf(Manager):
     def _restore_streams(self, streams: dict[str, str]) -> None:
         for name, stream in streams.items():
             if self.stream(name) != stream:
-                self._do(["dnf", "-q", "-y", "module", "reset", name])
+                self._do(["dnf", "-y", "module", "reset", *SKIP, name])
                 if stream:
                     self._enable({name: stream})
 
@@ -241,8 +255,8 @@ class Dnf(Manager):
             self.update()
         for name, stream in streams.items():
             if self.stream(name):
-                self._do(["dnf", "-q", "-y", "module", "reset", name])
-            self._do(["dnf", "-q", "-y", "module", "enable", f"{name}:{stream}"])
+                self._do(["dnf", "-y", "module", "reset", *SKIP, name])
+            self._do(["dnf", "-y", "module", "enable", *SKIP, f"{name}:{stream}"])
 
     def _unlock(self, names: list[str]) -> None:
         """Remove rackready's locks of packages that are about to change."""
@@ -281,6 +295,7 @@ class Dnf(Manager):
 
     def _do(self, argv: list[str]) -> str:
         done = self.run(argv)
+        self.left_out |= dnf_words.left_out(done.out)
         if done.returncode != 0:
             raise dnf_words.explain(done.out, self.root)
         return done.out

@@ -25,6 +25,9 @@ _ABSENT = re.compile(r"(?:No match for argument|Unable to find a match|missing g
 _UNREACHABLE = re.compile(
     r"(Failed to download metadata for repo '(?P<id>[^']+)'|Error downloading packages:[^\n]*)[^\n]*"
 )
+_IGNORED = re.compile(r"^Ignoring repositories: (.+)$", re.MULTILINE)
+_WHY = re.compile(r"^Error: Failed to download metadata for repo '(?P<id>[^']+)': (?P<why>[^\n]+)\n", re.MULTILINE)
+"""Lines about repositories that dnf leaves out, the reason before the names (dnf 4.14, base.py, fill_sack)."""
 _OWN = "rackready"
 """Start of the ids of rackready's own repositories."""
 _PLUGIN = re.compile(r"No such command: versionlock")
@@ -35,13 +38,30 @@ def explain(out: str, root: Path = Path("/")) -> NodeProblem:
     """Return the problem behind the output of a failed dnf command.
 
     The line with the cause wins over the lines that follow from it. The lock is last: a dnf that waited for it may
-    fail for another reason.
+    fail for another reason. A repository that dnf left out is no cause by itself, but may have had what is missing.
     """
+    missing = left_out(out)
+    rest = _WHY.sub(lambda match: "" if match["id"] in missing else match[0], out)
     for judge in (_full, _signature, _plugin, _excluded, _modular, _absent, _unreachable, _unmet, _locked):
-        problem = judge(out, root)
+        problem = judge(out if judge is _full else rest, root)
         if problem is not None:
-            return problem
-    return NodeProblem("dnf ends without an error", last_error(out), "See /var/log/dnf.log on the node.")
+            return _without(problem, missing) if missing and judge in {_absent, _unmet} else problem
+    return NodeProblem("dnf ends without an error", last_error(rest), "See /var/log/dnf.log on the node.")
+
+
+def left_out(out: str) -> dict[str, str]:
+    """Return the repositories that dnf left out because they gave no metadata, and why."""
+    why = {match["id"]: match["why"] for match in _WHY.finditer(out)}
+    names = [name for row in _IGNORED.findall(out) for name in row.split(", ")]
+    return {name: why.get(name, "no metadata") for name in names}
+
+
+def _without(problem: NodeProblem, missing: dict[str, str]) -> NodeProblem:
+    """Return the problem with the repositories that may have what is missing."""
+    expected, actual, step = (problem.check[word] for word in ("expected", "actual", "next_step"))
+    told = "; ".join(f"{name} ({why})" for name, why in missing.items())
+    more = f"Or give the node a way to {_joined(missing)}, if it is there."
+    return NodeProblem(expected, f"{actual}; no metadata from {told}", f"{step} {more}")
 
 
 def last_error(out: str) -> str:
@@ -124,8 +144,10 @@ def _joined(names: Iterable[str]) -> str:
 
 def _unreachable(out: str, root: Path) -> NodeProblem | None:
     del root
-    match = _UNREACHABLE.search(out)
-    if match and not (match["id"] or _OWN).startswith(_OWN):
+    found = list(_UNREACHABLE.finditer(out))
+    own = [match for match in found if (match["id"] or _OWN).startswith(_OWN)]
+    match = next(iter(own or found), None)  # others before it may have been left out
+    if match and not own:
         step = (
             "Correct that repository below /etc/yum.repos.d on the node, give the node a way to it or disable it "
             "(enabled=0); then run again."

@@ -118,7 +118,7 @@ class Manager(ABC):
                 _list({name: pair[0] for name, pair in left.items()}),
             )
             raise NodeProblem(wanted, seen, f"See the end of {self.log} on the node.")
-        return Change(found, notes, refreshed=all_lists)
+        return Change(found, notes + self.remarks(), refreshed=all_lists)
 
     def _try(self, wish: Wish, found: dict[str, tuple[str, str]], notes: list[str]) -> NodeProblem | None:
         """Make the changes, or bring back what was there before; return the problem then.
@@ -147,6 +147,10 @@ class Manager(ABC):
         if changed:
             actual = f"{actual}; rolled back: packages and holds are as before"
         return NodeProblem(expected, actual, step)
+
+    def remarks(self) -> list[str]:
+        """Return what a package manager did besides the changes, for the notes."""
+        return []
 
     @abstractmethod
     def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import ClassVar
 
-from .dnf import OFFERED, QUERY, Dnf, lock_name
+from .dnf import OFFERED, QUERY, SKIP, Dnf, lock_name
 from .kernel import Kernel, Policy
 from .rpm_version import is_lower
 
@@ -54,7 +54,7 @@ class RpmKernel(Kernel):
         if headers in installed:
             return
         asked = ["repoquery", "--qf", OFFERED, headers]
-        rows = dnf.rows(["dnf", "-q", "-C", *asked]) or dnf.rows(["dnf", "-q", *asked])
+        rows = dnf.rows(["dnf", "-q", "-C", *asked]) or dnf.rows(["dnf", "-q", *SKIP, *asked])
         if (headers, wanted) not in rows:
             policy.notes.append(
                 f"{headers} {wanted} is not in the node's package sources: a new kernel would come without headers"

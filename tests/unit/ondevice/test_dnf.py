@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice.command import Done, NodeProblem
-from rackready.ondevice.dnf import Dnf
+from rackready.ondevice.dnf import SKIP, Dnf
 from rackready.ondevice.packages import Wish, family
 from rackready.ondevice.rpm_version import compare, is_lower
 
@@ -41,6 +41,7 @@ class Node:
         self.fails: dict[str, str] = {}
         self.ran: list[str] = []
         self.deaf = False
+        self.dead = ""
         self.list = root / "etc/dnf/plugins/versionlock.list"
         self.list.parent.mkdir(parents=True)
         self.list.write_text("")
@@ -55,9 +56,13 @@ class Node:
         line = " ".join(words)
         if words[0] != "repoquery" and words[:2] != ["versionlock", "list"]:
             self.ran.append(line)
+        silent = self._silent(argv)
+        if silent and "Ignoring" not in silent:
+            return Done(1, silent)
         failed = next((Done(1, text) for start, text in self.fails.items() if line.startswith(start)), None)
         answer = failed or getattr(self, words[0])(words[1:])
         done = answer if isinstance(answer, Done) else Done(0, answer)
+        done = Done(done.returncode, silent + done.out)
         return Done(done.returncode, _heard(done.out)) if "-q" in argv else done
 
     def rpm(self, argv: Sequence[str]) -> Done:
@@ -74,6 +79,15 @@ class Node:
                 out += f"package {name} is not installed\n"
                 code = 1
         return Done(code, out)
+
+    def _silent(self, argv: Sequence[str]) -> str:
+        """Return what dnf says of a repository of others that gives no metadata, when a command reads them all."""
+        own = [word for word in argv if word in {"-C", "--disablerepo=*", "--repo"}]
+        if not self.dead or own or argv[1:3] == ["-q", "-y"]:
+            return ""
+        last = [word for word in argv if word.endswith(("*.skip_if_unavailable=1", "*.skip_if_unavailable=0"))]
+        why = f"Error: Failed to download metadata for repo '{self.dead}': Cannot prepare internal mirrorlist\n"
+        return f"{why}Ignoring repositories: {self.dead}\n" if last == list(SKIP) else why
 
     def makecache(self, words: list[str]) -> str:
         assert words == ["--refresh", "--repo", "rackready*"]
@@ -193,6 +207,21 @@ def test_other_stream_is_reset_before(dnf: Dnf, node: Node) -> None:
     change = dnf.ensure(Wish({}, streams=["nvidia-driver:580-open"]), "install", 1, "a")
     assert change.changed == {"module nvidia-driver": ("595-open", "580-open")}
     assert node.ran[1:] == ["module reset nvidia-driver", "module enable nvidia-driver:580-open"]
+
+
+def test_a_repository_of_others_that_gives_nothing_is_left_out_and_reported(dnf: Dnf, node: Node) -> None:
+    node.dead = "baseos"
+    node.module(["enable", "nvidia-driver:595-open"])
+    wish = dataclasses.replace(WISH, streams=["nvidia-driver:580-open"])
+    change = dnf.ensure(wish, "install", 1, "a")
+    assert change.notes == [
+        "package source baseos gives no metadata, so dnf left it out: Cannot prepare internal mirrorlist"
+    ]
+    assert node.installed["nvidia-driver-cuda"] == [OLD]
+    with pytest.raises(
+        NodeProblem, match=r"gone on the mirror Actual: no such .* there; no metadata from baseos \(Cannot"
+    ):
+        dnf.ensure(Wish({"gone": ""}), "install", 2, "a")
 
 
 def test_own_lock_gives_way_to_an_upgrade(dnf: Dnf, node: Node) -> None:

@@ -39,6 +39,13 @@ DOWN = (
     "repodata/repomd.xml: All mirrors were tried\n"
 )
 DOWN_OS = DOWN.replace("'rackready'", "'baseos'")
+LEFT_OUT = (
+    DOWN_OS
+    + """Ignoring repositories: baseos
+Last metadata expiration check: 0:00:04 ago on Mon Nov 30 15:54:25 2026.
+"""
+)
+NO_MATCH = "No match for argument: libnuma\nError: Unable to find a match: libnuma\n"
 UNMET = """Error:
  Problem: conflicting requests
   - nothing provides nowhere = 2 needed by broken-1-1.x86_64
@@ -73,6 +80,21 @@ It could be a DNF plugin command, try: "dnf install 'dnf-command(versionlock)'"
                 "(enabled=0); then run again."
             ),
         ),
+        (DOWN_OS + DOWN, "the package mirror answers Actual: Failed to download metadata for repo 'rackready': Cannot"),
+        (
+            LEFT_OUT + NO_MATCH,
+            (
+                "Expected: libnuma on the mirror Actual: no such package or version there; no metadata from baseos "
+                "(Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried). Put it on "
+                "the mirror, or choose a version set whose packages it carries (software.set). Or give the node a way "
+                "to baseos, if it is there."
+            ),
+        ),
+        (
+            LEFT_OUT + UNMET,
+            "Actual: conflicting requests - nothing provides nowhere = 2 needed by broken-1-1.x86_64; no metadata from",
+        ),
+        (LEFT_OUT + UNSIGNED, "Actual: Package demo-580.173.02-1.el9.x86_64.rpm is not signed. Sign the packages"),
         (EXCLUDED, f"nvidia-driver-cuda-{NEW} may be installed Actual: excluded on the node by others. Look for it in"),
         (WAITED + EXCLUDED, f"Expected: nvidia-driver-cuda-{NEW} may be installed Actual: excluded on the node by oth"),
         (WAITED, "Expected: dnf's lock is free Actual: Waiting for process with pid 4711 to finish. End the process"),
