@@ -29,6 +29,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 _SHARED = 0o644
 """The files are made to be passed on."""
 _LONGEST_S = 180.0
+_SCRIPT = 4096
+"""Bytes at the start of a program that show whether it is a script that starts a snap."""
+_OF_SNAP = (
+    "This browser is a snap, which reads and writes only visible folders of a home below /home. Install another "
+    "browser, such as google-chrome, or give --no-pdf."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +63,21 @@ def browser() -> str:
 def write(document: Document, keys: Keys, folder: Path, printer: str | None) -> Accepted:
     """Write HTML, PDF and the bundle over both into a folder. ``printer``: the browser; None: no PDF.
 
-    Raises AcceptanceError and OSError. The bundle comes last: without it, the files are unsigned.
+    Raises AcceptanceError and OSError. The bundle comes last: without it, the files are unsigned. An earlier report
+    stays whole until all of the new one is made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{document['rack']}-acceptance"
     html, pdf, proof = (folder / f"{name}{end}" for end in (".html", ".pdf", ".bundle.json"))
-    proof.unlink(missing_ok=True)
     signer = keys.signer()
     page = render({**document, "signer": key_id(signer.public)}, name, pdf=printer is not None).encode()
     made = {html: page}
     if printer:
         made[pdf] = printed(printer, page)
-    else:
-        pdf.unlink(missing_ok=True)
     envelope = sign(json.dumps(statement(document, made), sort_keys=True, separators=(",", ":")).encode(), signer)
     signed = bundle(envelope, keys, str(proof))
+    for path in (proof,) if printer else (proof, pdf):
+        path.unlink(missing_ok=True)
     for path, data in made.items():
         files.replace(path, data, mode=_SHARED)
     files.replace(proof, (json.dumps(signed, indent=2) + "\n").encode(), mode=_SHARED)
@@ -115,7 +121,8 @@ def render(document: Document, name: str, *, pdf: bool) -> str:
 
 def printed(program: str, page: bytes) -> bytes:
     """Return a page as PDF. Raises AcceptanceError when the browser does not print it."""
-    with tempfile.TemporaryDirectory(prefix="rackready-") as folder:
+    snap = is_snap(program)
+    with tempfile.TemporaryDirectory(prefix="rackready-", dir=Path.home() if snap else None) as folder:
         source, target = Path(folder, "page.html"), Path(folder, "page.pdf")
         source.write_bytes(page)
         call = [program, "--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
@@ -137,6 +144,22 @@ def printed(program: str, page: bytes) -> bytes:
             why = f"no end after {_LONGEST_S:g} s"
         except OSError as error:
             why = str(error.strerror)
-    raise AcceptanceError(
-        program, "printing the report", expected="a PDF", actual=why, next_step="Run it by hand, or give --no-pdf."
-    )
+    step = _OF_SNAP if snap else "Run it by hand, or give --no-pdf."
+    raise AcceptanceError(program, "printing the report", expected="a PDF", actual=why, next_step=step)
+
+
+def is_snap(program: str) -> bool:
+    """Return whether a browser is a snap: a link to the program snap, or the script that Ubuntu's package has for it.
+
+    A snap has a /tmp of its own, and of the user's files reads and writes only those whose path below $HOME has no
+    hidden part (snapcraft.io/docs/home-interface; Launchpad 1849437; marp-team/marp-cli pull request 203).
+    """
+    path = Path(program)
+    if path.resolve().name == "snap" or path.is_relative_to("/snap"):
+        return True
+    try:
+        with path.open("rb") as file:
+            start = file.read(_SCRIPT)
+    except OSError:
+        return False  # starting it says why
+    return start.startswith(b"#!") and b"/snap/bin/" in start

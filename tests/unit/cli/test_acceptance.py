@@ -97,6 +97,69 @@ def test_a_browser_that_prints_nothing_is_refused(tmp_path: Path) -> None:
     )
 
 
+SNAP = """#!/bin/sh
+# exec /snap/bin/chromium
+for word in "$@"; do
+    case "$word" in
+        --print-to-pdf=*) target="${word#*=}" ;;
+        file://*) source="${word#file://}" ;;
+    esac
+done
+case "$target $source" in
+    "$HOME"/[!.]*" $HOME"/[!.]*) test -r "$source" && echo %PDF-1.4 >"$target" ;;
+    *) echo "no such file" >&2; exit 1 ;;
+esac
+"""
+"""Ubuntu's wrapper of its Chromium, and what that snap sees: visible folders of the home, and another /tmp."""
+
+
+def browser(folder: Path, text: str) -> Path:
+    program = folder / "chromium-browser"
+    program.write_text(text)
+    program.chmod(0o755)
+    return program
+
+
+def test_a_browser_that_is_a_snap_prints_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, home = browser(tmp_path, SNAP), tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    assert acceptance_files.printed(str(program), b"x").startswith(b"%PDF-")
+    assert list(home.iterdir()) == []
+    monkeypatch.setenv("HOME", str(tmp_path / "home/.hidden"))
+    (home / ".hidden").mkdir()
+    browser(tmp_path, SNAP.replace('"$HOME"/[!.]', f'"{home}"/[!.]'))
+    with pytest.raises(acceptance_files.AcceptanceError, match=r"no such file\. This browser is a snap, which reads"):
+        acceptance_files.printed(str(program), b"x")
+
+
+def test_a_link_to_the_program_snap_is_a_snap(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/snap").write_bytes(b"\x7fELF")
+    (tmp_path / "chromium").symlink_to(tmp_path / "bin/snap")
+    assert acceptance_files.is_snap(str(tmp_path / "chromium"))
+    assert not acceptance_files.is_snap(str(browser(tmp_path, "#!/bin/sh\nexec /usr/lib/chromium/chromium\n")))
+
+
+def test_an_earlier_report_stays_signed_when_the_new_one_is_not_printed(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certified.certify(tmp_path)
+    out, place = tmp_path / "out", tmp_path / "bin"
+    place.mkdir()
+    words = ("report", "acceptance", "--rack", rack_of(tmp_path), "--out", str(out))
+    monkeypatch.setattr(acceptance_files, "browser", lambda: str(place / "chromium-browser"))
+    browser(place, SNAP.replace("/snap/bin/", "/usr/bin/").replace('"$HOME"/[!.]*" $HOME"/[!.]*', "*"))
+    assert call(*words)[0] == 1
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert len(before) == 3
+    browser(place, "#!/bin/sh\nexit 3\n")
+    assert call(*words)[0] == 2
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert call(*words, "--no-pdf")[0] == 1
+    assert sorted(path.suffix for path in out.iterdir()) == [".html", ".json"]
+
+
 def test_a_rack_that_was_never_measured_is_refused(call: Call, tmp_path: Path) -> None:
     rack = rack_of(tmp_path)
     with Ledger.open(EnvPaths(tmp_path, "sim").database):

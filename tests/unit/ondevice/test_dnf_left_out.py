@@ -59,9 +59,7 @@ def test_an_air_gapped_node_installs_what_the_mirror_has(tmp_path: Path) -> None
     assert note.startswith("package source baseos gives no metadata, so dnf left it out: Cannot ")
     with pytest.raises(NodeProblem) as caught:
         dnf.ensure(Wish({"libnuma": ""}), "install", 2, "a")
-    assert "Actual: no such package or version there; no metadata from baseos (" in str(
-        caught.value
-    )
+    assert "Actual: no such package or version there; no metadata from baseos (" in str(caught.value)
     shutil.move(repo, tmp_path / "gone")
     with pytest.raises(NodeProblem, match=r"the package mirror answers Actual: Failed to download .* 'rackready'"):
         dnf.ensure(Wish({"other": "3.0-1"}), "install", 3, "a")
