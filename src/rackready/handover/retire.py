@@ -6,6 +6,7 @@ Every step observes first, so a killed run is simply repeated: it finds finished
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rackready.design.handover_of import by_scheduler
 from rackready.design.pinned import site_of
@@ -42,7 +43,7 @@ class BeforeRetirement:
     """A node before it is retired.
 
     ``drained``: the reason of its drain in the scheduler; ``trouble``: why the scheduler could not be asked; ``free``:
-    it is taken as carrying no jobs all the same.
+    it is taken as carrying no jobs all the same; ``stuck``: what to do about jobs that waiting does not end.
     """
 
     node: str
@@ -54,6 +55,7 @@ class BeforeRetirement:
     jobs: list[Job] = field(default_factory=list)
     trouble: str = ""
     free: bool = False
+    stuck: str = ""
 
 
 def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False) -> BeforeRetirement:
@@ -74,13 +76,22 @@ def look(ctx: PhaseContext, node: str, *, pins: bool = False, ends: bool = False
         uses = _uses(site, paths, node, pins=pins, ends=ends)
     except RackreadyError as error:
         return BeforeRetirement(node, *recorded, trouble=str(error), free=_free(paths, node, error))
-    usable = any(now.usable for now, _ in uses)
-    held = [now.reason for now, _ in uses if now.drained]
-    jobs = [job for _, some in uses for job in some]
-    return BeforeRetirement(node, *recorded, usable, held[0] if len(held) == len(uses) else "", jobs)
+    usable = any(use.now.usable for use in uses)
+    held = [use.now.reason for use in uses if use.now.drained]
+    jobs, stuck = [job for use in uses for job in use.jobs], " ".join(filter(None, (use.stuck for use in uses)))
+    drained = held[0] if len(held) == len(uses) else ""
+    return BeforeRetirement(node, *recorded, usable, drained, jobs, stuck=stuck)
 
 
-def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> list[tuple[SchedulerNode, list[Job]]]:
+class _Use(NamedTuple):
+    """State and jobs of a node in one scheduler, and what to do about jobs that waiting does not end."""
+
+    now: SchedulerNode
+    jobs: list[Job]
+    stuck: str
+
+
+def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> list[_Use]:
     """Return state and jobs of a node in its scheduler, and in the one that it was handed over to before it moved.
 
     Raises UnknownNodeError where none knows it, and the error of a scheduler.
@@ -89,13 +100,14 @@ def _uses(site: Site, paths: EnvPaths, node: str, *, pins: bool, ends: bool) -> 
         views = [*(moved(site, ledger, [node]) if ledger is not None else []), *by_scheduler(site, [node])]
         if ledger is not None and (lost := stranded(site, ledger, node)) is not None:
             raise SchedulerError.of([lost])
-    found: list[tuple[SchedulerNode, list[Job]]] = []
+    found: list[_Use] = []
     unknown: SchedulerError | None = None
     for view in views:
         try:
             with (adapter_for if pins else reader_for)(view.site, paths) as adapter:
                 now = adapter.show(node)
-                found.append((now, _vacated(adapter, node) if ends else adapter.jobs(node)))
+                jobs = _vacated(adapter, node) if ends else adapter.jobs(node)
+                found.append(_Use(now, jobs, adapter.stuck(jobs)))
         except UnknownNodeError as error:
             with ledger_of(paths) as ledger:
                 unknown = error if ledger is None else absence(view.site, ledger, node, error)
@@ -157,8 +169,8 @@ def steps(standing: BeforeRetirement, reason: str) -> list[str]:
 def refusal(standing: BeforeRetirement, drained: str = "is drained") -> Message | None:
     """Return why a node may not be retired now, None when it may. ``drained``: the words about its drain."""
     if standing.jobs:
-        wait = "so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
-        return jobs_run(standing.node, standing.jobs, "none", f"It {drained}, {wait}")
+        wait = standing.stuck or "wait for the jobs to end, then run again; see docs/runbooks/retire.md."
+        return jobs_run(standing.node, standing.jobs, "none", f"It {drained}, so that it empties: {wait}")
     if standing.trouble and not standing.free:
         return Message(
             standing.node,

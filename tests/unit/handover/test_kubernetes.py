@@ -422,6 +422,38 @@ def test_what_to_do_about_pods_that_stay_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize("evict", [True, False])
+def test_pods_of_a_silent_node_are_told_with_what_really_ends_them(*, evict: bool) -> None:
+    """The taint manager marks them deleted after 300 s; no kubelet confirms it, and a second delete changes nothing."""
+    raw = node("node_drained")
+    raw["status"]["conditions"][0] |= {"status": "Unknown", "lastTransitionTime": "2026-11-27T18:20:00Z"}
+    late = pod("train-0", metadata={"uid": "1", "deletionTimestamp": "2026-11-27T18:25:30Z"})
+    early = pod("web", metadata={"deletionTimestamp": "2999-11-27T18:25:30Z"})
+    server = Server(raw, pods=[late, early])
+    made = adapter(server, evict=evict, node_names={"node01": "gpu-1"})
+    raw["metadata"]["name"] = "gpu-1"
+    ((_, left),) = made.vacate(["node01"])
+    assert isinstance(left, list)
+    assert {job.name: job.stays for job in left} == {
+        "train-0": "is ending, which nothing confirms: its node does not answer Kubernetes since 2026-11-27T18:20:00Z",
+        "web": "is ending" if evict else "",
+    }
+    assert server.evicted == []
+    assert made.how_to_end(left) == made.stuck(left)
+    assert made.how_to_end(left) == (
+        "gpu-1 does not answer Kubernetes, and only its kubelet confirms that pods ended. Power it on, or mend its "
+        "network: its pods end by themselves. If it is off and stays off: `kubectl delete node gpu-1`, then `rackready "
+        "repair NODE --reason TEXT`, then run again. Only if the host is surely off, to keep its Node: `kubectl delete "
+        "pod --namespace default train-0 --grace-period=0 --force`. A pod that still runs would run twice."
+    )
+    server.now = node("node_drained")
+    server.now["metadata"]["name"] = "gpu-1"
+    ((_, left),) = made.vacate(["node01"])
+    assert isinstance(left, list)
+    assert {job.name: job.stays for job in left} == dict.fromkeys(["train-0", "web"], "is ending" if evict else "")
+    assert made.stuck(left) == ""
+
+
 def test_a_cordon_that_somebody_sets_during_the_offer_stays() -> None:
     server = Server(node("node_registered"))
 

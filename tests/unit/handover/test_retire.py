@@ -115,6 +115,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
+def test_jobs_that_waiting_does_not_end_are_refused_with_what_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.made()
+    world.scheduler.running = [JOB]
+    monkeypatch.setattr(world.scheduler, "stuck", lambda jobs: "power it on." if jobs == [JOB] else "", raising=False)
+    with pytest.raises(RetireRefusedError) as refused:
+        world.retire()
+    assert str(refused.value).endswith("It is drained, so that it empties: power it on.")
+
+
 def test_a_pod_that_comes_back_after_its_eviction_keeps_no_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

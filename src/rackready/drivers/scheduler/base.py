@@ -181,6 +181,11 @@ class SchedulerAdapter(ABC):
         del jobs
         return "wait and run again, or end them."
 
+    def stuck(self, jobs: Sequence[Job]) -> str:
+        """Return what to do about those of the last ``vacate`` that waiting does not end; empty if there are none."""
+        del jobs
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Close connections."""

@@ -75,6 +75,17 @@ def not_ready(raw: Raw) -> str:
     return ": ".join(filter(None, [ready.get("reason", "NotReady"), ready.get("message", "")]))
 
 
+def silent_since(raw: Raw) -> str:
+    """Return since when kubelet is silent, empty if it reports: the node controller makes Ready Unknown then.
+
+    Source: kubernetes/kubernetes pkg/controller/nodelifecycle/node_lifecycle_controller.go, tryUpdateNodeHealth.
+    """
+    found = [item for item in raw.get("status", {}).get("conditions") or [] if item["type"] == "Ready"]
+    if not found or found[0]["status"] != "Unknown":
+        return ""
+    return str(found[0].get("lastTransitionTime") or "a while")
+
+
 def lacks_devices(raw: Raw, gpus: int) -> str:
     """Return why pods cannot get all GPUs of the node by a device plugin, empty if they can.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rackready.drivers.scheduler.base import Job
@@ -107,6 +108,44 @@ def owner_kind(pod: Raw) -> str:
 def ending(pod: Raw) -> bool:
     """Return whether the pod was told to end already."""
     return "deletionTimestamp" in pod["metadata"]
+
+
+def overdue(pod: Raw, now: datetime) -> bool:
+    """Return whether a pod should be gone by now: its deletionTimestamp, which includes the grace period, is over.
+
+    ``now``: with its time zone (ObjectMeta in kubernetes/kubernetes staging/src/k8s.io/apimachinery, meta/v1/types.go).
+    """
+    return ending(pod) and datetime.fromisoformat(str(pod["metadata"]["deletionTimestamp"])) < now
+
+
+def never_confirmed(silent: str) -> str:
+    """Return why an overdue pod stays: only kubelet confirms an end. ``silent``: since when the node is silent."""
+    return f"is ending, which nothing confirms: its node does not answer Kubernetes since {silent}"
+
+
+def ways_out(jobs: Sequence[Job], nodes: Sequence[str]) -> str:
+    """Return what ends pods of silent nodes; a plain `kubectl delete pod` does not. ``nodes``: their Node objects.
+
+    kubernetes/website content/en/docs/tasks/run-application/force-delete-stateful-set-pod.md has these three ways.
+    """
+    force = "; ".join(f"{_delete(job)} --grace-period=0 --force" for job in jobs)
+    named = " ".join(nodes)
+    return (
+        f"{', '.join(nodes)} does not answer Kubernetes, and only its kubelet confirms that pods ended. Power it on, "
+        f"or mend its network: its pods end by themselves. If it is off and stays off: `kubectl delete node {named}`, "
+        "then `rackready repair NODE --reason TEXT`, then run again. Only if the host is surely off, to keep its Node: "
+        f"`{force}`. A pod that still runs would run twice."
+    )
+
+
+def ends_by(jobs: Sequence[Job]) -> str:
+    """Return what ends pods whose nodes answer."""
+    commands = "; ".join(_delete(job) for job in jobs)
+    return f"wait and run again, give a budget that blocks more room, or end them with `{commands}`."
+
+
+def _delete(job: Job) -> str:
+    return f"kubectl delete pod --namespace {job.partition} {job.name}"
 
 
 def must_stay(pod: Raw, *, local_data: bool) -> str:

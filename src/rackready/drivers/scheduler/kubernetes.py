@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rackready.drivers.process import STOP, check_stop
@@ -75,6 +76,8 @@ class KubernetesAdapter(SchedulerAdapter):
         self._first: dict[str, set[str]] = {}
         """Node -> uids of the pods that come back, of the first look at it: these are evicted, and waited for."""
         self._beside: dict[str, list[Job]] = {}
+        self._silent: dict[str, str] = {}
+        """Pod -> Node object, of pods whose end no kubelet confirms."""
         self._gpus: dict[str, int] = {}
         self._devices_by: float | None = None
         """When the wait for devices ends, of all nodes together: they get them at the same time."""
@@ -171,8 +174,12 @@ class KubernetesAdapter(SchedulerAdapter):
 
     def how_to_end(self, jobs: Sequence[Job]) -> str:
         """Return the sentence that says what to do about pods that do not end."""
-        commands = "; ".join(f"kubectl delete pod --namespace {job.partition} {job.name}" for job in jobs)
-        return f"wait and run again, give a budget that blocks more room, or end them with `{commands}`."
+        return self.stuck(jobs) or kube_pods.ends_by(jobs)
+
+    def stuck(self, jobs: Sequence[Job]) -> str:
+        """Return what to do about those pods of the last look whose node is silent, empty for none."""
+        found = [job for job in jobs if job.id in self._silent]
+        return kube_pods.ways_out(found, sorted({self._silent[job.id] for job in found})) if found else ""
 
     def close(self) -> None:
         """Close connections."""
@@ -289,10 +296,18 @@ class KubernetesAdapter(SchedulerAdapter):
         beside = [pod for pod in pods if self._comes_back(pod) and kube_pods.uid(pod) not in first]
         self._beside[node] = [kube_pods.as_job(pod) for pod in beside]
         pods = [pod for pod in pods if pod not in beside]
-        if not self._handover.evict:
-            return [kube_pods.as_job(pod) for pod in pods]
-        left = [(pod, self._evicted(pod)) for pod in pods]
+        stuck = self._stuck(node, pods)
+        end = self._evicted if self._handover.evict else lambda _pod: ""
+        left = [(pod, stuck.get(kube_pods.uid(pod)) or end(pod)) for pod in pods]
         return [kube_pods.as_job(pod, why) for pod, why in left if why is not None]
+
+    def _stuck(self, node: str, pods: Sequence[kube_pods.Raw]) -> dict[str, str]:
+        """Return uid -> why a pod stays, of those that should be gone, on a node whose kubelet is silent."""
+        late = [pod for pod in pods if kube_pods.overdue(pod, datetime.now(UTC))]
+        since = kube_node.silent_since(self._raw(node)) if late else ""
+        self._silent = {pod: name for pod, name in self._silent.items() if name != self._named(node)}
+        self._silent |= {kube_pods.pod_id(pod): self._named(node) for pod in late if since}
+        return {kube_pods.uid(pod): kube_pods.never_confirmed(since) for pod in late if since}
 
     def _first_look(self, node: str, pods: Sequence[kube_pods.Raw]) -> set[str]:
         """Return the pods to evict though they come back: none where nothing is evicted, since they never end."""
