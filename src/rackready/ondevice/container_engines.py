@@ -47,7 +47,9 @@ class Engines:
         return found
 
     def differences(self) -> dict[str, tuple[str, str]]:
-        """Return engine -> (expected, actual) where they differ. Raises NodeProblem for settings that cannot be read.
+        """Return engine -> (expected, actual) where they differ.
+
+        Raises NodeProblem for settings that cannot be read, or that nvidia-ctk cannot mend.
 
         An engine that has run since before its file was written does not know it: an earlier run was cut off.
         """
@@ -68,6 +70,8 @@ class Engines:
         """
         if self.kubelet and "containerd" in self.present():
             containerd.refuse_unfit(self.run)
+        if "containerd" in self.present():
+            containerd.refuse_first_format(self.run, self.root, cdi=self.kubelet)
         found = self.differences()
         if check or not found:
             return found
@@ -79,7 +83,8 @@ class Engines:
     def _configure(self, engine: str) -> None:
         """Write what an engine lacks, and start it anew. Raises NodeProblem."""
         if self._lacks(engine):
-            with containerd.no_runtime_lost(self.run, self.root) if engine == "containerd" else nullcontext():
+            whole = containerd.no_runtime_lost(self.run, self.root, kubelet=self.kubelet)
+            with whole if engine == "containerd" else nullcontext():
                 self._do(self._argv(engine))
             if left := self._lacks(engine):
                 step = f"Run `{' '.join(self._argv(engine))}` on the node and read its output."
@@ -110,6 +115,8 @@ class Engines:
         if containerd.copy_is_old(self.run, self.root, self._argv("containerd")):
             file = f"/{containerd.DROP_IN}"
             return f"{file} as nvidia-ctk writes it from /{containerd.CONFIG}", "another text"
+        if self.kubelet:
+            containerd.refuse_other_cgroups(now)
         return None
 
     def _refuse_users(self, engines: list[str]) -> None:

@@ -20,6 +20,10 @@ CONFIGURE = [
     "--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml",
     "--cdi.enabled",
 ]
+WHOLE = (
+    "`containerd config default > /etc/containerd/config.toml`, then SystemdCgroup and what else the cluster needs "
+    "(kubernetes.io, Container Runtimes). Then run again."
+)
 RESTART = ["systemctl", "try-restart", "containerd.service"]
 
 
@@ -40,7 +44,7 @@ class Node:
         self.root, self.kind, self.ran = root, kind, list[list[str]]()
         self.version = "containerd github.com/containerd/containerd 1.7.28 b98a3aace656320842a23f4a392a33f46af97866\n"
         self.users, self.dump, self.written, self.broken, self.idle = "", "", printed(), "", False
-        self.breaks = ""
+        self.breaks = self.after = ""
         self.put("usr/lib/systemd/system/containerd.service", "")
         self.put("usr/lib/systemd/system/docker.service", "")
         self.put("etc/docker/daemon.json", '{"runtimes": {"nvidia": {}}}')
@@ -72,7 +76,7 @@ class Node:
         if words == CONFIGURE and not self.idle:
             self.put(DROP_IN, self.written)
             self.put(CONFIG, 'imports = ["/etc/containerd/conf.d/*.toml"]\nversion = 2\n')
-            self.broken = self.breaks
+            self.broken, self.dump = self.breaks, self.after or self.dump
         return Done(0, "")
 
     def ensure(self, *, kubelet: bool = True, check: bool = False) -> dict[str, tuple[str, str]]:
@@ -147,6 +151,86 @@ def test_a_config_that_would_lose_runc_is_put_back(tmp_path: Path) -> None:
     assert RESTART not in node.ran
 
 
+@pytest.mark.parametrize(
+    ("text", "actual"),
+    [
+        ("# Docker\ndisabled_plugins = []\n", "no version, which means 1"),
+        ("version = 1\n", "version = 1"),
+        ("[plugins]\n  [plugins.x]\n    version = 2\n", "no version, which means 1"),
+    ],
+)
+@pytest.mark.parametrize("kubelet", [True, False])
+def test_a_config_of_the_first_format_is_refused(tmp_path: Path, text: str, actual: str, *, kubelet: bool) -> None:
+    """nvidia-ctk would write a file that containerd never reads, run after run."""
+    node = Node(tmp_path)
+    if not kubelet:
+        (tmp_path / "usr/lib/systemd/system/docker.service").unlink()
+    node.put(CONFIG, text)
+    with pytest.raises(NodeProblem) as refused:
+        node.ensure(kubelet=kubelet)
+    assert str(refused.value) == (
+        f"Expected: /etc/containerd/config.toml of version 2 or newer Actual: {actual}. Write a whole one: {WHOLE} "
+        "Nothing was changed."
+    )
+    assert node.ran == []
+
+
+def test_a_config_of_the_first_format_that_has_everything_is_left(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.put(CONFIG, "disabled_plugins = []\n")
+    node.dump = captured("containerd_1_7_full_after")
+    assert node.ensure() == {}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n\n", "'version' = 3\n"])
+def test_an_empty_config_is_no_first_format(tmp_path: Path, text: str) -> None:
+    node = Node(tmp_path)
+    node.put(CONFIG, text)
+    assert node.ensure()
+    assert node.ran == [CONFIGURE, RESTART]
+
+
+def cgroups(**systemd: str) -> str:
+    """Return what containerd 2.1 runs with, its runtimes with these values of SystemdCgroup."""
+    text = captured("containerd_2_1_bare_after")
+    for name, value in systemd.items():
+        head = f"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}.options]\n"
+        assert head in text
+        text = text.replace(head, f"{head}            SystemdCgroup = {value}\n")
+    return text
+
+
+OTHER_CGROUPS = (
+    "Expected: SystemdCgroup of runtime nvidia as of runc: true Actual: false. nvidia-ctk takes it from "
+    "/etc/containerd/config.toml alone: name runc with its SystemdCgroup there, and not in a file that it imports, "
+    "then run again. "
+)
+
+
+def test_another_cgroup_driver_than_runcs_is_refused(tmp_path: Path) -> None:
+    """It merges runc's options from another drop-in from 2.1 on, which nvidia-ctk did not read."""
+    node = Node(tmp_path)
+    node.dump = cgroups(runc="true")
+    node.put(DROP_IN, printed())
+    assert node.refusal() == f"{OTHER_CGROUPS}Nothing was changed."
+    assert node.ran == []
+    for dump in (cgroups(runc="true", nvidia="true"), cgroups(runc="false"), cgroups()):
+        node.dump = dump
+        assert node.ensure() == {}
+    node.dump = cgroups(runc="true")
+    (tmp_path / "usr/lib/systemd/system/docker.service").unlink()
+    assert node.ensure(kubelet=False) == {}
+
+
+def test_a_change_that_makes_another_cgroup_driver_is_put_back(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    before = node.text(CONFIG)
+    node.after = cgroups(runc="true")
+    assert node.refusal() == f"{OTHER_CGROUPS}Both files are as before."
+    assert (node.text(CONFIG), node.text(DROP_IN)) == (before, None)
+    assert RESTART not in node.ran
+
+
 def test_a_config_that_lost_runc_earlier_is_refused_too(tmp_path: Path) -> None:
     node = Node(tmp_path, "bare")
     node.put(DROP_IN, printed())
@@ -184,7 +268,8 @@ def test_refusals_before_a_change(tmp_path: Path) -> None:
     node.dump = 'disabled_plugins = ["cri"]\n'
     assert node.refusal() == (
         "Expected: containerd with its CRI plug-in Actual: disabled_plugins: cri. Take it out of disabled_plugins in "
-        "/etc/containerd/config.toml on the node: kubelet needs it. Nothing was changed."
+        "/etc/containerd/config.toml on the node: kubelet needs it. If the file names no version, as that of Docker's "
+        f"package, write a whole one: {WHOLE} Nothing was changed."
     )
     node.broken = "containerd: failed to load TOML: /etc/containerd/config.toml: (3, 1): unexpected token\n"
     assert node.refusal() == (
