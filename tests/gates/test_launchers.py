@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rackready.gates.engine import launch
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.runner import _with_launch
 from rackready.gates.fabric import mpijob
-from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.kubernetes import LOG_BEGINS, KubernetesHandover
 from rackready.model.problems import RackreadyError
 from tests.gates.support import rack
 
@@ -76,6 +77,7 @@ def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
     command = gate(GATE, inputs).plan(known, list(known.nodes))[0].commands[2]
     assert (command.via, command.argv) == ("kubernetes", ("mpijob", mpijob.name_of(["node01", "node02"])))
     manifest = yaml.safe_load(command.stdin)
+    assert LOG_BEGINS in command.stdin, "the log is looked at for it"
     assert mpijob.MpiJob.model_validate(manifest).spec.slotsPerWorker == 8
     worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]
     assert worker["replicas"] == 2
@@ -89,6 +91,9 @@ def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node01", "node02"]}]}
     ]
     command = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:4] == ["/bin/sh", "-c", f'echo \'{LOG_BEGINS}\'; exec "$0" "$@"', "mpirun"]
+    shell = subprocess.run([*command[:3], "printf", "%s|", "a b", "c"], capture_output=True, text=True, check=True)
+    assert shell.stdout == f"{LOG_BEGINS}\na b|c|"
     assert command[command.index("-np") + 1] == "16"
     words = " ".join(command)
     assert "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 198.19.0.0/30 " in words, "docker0 is not tried"

@@ -21,13 +21,14 @@ from rackready.drivers.scheduler.kube_job import KubeJobs
 from rackready.gates.base import Command
 from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.mpijob import name_of
-from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.kubernetes import LOG_BEGINS, KubernetesHandover
 from tests.gates.support import rack
 from tests.kubernetes.cluster import ROOT, Cluster, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 GATE = "cluster/fabric/performance/nccl-all-reduce"
 LOG = "#                                                              out-of-place\n# Avg bus bandwidth    : 381.5\n"
+SAID = f"{LOG_BEGINS}\n{LOG}"
 Make = Callable[..., tuple[KubernetesHandover, Command]]
 
 
@@ -74,7 +75,7 @@ def pods(cluster: Cluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("taint", ["rackready.io/held", "example.com/new"])
 def test_held_nodes_are_measured_and_nothing_stays(operator: Cluster, job: Make, taint: str) -> None:
-    operator.says(LOG)
+    operator.says(SAID)
     found = run(*job(taint=taint))
     assert (found.exit_code, found.stdout, found.stderr, found.failure) == (0, LOG, "", "")
     assert (jobs(operator), pods(operator)) == ([], {})
@@ -130,7 +131,7 @@ def test_what_a_killed_run_left_goes_before_the_next(operator: Cluster, job: Mak
     assert left["metadata"]["name"] == name_of([handover.node_name(node) for node in ("node01", "node02")])
     place = handover.node_name("node02")
     operator.join(place)
-    operator.says(LOG)
+    operator.says(SAID)
     found = run(handover, command)
     assert (found.exit_code, found.stdout) == (0, LOG)
     assert jobs(operator) == []

@@ -16,6 +16,10 @@ DOMAIN = "rackready.io"
 TAINT_KEY = f"{DOMAIN}/held"
 """Key of the taint that holds a node, unless the site names another."""
 
+LOG_BEGINS = "# rackready: the log begins"
+"""First line of a measuring job's log. kubelet renames the log of a running container that is over containerLogMaxSize,
+10Mi by default, and its API has the newest file only (kubernetes pkg/kubelet/logs/container_log_manager.go, #59902)."""
+
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 """What the node controller sets on a cordoned node (kubernetes.io/docs/reference/labels-annotations-taints)."""
 

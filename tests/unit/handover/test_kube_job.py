@@ -14,7 +14,7 @@ from rackready.drivers.scheduler import kube_job
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.kube_api import Answer
 from rackready.drivers.scheduler.kube_job import MANAGED, RUN, KubeJobs
-from rackready.model.kubernetes import KubernetesHandover
+from rackready.model.kubernetes import LOG_BEGINS, KubernetesHandover
 
 NAME = "rackready-gate-0123456789"
 MANIFEST = f"""apiVersion: kubeflow.org/v2beta1
@@ -57,6 +57,8 @@ class Cluster:
     warnings: list[str] = field(default_factory=list)
     stays: bool = False
     stop_at_look: bool = False
+    begins: str = ""
+    tells: bool = True
 
     def create_mpijob(self, namespace: str, body: dict[str, Any]) -> Answer:
         assert namespace == "rackready"
@@ -89,7 +91,7 @@ class Cluster:
         return Answer(200, {"items": [{"message": text} for text in self.warnings]})
 
     def log_of(self, _namespace: str, name: str) -> tuple[Answer, str]:
-        return self.log, f"log of {name}\n"
+        return self.log, f"{self.begins}log of {name}\n" if self.tells else ""
 
     def close(self) -> None:
         self.did.append("close")
@@ -105,9 +107,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     STOP.clear()
 
 
-def run(_cluster: Cluster, timeout_s: float = 30.0) -> Output:
+def run(_cluster: Cluster, timeout_s: float = 30.0, manifest: str = MANIFEST) -> Output:
     handover = KubernetesHandover.model_validate({"kind": "kubernetes", "kubeconfig": "/k", "context": "prod"})
-    return KubeJobs(handover).run("node01", ("mpijob", NAME), stdin=MANIFEST, timeout_s=timeout_s)
+    return KubeJobs(handover).run("node01", ("mpijob", NAME), stdin=manifest, timeout_s=timeout_s)
 
 
 def test_a_job_that_succeeds_gives_its_launchers_log_and_goes(cluster: Cluster) -> None:
@@ -228,6 +230,40 @@ def test_a_log_that_cannot_be_read_is_no_empty_log(cluster: Cluster) -> None:
     cluster.log = Answer(500, {"message": "dial tcp 10.0.0.5:10250: connect: connection refused"})
     assert "Actual: log of its launcher: dial tcp 10.0.0.5:10250: connect: connection refused." in run(cluster).failure
     assert cluster.job is None
+
+
+MARKED = f"{MANIFEST}# echo '{LOG_BEGINS}'\n"
+
+
+def test_a_log_without_its_beginning_was_rotated(cluster: Cluster) -> None:
+    """What NCCL tells first is lost, and the table stays: the transport is unknown, whatever NCCL_DEBUG was."""
+    assert run(cluster, manifest=MARKED).failure == (
+        f"node01: mpijob: Kubernetes context prod: MPIJob rackready/{NAME} - Expected: created, read and deleted "
+        "Actual: the log of its launcher was rotated: its beginning, where NCCL tells its transport, is lost. Raise "
+        "containerLogMaxSize in kubelet's configuration on the nodes (kubernetes.io, Logging Architecture), restart "
+        "kubelet, then run again."
+    )
+    assert cluster.job is None
+    cluster.conditions = [[condition("Failed", message="exit code 1")]]
+    found = run(cluster, manifest=MARKED)
+    assert (found.exit_code, found.stdout) == (1, "log of launcher\n")
+    assert found.stderr.endswith(
+        "Failed: exit code 1; the log of its launcher was rotated: its beginning, where NCCL tells its transport, is "
+        "lost\n"
+    )
+
+
+def test_a_log_with_its_beginning_is_given_without_the_mark(cluster: Cluster) -> None:
+    cluster.begins = f"{LOG_BEGINS}\n"
+    found = run(cluster, manifest=MARKED)
+    assert (found.exit_code, found.stdout, found.stderr, found.failure) == (0, "log of launcher\n", "", "")
+
+
+def test_an_empty_log_of_a_job_that_failed_was_not_rotated(cluster: Cluster) -> None:
+    cluster.tells = False
+    assert "was rotated" in run(cluster, manifest=MARKED).failure
+    cluster.conditions = [[condition("Failed", message="no /bin/sh")]]
+    assert run(cluster, manifest=MARKED).stderr == f"MPIJob rackready/{NAME}: Failed: no /bin/sh\n"
 
 
 def test_the_newest_launcher_is_read(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.remote import Answer as Output
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.kube_api import KubeApi, connect
-from rackready.model.kubernetes import DOMAIN, KubernetesHandover
+from rackready.model.kubernetes import DOMAIN, LOG_BEGINS, KubernetesHandover
 
 MANAGED, US = "app.kubernetes.io/managed-by", "rackready"
 RUN = f"{DOMAIN}/run"
@@ -69,6 +69,7 @@ class _MpiJob:
     def __init__(self, api: KubeApi, namespace: str, manifest: str) -> None:
         self._api, self._namespace, self._manifest = api, namespace, yaml.safe_load(manifest)
         self._name = str(self._manifest["metadata"]["name"])
+        self._marked = LOG_BEGINS in manifest
         self._run = ""
         self.left = ""
         """Why the job may still be there, in words."""
@@ -77,9 +78,15 @@ class _MpiJob:
         """Return the exit code (None: no end by the deadline), the log, and why it did not succeed."""
         with self._created():
             ended, why = self._end(deadline)
-            log = self._log()
+            log, whole = self._log()
             good = ended == "Succeeded"
-            told = "" if good else f"MPIJob {self._namespace}/{self._name}: {why}\n"
+            if good and not whole:
+                raise self._refused(_ROTATED, _LARGER)
+            told = (
+                ""
+                if good
+                else f"MPIJob {self._namespace}/{self._name}: {why}{f'; {_ROTATED}' if log and not whole else ''}\n"
+            )
         return (0 if good else 1 if ended else None), log, told + self.left
 
     @contextmanager
@@ -171,17 +178,20 @@ class _MpiJob:
         texts = [" ".join(str(item.get("message", "")).split()) for item in answer.body.get("items", [])]
         return list(dict.fromkeys(texts)) or ["the MPI Operator made no pod"]
 
-    def _log(self) -> str:
-        """Return the log of the job's newest launcher. Raises SchedulerError when it cannot be read."""
+    def _log(self) -> tuple[str, bool]:
+        """Return the log of the job's newest launcher, and whether it is whole. Raises SchedulerError."""
         launchers = [pod for pod in self._pods() if pod["metadata"].get("labels", {}).get(_ROLE) == "launcher"]
         launchers = [pod for pod in launchers if _phase(pod) not in {"Pending", "Unknown"}]
         if not launchers:
-            return ""
+            return "", True
         newest = max(launchers, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
         answer, text = self._api.log_of(self._namespace, newest["metadata"]["name"])
         if not answer.ok:
             raise self._refused(f"log of its launcher: {answer.told}", _NEXT)
-        return text
+        begin, whole, rest = text.partition(f"{LOG_BEGINS}\n")
+        if whole:
+            return begin + rest, True
+        return text, not self._marked
 
     def _refused(self, actual: str, step: str) -> SchedulerError:
         return SchedulerError(
@@ -193,6 +203,11 @@ class _MpiJob:
         )
 
 
+_ROTATED = "the log of its launcher was rotated: its beginning, where NCCL tells its transport, is lost"
+_LARGER = (
+    "Raise containerLogMaxSize in kubelet's configuration on the nodes (kubernetes.io, Logging Architecture), restart "
+    "kubelet, then run again."
+)
 _NEXT = "Check the MPI Operator, the namespace and the rights in docs/howto/kubernetes.md, then run again."
 
 

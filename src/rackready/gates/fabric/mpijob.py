@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from rackready.model.kubernetes import CORDON_TAINT, TAINT_KEY, KubernetesHandover
+from rackready.model.kubernetes import CORDON_TAINT, LOG_BEGINS, TAINT_KEY, KubernetesHandover
 
 _LIFE_S = 3600
 _DEADLINE_S = 1500
@@ -30,6 +30,8 @@ _SSHD = f"mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p {_SS
 operator's own images set this, too (kubeflow/mpi-operator #424; build/base/sshd_config)."""
 _RSH = f"-p {_SSH_PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectionAttempts=10"
 """How mpirun's launcher reaches them. These replace the operator's own arguments, which set the attempts only."""
+_BEGIN = f'echo \'{LOG_BEGINS}\'; exec "$0" "$@"'
+"""Without its first line a log is not whole."""
 _SHM = "shm"
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -189,6 +191,7 @@ def job(  # noqa: PLR0913 - each is a part of the job
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
     rsh = ["--mca", "plm_rsh_args", _RSH]
     command = [
+        *("/bin/sh", "-c", _BEGIN),
         "mpirun",
         "--allow-run-as-root",
         *rsh,
