@@ -93,7 +93,10 @@ class KubernetesJoin(Model):
         f"name in Kubernetes, {TAINT} the taint. No secret belongs here: everybody on the node sees the words",
     )
     timeout_s: int = Field(
-        600, ge=10, le=3600, description="longest time of a join, and again until the node is registered, s"
+        600,
+        ge=10,
+        le=3600,
+        description="longest time of a join, again until the node is registered, and again until all are ready, s",
     )
 
     @model_validator(mode="after")

@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from rackready.drivers import process
-from rackready.drivers.scheduler import kube_node
+from rackready.drivers.scheduler import kube_node, kubernetes
 from rackready.drivers.scheduler.base import JobsUnknownError, NotOursError, SchedulerError, UnknownNodeError
 from rackready.drivers.scheduler.kube_api import APPLY, Answer, KubeApi
 from rackready.drivers.scheduler.kubernetes import KubernetesAdapter
@@ -214,6 +215,48 @@ def test_a_node_that_is_not_ready_is_not_offered() -> None:
         "node01: offered in Kubernetes - Expected: Ready within 0 s Actual: kubelet has not reported yet. "
         "It stays held. Look at kubelet on the node: `journalctl -u kubelet`."
     )
+
+
+NO_NETWORK = {
+    "status": "False",
+    "reason": "KubeletNotReady",
+    "message": "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network "
+    "plugin returns error: cni plugin not initialized",
+}
+
+
+def test_a_node_that_has_just_joined_has_as_long_as_the_join_to_become_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network plug-in's DaemonSet must pull its image first. All nodes wait together."""
+    now = [0.0]
+    monkeypatch.setattr(kubernetes, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    raw = node("node_registered")
+    raw["status"]["conditions"][0] |= NO_NETWORK
+    server = Server(raw)
+    handover = {"join": {"command": ["join", "{node}", "{taint}"], "timeout_s": 300}, "devices_wait_s": None}
+    made = adapter(server, **handover)
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] == 200.0:
+            server.now["status"]["conditions"][0]["status"] = "True"
+
+    monkeypatch.setattr(process.STOP, "wait", wait)
+    assert made.release("node01")
+    raw["status"]["conditions"][0] |= NO_NETWORK
+    server.now = raw
+    with pytest.raises(SchedulerError) as caught:
+        made.release("node01")
+    assert str(caught.value) == (
+        "node01: offered in Kubernetes - Expected: Ready within 300 s Actual: "
+        f"KubeletNotReady: {NO_NETWORK['message']}. It stays held. Its network plug-in (CNI) is not ready: look at the "
+        "plug-in's pods on the node, `kubectl get pods --all-namespaces --field-selector spec.nodeName=node01`. Its "
+        "DaemonSet must tolerate our taint "
+        "rackready.io/held:NoSchedule. Then run again."
+    )
+    assert now == [301.0]
+    raw["status"]["conditions"][0] |= {"status": "Unknown", "message": "Kubelet stopped posting node status."}
+    with pytest.raises(SchedulerError, match="Ready within 0 s"):
+        adapter(server, **handover).release("node01")
 
 
 def test_a_drain_taints_cordons_and_takes_the_certificate_away_in_one_patch() -> None:

@@ -21,6 +21,8 @@ CERTIFICATE = f"{DOMAIN}/certificate"
 UNCERTIFIED = f"{PREFIX} not certified yet"
 """The reason of a node that kubelet registered with our taint."""
 
+_NO_NETWORK = "NetworkPluginNotReady"
+"""Reason of a container runtime without a network plug-in (containerd internal/cri/server/status.go)."""
 _DEVICES = ("nvidia.com/gpu", "nvidia.com/mig-")
 """Beginnings of the names of what the device plugin gives to pods."""
 
@@ -73,6 +75,20 @@ def not_ready(raw: Raw) -> str:
     if ready["status"] == "True":
         return ""
     return ": ".join(filter(None, [ready.get("reason", "NotReady"), ready.get("message", "")]))
+
+
+def where_to_look(raw: Raw, taint: str) -> str:
+    """Return what to look at on a node that is not ready. kubelet quotes the runtime's reason for want of a network.
+
+    kubernetes/kubernetes pkg/kubelet/nodestatus/setters.go, ReadyCondition; containerd internal/cri/server/status.go.
+    """
+    if _NO_NETWORK not in not_ready(raw):
+        return "Look at kubelet on the node: `journalctl -u kubelet`."
+    return (
+        "Its network plug-in (CNI) is not ready: look at the plug-in's pods on the node, `kubectl get pods "
+        f"--all-namespaces --field-selector spec.nodeName={raw['metadata']['name']}`. Its DaemonSet must tolerate our "
+        f"taint {taint}. Then run again."
+    )
 
 
 def silent_since(raw: Raw) -> str:

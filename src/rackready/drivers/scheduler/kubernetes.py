@@ -28,7 +28,8 @@ from rackready.model.kubernetes import Fact, KubernetesHandover
 from rackready.paths import EnvPaths
 
 _READY_S = 60.0
-"""How long a node may take to become ready before it is offered. Judgement: kubelet takes some 10 s from its start."""
+"""How long a node may take to become ready before it is offered. Judgement: kubelet takes some 10 s from its start.
+Nodes that rackready lets join have as long as the join, all together: the network plug-in pulls its image first."""
 _BIND_S = 5.0
 """How long after a node had no pods it is asked again, s, before it counts as empty. The scheduler decides by a copy of
 the node that may be older than our taint, and binds afterwards; a binding checks no taint. Judgement: that takes less
@@ -79,6 +80,8 @@ class KubernetesAdapter(SchedulerAdapter):
         self._silent: dict[str, str] = {}
         """Pod -> Node object, of pods whose end no kubelet confirms."""
         self._gpus: dict[str, int] = {}
+        self._ready_by: float | None = None
+        """When the wait for nodes that have just joined ends, of all nodes together, as for devices."""
         self._devices_by: float | None = None
         """When the wait for devices ends, of all nodes together: they get them at the same time."""
 
@@ -222,19 +225,28 @@ class KubernetesAdapter(SchedulerAdapter):
 
     def _ready(self, node: str) -> dict[str, Any]:
         """Wait until the node is ready, and return it. Raises SchedulerError when it does not become ready."""
-        deadline = time.monotonic() + self._patience_s
+        begun = time.monotonic()
         while why := kube_node.not_ready(raw := self._raw(node)):
+            limit_s, deadline = self._ready_limit(raw, begun)
             if time.monotonic() > deadline:
                 raise SchedulerError(
                     node,
                     "offered in Kubernetes",
-                    expected=f"Ready within {self._patience_s:.0f} s",
+                    expected=f"Ready within {limit_s:.0f} s",
                     actual=why,
-                    next_step="It stays held. Look at kubelet on the node: `journalctl -u kubelet`.",
+                    next_step=f"It stays held. {kube_node.where_to_look(raw, self._handover.taint)}",
                 )
             STOP.wait(1.0)
             check_stop()
         return raw
+
+    def _ready_limit(self, raw: kube_node.Raw, begun: float) -> tuple[float, float]:
+        """Return how long a node may take to become ready, s, and when that ends. ``begun``: of this node's wait."""
+        join = self._handover.join
+        if join is None or join.timeout_s <= self._patience_s or kube_node.silent_since(raw):
+            return self._patience_s, begun + self._patience_s
+        self._ready_by = begun + join.timeout_s if self._ready_by is None else self._ready_by
+        return join.timeout_s, self._ready_by
 
     def _with_devices(self, node: str) -> None:
         """Wait until pods can get all GPUs of the node. Raises SchedulerError when they cannot."""
