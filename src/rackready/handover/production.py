@@ -295,7 +295,7 @@ def wait_for_jobs(
                 for node, jobs in busy.items()
             }
         for node, jobs in busy.items():
-            words = jobs if isinstance(jobs, str) else ", ".join(_with_cause(job, job.partition) for job in jobs)
+            words = jobs if isinstance(jobs, str) else _waits_for(adapter, jobs)
             if told.get(node) != words:
                 tell(node, f"drained; waits, at most {limit_s:.0f} s in all, for the end of {words}")
             told[node] = words
@@ -310,6 +310,12 @@ def jobs_run(node: str, jobs: list[Job], expected: str, step: str) -> Message:
     names = ", ".join(_with_cause(job, job.name) for job in jobs[:_SHOWN])
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
     return Message(node, "jobs run on it", expected=expected, actual=f"{names}{more}", next_step=step)
+
+
+def _waits_for(adapter: SchedulerAdapter, jobs: list[Job]) -> str:
+    """Return jobs in words, and what ends those of them that waiting does not end."""
+    words, stuck = ", ".join(_with_cause(job, job.partition) for job in jobs), adapter.stuck(jobs)
+    return f"{words}. {stuck}" if stuck else words
 
 
 def _with_cause(job: Job, last: str) -> str:

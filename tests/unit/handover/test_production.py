@@ -335,6 +335,22 @@ def test_a_job_that_comes_back_for_ever_is_told_and_not_waited_for() -> None:
     assert told == [("node01", f"{words}(ReplicaSet/typha, typha-b)")]
 
 
+def test_jobs_that_waiting_does_not_end_are_told_at_once_with_what_does() -> None:
+    answers = [[TRAIN], []]
+
+    class Dead(Cluster):
+        def jobs(self, node: str) -> list[Job]:
+            del node
+            return answers.pop(0)
+
+        def stuck(self, jobs: Sequence[Job]) -> str:
+            return "Power it on." if jobs == [TRAIN] else ""
+
+    told: list[str] = []
+    assert wait_for_jobs(Dead(), ["node01"], 60, lambda _node, text: told.append(text), poll_s=0.01) == {}
+    assert told[0].endswith("). Power it on.")
+
+
 def _silent() -> list[Job]:
     raise SchedulerError("node01: no answer.")
 
