@@ -224,7 +224,7 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, finding
                 "bmc-link-unread",
                 "node01 BMC",
                 "a document, since the BMC links to it",
-                "it counts 99 members and lists 16",
+                "it counts 99 members and lists 28",
                 "what=temperatures",
                 f"address={CHASSIS}/Sensors",
             ),

@@ -225,26 +225,32 @@ def test_whether_a_draw_is_an_estimate_does_not_depend_on_the_words_of_its_sourc
         assert verdict(Supplies(), there, dataclasses.replace(known, nodes={"node01": node})).outcome is outcome
 
 
+def _bare(there: World, watts: float | None, *, power: bool = True) -> None:
+    """Leave out the supplies' Status, as a DGX H100's BMC does; ``watts``: of PSU2. STATUS_PSU2 stays, and reads 0."""
+    listed = there[f"{CHASSIS}/Sensors"]["Members"]
+    for index in range(6):
+        del there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"]["Status"]
+        at = f"{CHASSIS}/Sensors/PWR_PSU{index}"
+        if power:
+            there[at]["Reading"] = watts if index == 2 else 410
+        else:
+            del there[at]
+            listed.remove({"@odata.id": at})
+
+
+def _renamed(there: World, sensor: str) -> None:
+    there[f"{CHASSIS}/Sensors/{sensor}"].update(Id="SENSOR", Name="SENSOR")
+
+
 def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
-    """As a DGX H100's BMC shows its supplies."""
-
-    def bare(there: World, watts: float | None) -> None:
-        for index in range(6):
-            del there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"]["Status"]
-            at = f"{CHASSIS}/Sensors/PWR_PSU{index}"
-            reading = watts if index == 2 else 410
-            there[at] = {
-                "@odata.id": at,
-                "Id": f"PWR_PSU{index}",
-                "ReadingType": "Power",
-                "Reading": reading,
-                "Status": {"State": "Enabled", "Health": "OK"},
-            }
-            there[f"{CHASSIS}/Sensors"]["Members"].append({"@odata.id": at})
-
-    assert changed(lambda there: bare(there, 398)).outcome is Outcome.PASS
-    found = changed(lambda there: bare(there, 0))
+    assert changed(lambda there: _bare(there, 398)).outcome is Outcome.PASS
+    found = changed(lambda there: _bare(there, 0))
     assert tells(found) == [("psu-carries-nothing", "node01 psu PSU2", "power on PWR_PSU2", "0 W")]
+
+
+def test_a_sensor_without_type_and_unit_counts_where_no_other_reads_the_supplys_power() -> None:
+    found = changed(lambda there: _bare(there, None, power=False))
+    assert ("psu-carries-nothing", "node01 psu PSU2", "power on STATUS_PSU2", "0 W") in tells(found)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,7 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
             ),
         ),
         (
-            lambda there: there[PSU].pop("Status"),
+            lambda there: (there[PSU].pop("Status"), _renamed(there, "PWR_PSU2"), _renamed(there, "STATUS_PSU2")),
             ("psu-state-not-reported", "node01 psu PSU2", "a Status, or a power sensor with its name", "neither"),
         ),
         (

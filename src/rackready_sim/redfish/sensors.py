@@ -58,8 +58,8 @@ def _leaks(bmc: State, base: str) -> dict[str, Document]:
 
 
 def sensors(bmc: State, chassis: str) -> dict[str, Document]:
-    """Return the sensors: temperatures with their upper thresholds, fans with their lower one."""
-    found = {}
+    """Return the sensors: temperatures with their upper thresholds, fans with their lower one, and the supplies'."""
+    found = _of_supplies(bmc, chassis)
     for item in bmc["temperatures"]:
         at = f"{chassis}/Sensors/{item['id']}"
         limits = {
@@ -86,3 +86,22 @@ def sensors(bmc: State, chassis: str) -> dict[str, Document]:
             **fields,
         )
     return collection(f"{chassis}/Sensors", "Sensor", found)
+
+
+def _of_supplies(bmc: State, chassis: str) -> dict[str, Document]:
+    """Return two sensors of each supply: the power that it draws, and a discrete one without type, unit and health.
+
+    Shapes: NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_viking, Chassis/DGX/Sensors: PWR_PSU0 and STATUS_PSU0.
+    """
+    there = [psu for psu in bmc["psus"] if psu["state"] != "Removed"]
+    at_work = [psu for psu in there if psu["state"] == "Enabled" and psu["input"] == "Normal"]
+    found = {}
+    for psu in there:
+        watts = round(bmc["consumed_w"] / len(at_work)) if psu in at_work else 0
+        at = f"{chassis}/Sensors/PWR_{psu['id']}"
+        fields = {"ReadingType": "Power", "PhysicalContext": "VoltageRegulator", "Reading": watts}
+        found[at] = resource(at, "Sensor", "v1_0_2", Status=status("Enabled", "OK"), **fields)
+        at = f"{chassis}/Sensors/STATUS_{psu['id']}"
+        fields = {"ReadingType": None, "ReadingUnits": None, "PhysicalContext": None, "Reading": 0}
+        found[at] = resource(at, "Sensor", "v1_0_2", Status=status("Enabled", None), **fields)
+    return found

@@ -335,17 +335,23 @@ def _input(judge: Judge, where: Place, supply: Document, found: BmcAnswer) -> bo
     return True
 
 
-def _of_power(sensor: Document) -> bool:
-    """Return whether a sensor reads power: by its type or, where the type is unknown, by its unit (UCUM: W).
+def _sensors(supply: str, found: BmcAnswer) -> list[Document]:
+    """Return the power sensors that name a supply: by type or, where the type is unknown, by unit (UCUM: W).
 
-    A sensor that reports neither may read power.
+    One that reports neither may read power. It counts only where no sensor is known to: a DGX H100 has STATUS_PSU0,
+    which reads 0, beside PWR_PSU0, which reads watts (NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_viking).
     """
-    kind_of, unit = sensor.get("ReadingType"), sensor.get("ReadingUnits")
-    return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and unit not in OTHER_UNITS)
+    named = [item for item in found.at(_SENSORS) if supply.lower() in name(item).lower()]
+    known = [item for item in named if item.get("ReadingType") == "Power" or item.get("ReadingUnits") == "W"]
+    return known or [
+        item
+        for item in named
+        if item.get("ReadingType") not in READING_TYPES and item.get("ReadingUnits") not in OTHER_UNITS
+    ]
 
 
 def _by_sensor(judge: Judge, where: str, supply: str, found: BmcAnswer) -> bool:
-    sensors = [item for item in found.at(_SENSORS) if _of_power(item) and supply.lower() in name(item).lower()]
+    sensors = _sensors(supply, found)
     judge.judged += 1
     if not sensors:
         judge.error(where, SUPPLY_STATE_NOT_REPORTED, "a Status, or a power sensor with its name", "neither")
