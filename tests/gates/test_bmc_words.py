@@ -158,6 +158,16 @@ def test_a_control_in_percent_and_one_of_something_else_limit_no_watts() -> None
     assert verdict(PowerLimit(), controlled(ControlType="Frequency", SetPointUnits="MHz")).outcome is Outcome.PASS
 
 
+def test_a_control_in_watts_as_a_lenovo_writes_it() -> None:
+    """Its XCC writes Watt, and shows a limit that is switched off without a set point."""
+    off = verdict(PowerLimit(), controlled(ControlMode="Disabled", SetPoint=None, SetPointUnits="Watt"))
+    assert (off.outcome, tells(off)) == (Outcome.PASS, [])
+    low = verdict(PowerLimit(), controlled(SetPointUnits="Watt"))
+    assert [finding.code for finding in low.findings] == ["bmc-power-limit-below-draw"]
+    strange = verdict(PowerLimit(), controlled(ControlMode="Disabled", SetPointUnits="Wombat"))
+    assert (strange.outcome, tells(strange)) == (Outcome.PASS, [])
+
+
 @pytest.mark.parametrize("word", [*STRANGE, {}, []])
 def test_whether_a_log_is_switched_off(word: object) -> None:
     there = world(healthy())

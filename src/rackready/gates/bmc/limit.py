@@ -27,6 +27,9 @@ _CHASSIS, _METRICS, _CONTROLS, _OLD = (
     "Chassis/*/Controls/*",
     "Chassis/*/Power",
 )
+_WATTS = frozenset({"W", "Watt", "Watts"})
+"""SetPointUnits of watts: UCUM's code (DSP0268, Control), and Watt of a Lenovo XCC (NVIDIA/libredfish c094c9e6,
+tests/mockups/lenovo, Chassis/1/Controls/PowerLimit)."""
 _MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
 _INNER = frozenset({"Card", "Component", "Expansion", "Module", "Rack", "StorageEnclosure", "Zone"})
 """ChassisType (DSP0268) of a part of a server, or of something that holds several servers."""
@@ -228,7 +231,7 @@ class PowerLimit(Gate):
 def _of_power(judge: Judge, node: str, control: Document) -> bool:
     """Return whether a control limits power in W; report it as an error where that is unknown.
 
-    A control in percent is not compared with bounds in W.
+    A control in percent is not compared with bounds in W, and one that is switched off limits nothing.
     """
     where, kind, unit, context = (
         Place(node, _place(control)),
@@ -236,9 +239,11 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
         control.get("SetPointUnits"),
         control.get("PhysicalContext"),
     )
+    if control.get("ControlMode") == "Disabled":
+        return kind == "Power"
     known = (
         ("ControlType", kind, CONTROL_TYPES),
-        ("SetPointUnits", unit, {"W", "%"} if kind == "Power" else {unit}),
+        ("SetPointUnits", unit, _WATTS | {"%"} if kind == "Power" else {unit}),
         ("PhysicalContext", context, CONTEXTS if kind == "Power" else {context}),
     )
     for key, value, words in known:
