@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from rackready.format_error import FormatError
 from rackready.gates.base import Output
 from rackready.gates.bmc.parts_seen import BmcInventory, differences, look, read_inventory
-from tests.gates.redfish_world import gathered, healthy, world
+from tests.gates.redfish_world import SYSTEM, World, gathered, healthy, world
 from tests.gates.support import document
 
 NIC, GPU, NVME = "0000:18:00.0", "0000:1b:00.0", "0000:01:00.0"
@@ -36,8 +37,10 @@ GPUS = document("nvml/dgx_h100_healthy.json")
 Change = Callable[[dict[str, Any]], object]
 
 
-def looked(change: Change = lambda found: found) -> BmcInventory:
-    """One inventory of a node after this change of what its kernel sees."""
+def looked(change: Change = lambda found: found, of_bmc: Callable[[World], object] = lambda _: None) -> BmcInventory:
+    """One inventory of a node after this change of what its kernel sees, and of what its BMC shows."""
+    shown = world(healthy())
+    of_bmc(shown)
     there = copy.deepcopy(PARTS)
     change(there)
     bmc = next(command for command in look("node01", 0, 0) if command.via == "bmc")
@@ -45,7 +48,7 @@ def looked(change: Change = lambda found: found) -> BmcInventory:
         "gpus-0": json.dumps(GPUS),
         "nics-0": json.dumps(FINGERPRINT),
         "parts-0": json.dumps(there),
-        bmc.key: gathered(world(healthy()), bmc.argv[1:]),
+        bmc.key: gathered(shown, bmc.argv[1:]),
     }
     return read_inventory({key: Output(key, "node01", "x", 0, text, seconds=1.0) for key, text in told.items()}, 0)
 
@@ -111,3 +114,23 @@ def test_looks_that_were_stored_before_speeds_were_asked_are_held_by_width() -> 
             del function["speed"]
 
     assert differences(looked(older), looked(older)) == []
+
+
+def _bare(there: World) -> None:
+    for key in ("Members", "Members@odata.count"):
+        del there[f"{SYSTEM}/Storage"][key]
+
+
+def test_a_bmc_whose_storage_lists_no_members_is_compared_without_it() -> None:
+    """As a DGX H100's."""
+    found = looked(of_bmc=_bare)
+    assert found.bare == (f"{SYSTEM}/Storage",)
+    assert not [part for part in found.parts if part.startswith("drive ")]
+    assert [part for part in found.parts if part.startswith("dimm ")]
+    assert looked().bare == ()
+    assert {item.kind.code for item in differences(looked(), found)} == {"part-gone-after-cycle"}
+
+
+def test_another_collection_without_members_is_not_taken_for_empty() -> None:
+    with pytest.raises(FormatError, match=f"{SYSTEM}/Memory: no collection: it has no Members"):
+        looked(of_bmc=lambda there: there[f"{SYSTEM}/Memory"].pop("Members"))

@@ -197,6 +197,7 @@ class PowerCycles(Gate):
             [
                 f"{done} of {self.inputs.cycles} power cycles ({kinds}), {len(first.parts)} parts compared after each",
                 *_proofs(told),
+                *(f"drives by the kernel alone: the BMC's {address} lists no members" for address in first.bare),
             ]
         )
         if done == self.inputs.cycles and not judge.fails:

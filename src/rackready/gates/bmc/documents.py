@@ -154,6 +154,10 @@ class BmcAnswer:
         """Return whether a trail led anywhere."""
         return bool(self.trails.get(trail))
 
+    def without_members(self, ends: tuple[str, ...]) -> list[str]:
+        """Return the unread collections without a list of members whose addresses end so."""
+        return [address for address in self.no_members if ends and address.rstrip("/").endswith(ends)]
+
 
 def read_answer(  # noqa: PLR0913
     judge: Judge,
@@ -191,8 +195,9 @@ def read_answer(  # noqa: PLR0913
             what=what,
         )
         return None
+    spared_too = found.without_members(bare)
     for address, why in found.unread.items():
-        if address in found.no_members and address.rstrip("/").endswith(bare):
+        if address in spared_too:
             continue
         judge.error(
             Place(node, "BMC"),

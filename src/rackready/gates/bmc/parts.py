@@ -32,7 +32,7 @@ from rackready.gates.bmc.documents import (
     parts,
     read_answer,
 )
-from rackready.gates.bmc.parts_seen import DIMMS, DRIVES
+from rackready.gates.bmc.parts_seen import BARE, DIMMS, DRIVES
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -58,8 +58,6 @@ _TRAILS: Mapping[Kind, tuple[str, ...]] = {
     "memory": (DIMMS,),
     "processors": (_HOST_PROCESSORS,),
 }
-_BARE = ("/Storage",)
-"""End of the address of a collection that a DGX H100 answers without members (nvidia_viking, Systems/DGX/Storage)."""
 _BOARD = "/Systems/HGX_"
 """Part of the address of a GPU board's system (NVIDIA's HGX and DGX: HGX_Baseboard_0)."""
 _GPU_CLASSES = frozenset({"DisplayController", "ProcessingAccelerators"})
@@ -110,7 +108,7 @@ class PartsListed(Gate):
         """Compare what is listed; the note tells what was compared and what was not."""
         node = facts.nodes[run.nodes[0]]
         judge = Judge()
-        found = owner.server(judge, node, "parts", run, outputs, systems=True, bare=_BARE)
+        found = owner.server(judge, node, "parts", run, outputs, systems=True, bare=BARE)
         if found is None:
             return judge.verdict(node.node.name)
         it = _Comparison(judge, node)

@@ -8,14 +8,16 @@ from typing import Any
 
 from rackready.format_error import FormatError
 from rackready.gates.base import Command, Output, Outputs
-from rackready.gates.bmc.documents import absent, ask, name, parse, state, strange
+from rackready.gates.bmc.documents import BmcAnswer, absent, ask, name, parse, state, strange
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 
 DIMMS, DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
-
+BARE = ("/Storage",)
+"""End of the address of a collection that a DGX H100 answers without members: its BMC lists no drives
+(NVIDIA/libredfish c094c9e6, tests/mockups/nvidia_viking, Systems/DGX/Storage)."""
 _STEADY = ("0x01", "0x02")
 """PCI classes of disk and network controllers: their links keep their speed. An idle GPU lowers its link speed, and
 that of the ports above it."""
@@ -74,13 +76,14 @@ def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
 class BmcInventory:
     """One inventory: parts by name ("gpu 1650...": description), width and speed of their PCIe links, and the boot id.
 
-    Width and speed read "x16" and "32.0 GT/s PCIe".
+    Width and speed read "x16" and "32.0 GT/s PCIe". ``bare``: collections of the BMC that list no members.
     """
 
     boot_id: str
     parts: Mapping[str, str]
     widths: Mapping[str, str]
     speeds: Mapping[str, str]
+    bare: tuple[str, ...] = ()
 
 
 def read_inventory(outputs: Outputs, number: int) -> BmcInventory:
@@ -108,7 +111,8 @@ def read_inventory(outputs: Outputs, number: int) -> BmcInventory:
     }
     if rest.get("memory_bytes"):
         parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
-    return BmcInventory(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths, speeds)
+    told = _told(_output(outputs, f"bmc-{number}"))
+    return BmcInventory(rest["boot_id"], parts | _bmc(told), widths, speeds, tuple(sorted(told.without_members(BARE))))
 
 
 def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -127,16 +131,22 @@ def _links(row: Mapping[str, Any]) -> int:
     return sum(1 for state in links.values() if state is True) if isinstance(links, dict) else 0
 
 
-def _bmc(output: Output) -> dict[str, str]:
-    """Return the DIMMs and drives that the BMC lists; absent ones are empty slots."""
+def _told(output: Output) -> BmcAnswer:
+    """Return the BMC's answer. Raises FormatError where a part of it could not be read."""
     if output.failure or output.timed_out:
         message = f"the BMC did not report its parts: {output.failure or 'no end in time'}"
         raise FormatError(message)
     told = parse(output)
-    if told.unread:
-        address, why = next(iter(told.unread.items()))
-        message = f"the BMC did not report its parts: {address}: {why}"
-        raise FormatError(message)
+    bare = told.without_members(BARE)
+    for address, why in told.unread.items():
+        if address not in bare:
+            message = f"the BMC did not report its parts: {address}: {why}"
+            raise FormatError(message)
+    return told
+
+
+def _bmc(told: BmcAnswer) -> dict[str, str]:
+    """Return the DIMMs and drives that the BMC lists; absent ones are empty slots."""
     found = {}
     for trail, kind in ((DIMMS, "dimm"), (DRIVES, "drive")):
         for item in told.at(trail):

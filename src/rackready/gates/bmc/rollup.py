@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BAD, BmcAnswer, Document, name, parts
+from rackready.gates.bmc.parts_seen import BARE
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -92,9 +93,11 @@ class Rollup(Gate):
         """
         node = run.nodes[0]
         judge = Judge()
-        found = owner.server(judge, facts.nodes[node], "health", run, outputs, systems=True)
+        found = owner.server(judge, facts.nodes[node], "health", run, outputs, systems=True, bare=BARE)
         if found is None:
             return judge.verdict(node)
+        if unlisted := sorted(found.without_members(BARE)):
+            judge.remark(f"drives that the BMC may have were not judged: {', '.join(unlisted)} lists no members")
         tops = [document for trail in _TOPS for document in found.at(trail)]
         parts_ = list(_all_parts(found))
         bad = [part for part in parts_ if _health(part) in BAD]
