@@ -43,6 +43,7 @@ def build_bmc(facts: NodeFacts) -> State:
             for index in range(count)
         ],
         "psu_redundancy": "OK",
+        "fan_modules": 2 if platform.product.startswith("SYS-821GE") else 0,
         "fans": [_fan(name, index) for index in range(_AIR_FANS)],
         "temperatures": [_temperature(name, *row) for row in _TEMPERATURES],
         "leaks": [{"id": word, "state": "OK", "type": "Moisture"} for word in _LIQUID] if liquid else [],

@@ -13,6 +13,7 @@ from rackready.gates.base import GateFacts, Output
 from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
+from rackready_sim.bmc_state import build_bmc
 from tests.gates.redfish_world import CHASSIS, World, broken, gathered, healthy, verdict, world
 from tests.gates.support import Told, rack, tells
 
@@ -33,13 +34,10 @@ def changed(change: Change, *, older: bool = False) -> Verdict:
 def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     found = changed(lambda there: there, older=older)
     assert (found.outcome, tells(found), len(found.measured)) == (Outcome.PASS, [], 6)
-    carried = (
-        [] if older else [("power_supplies_capacity", 10200)]
-    )  # the older schema of the simulated BMC reports no capacity
     assert [(item.metric, item.bound) for item in found.criteria] == [
         ("power_supplies", 6),
         ("power_supplies_good", 4),
-        *carried,
+        ("power_supplies_capacity", 10200),
     ]
 
 
@@ -236,6 +234,49 @@ def _bare(there: World, watts: float | None, *, power: bool = True) -> None:
         else:
             del there[at]
             listed.remove({"@odata.id": at})
+
+
+SUPERMICRO = "sys_821ge_h100"
+
+
+def _bays(change: Callable[[list[dict[str, object]]], object], platform: str = SUPERMICRO) -> Verdict:
+    """Judge a Supermicro SYS-821GE: six supplies, and two modules with fans in the bays of supplies."""
+    known = facts(platform)
+    state = {**healthy(), "bmc": build_bmc(facts(SUPERMICRO).nodes["node01"])}
+    state["bmc"]["schema"] = "legacy"
+    there = world(state)
+    change(there[f"{CHASSIS}/Power"]["PowerSupplies"])
+    return verdict(Supplies(), there, known)
+
+
+def _nothing_told(supply: dict[str, object], **status: str) -> None:
+    supply.update(LineInputVoltage=None, PowerCapacityWatts=None)
+    supply["Status"] = {"State": "Enabled", "Health": "OK", **status}
+
+
+def test_modules_with_fans_among_the_supplies_are_not_counted() -> None:
+    found = _bays(lambda bays: bays)
+    assert (found.outcome, tells(found)) == (Outcome.PASS, [])
+    assert "not counted: Power Supply #6 (PWS-DF009-2F), Power Supply #7 (PWS-DF009-2F)" in str(found.note)
+
+
+def test_modules_with_fans_stand_in_for_no_supply() -> None:
+    found = _bays(lambda bays: bays.__delitem__(slice(2)))
+    assert tells(found) == [("psu-count", "node01", "6", "4")]
+
+
+@pytest.mark.parametrize("platform", [SUPERMICRO, "sys_521ge_l40s"])
+def test_a_dead_supply_is_no_module_with_fans(platform: str) -> None:
+    """It has the model of the others, or reports itself bad."""
+    said = ("psu-carries-nothing", "node01 psu Power Supply #1", "capacity, input or output, as of the others")
+    assert (*said, "none of them") in tells(_bays(lambda bays: _nothing_told(bays[1]), platform))
+    bad = _bays(lambda bays: (_nothing_told(bays[6], Health="Critical"), bays.pop(1)), platform)
+    assert ("psu-not-working", "node01 psu Power Supply #6", GOOD, "State Enabled, Health Critical") in tells(bad)
+
+
+def test_more_supplies_than_planned_are_told_by_a_step_of_their_own() -> None:
+    found = _bays(lambda bays: [bay.update(PowerCapacityWatts=3000, LineInputVoltage=240) for bay in bays])
+    assert tells(found) == [("psu-too-many", "node01", "6", "8", f"platform={SUPERMICRO}")]
 
 
 def _renamed(there: World, sensor: str) -> None:

@@ -130,19 +130,15 @@ def _power(bmc: State, chassis: str) -> dict[str, Document]:
 
 
 def _power_older(bmc: State, chassis: str) -> dict[str, Document]:
+    """Return the older resource. Shapes: NVIDIA/libredfish c094c9e6, tests/mockups/supermicro, Chassis/1/Power.
+
+    Modules with fans stand there among the supplies: in use and well, and every figure null.
+    """
     at = f"{chassis}/Power"
-    supplies = [
-        {
-            "@odata.id": f"{at}#/PowerSupplies/{index}",
-            "MemberId": str(index),
-            "Name": "Power Supply",
-            "SerialNumber": psu["serial"],
-            "LineInputVoltage": psu["volts"] if psu["input"] == "Normal" else 0,
-            "Status": status(psu["state"], psu["health"]),
-        }
-        for index, psu in enumerate(bmc["psus"])
-        if psu["state"] != "Removed"
-    ]
+    there = [(index, psu) for index, psu in enumerate(bmc["psus"]) if psu["state"] != "Removed"]
+    supplies = [_supply_older(at, index, _figures(psu)) for index, psu in there]
+    modules = range(len(bmc["psus"]), len(bmc["psus"]) + bmc.get("fan_modules", 0))
+    supplies += [_supply_older(at, index, _FAN_MODULE) for index in modules]
     control = {
         "@odata.id": f"{at}#/PowerControl/0",
         "MemberId": "0",
@@ -157,6 +153,35 @@ def _power_older(bmc: State, chassis: str) -> dict[str, Document]:
     }
     return {
         at: resource(at, "Power", "v1_7_1", PowerSupplies=supplies, PowerControl=[control], Redundancy=[redundancy])
+    }
+
+
+_FAN_MODULE: Document = {
+    "Model": "PWS-DF009-2F",
+    "LineInputVoltage": None,
+    "PowerCapacityWatts": None,
+    "PowerInputWatts": None,
+    "PowerOutputWatts": None,
+    "Status": status("Enabled", "OK"),
+}
+
+
+def _figures(psu: State) -> Document:
+    return {
+        "Model": "PWS-3K06G-2R",
+        "SerialNumber": psu["serial"],
+        "LineInputVoltage": psu["volts"] if psu["input"] == "Normal" else 0,
+        "PowerCapacityWatts": psu["capacity_w"],
+        "Status": status(psu["state"], psu["health"]),
+    }
+
+
+def _supply_older(at: str, index: int, figures: Document) -> Document:
+    return {
+        "@odata.id": f"{at}#/PowerSupplies/{index}",
+        "MemberId": str(index),
+        "Name": "Power Supply",
+        **figures,
     }
 
 

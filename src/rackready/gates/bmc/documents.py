@@ -339,6 +339,12 @@ def healthy(judge: Judge, where: str, sensor: Document, fault: FailKind) -> bool
     return False
 
 
+def well(document: Document) -> bool:
+    """Return whether a part reports that it is in use and healthy."""
+    status = _status(document)
+    return status.get("State") == "Enabled" and status.get("Health") == "OK"
+
+
 def state(document: Document) -> str | None:
     """Return the State that a part reports, or None."""
     found = _status(document).get("State")

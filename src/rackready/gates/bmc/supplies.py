@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, inputs, owner
-from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name, numeric, state, works
+from rackready.gates.bmc.documents import BmcAnswer, Document, absent, name, numeric, state, well, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
@@ -37,8 +37,14 @@ SUPPLIES_NOT_REPORTED = ErrorKind(
 SUPPLY_COUNT = FailKind(
     "psu-count",
     "power supplies",
-    meaning="The number of power supplies differs from the platform's.",
+    meaning="The server has fewer power supplies than its platform.",
     next_step="Reseat or replace the missing supply; the evidence lists those that are there.",
+)
+SUPPLIES_TOO_MANY = FailKind(
+    "psu-too-many",
+    "more power supplies than planned",
+    meaning="The server has more power supplies than its platform.",
+    next_step="Check the order; if the server has that many, set psus of the platform profile {platform} to it.",
 )
 TOO_FEW_GOOD = FailKind(
     "psu-too-few-good",
@@ -127,6 +133,7 @@ FINDINGS = (
     REDUNDANCY_LOST,
     SUPPLIES_NOT_REPORTED,
     SUPPLY_COUNT,
+    SUPPLIES_TOO_MANY,
     TOO_FEW_GOOD,
     REDUNDANCY_UNKNOWN,
     NOT_REDUNDANT,
@@ -167,12 +174,19 @@ class Supplies(Gate):
         supplies = list(inputs.supplies(found))
         if platform.psus is None and platform.nvlink_domain is not None and not supplies:
             return _fed_by_the_rack(judge, node, platform)
+        if modules := inputs.modules(found):
+            named = ", ".join(f"{name(item)} ({item['Model']})" for item in modules)
+            judge.remark(f"listed as supplies, without capacity, input and output, so not counted: {named}")
         if not supplies:
             judge.error(Place(node, "BMC"), SUPPLIES_NOT_REPORTED, "at least one", "none")
         there = [item for item in supplies if not absent(item)]
         told_of = groups(found.at(_SUBSYSTEM), "PowerSupplyRedundancy", found.at(_OLD))
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
-        good = [item for item in there if self._judge_supply(judge, node, item, found, idle)]
+        good = [
+            item
+            for item in there
+            if _tells(judge, node, item, there, found) and self._judge_supply(judge, node, item, found, idle)
+        ]
         self._number(judge, node, platform, len(there), len([item for item in good if state(item) != _SPARE]))
         _capacity(judge, node, platform, there)
         for index, group in enumerate(told_of):
@@ -205,7 +219,10 @@ class Supplies(Gate):
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
-        judge.equal(node, SUPPLY_COUNT, wanted.count, there)
+        if there > wanted.count:
+            judge.fail(node, SUPPLIES_TOO_MANY, wanted.count, there, platform=platform.id)
+        else:
+            judge.equal(node, SUPPLY_COUNT, wanted.count, there)
         if wanted.min_count is None:
             _any_at_work(judge, node, there, good)
             return
@@ -317,6 +334,16 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
         "to judge on the node"
     )
     return judge.verdict(node)
+
+
+def _tells(judge: Judge, node: str, supply: Document, among: Sequence[Document], found: BmcAnswer) -> bool:
+    """Return whether a supply that reports itself well shows any figure, where the others do; else report it dead."""
+    if not (well(supply) and inputs.silent(supply, among, found)):
+        return True
+    judge.judged += 1
+    where = Place(node, f"psu {name(supply)}")
+    judge.fail(where, CARRIES_NOTHING, "capacity, input or output, as of the others", "none of them")
+    return False
 
 
 def _input(judge: Judge, where: Place, supply: Document, found: BmcAnswer) -> bool:
