@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sushy import exceptions as faults
 
-from rackready.drivers.redfish_http import CONNECT_S, is_slow, is_tls, root_cause
+from rackready.drivers.redfish_http import CONNECT_S, RefusedError, is_slow, is_tls, root_cause
 from rackready.model.problems import RackreadyError
 from rackready.model.serials import Serials
 from rackready.model.site import Bmc as BmcSite
@@ -87,6 +87,13 @@ def mentions(error: faults.SushyError, message: str) -> bool:
     return any(ident.rpartition(".")[2] == message for ident in ids)
 
 
+def _messages(error: faults.HTTPError) -> str:
+    info = error.extended_info
+    entries = [entry for entry in (info if isinstance(info, list) else [info]) if isinstance(entry, dict)]
+    ids = (f"{entry.get('MessageId', '')}: {entry.get('Message', '')}".strip(": ") for entry in entries)
+    return "; ".join(filter(None, ids))
+
+
 def no_json(where: str, error: ValueError) -> BmcError:
     """Return the error for an answer that sushy cannot parse: a login page, or half a document.
 
@@ -101,9 +108,8 @@ def no_json(where: str, error: ValueError) -> BmcError:
     )
 
 
-def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
-    """Return the error for the operator from one of sushy."""
-    if isinstance(error, faults.AccessError) and mentions(error, "PasswordChangeRequired"):
+def _refusal(where: str, site: BmcSite, error: faults.AccessError) -> BmcError:
+    if mentions(error, "PasswordChangeRequired"):
         return BmcPasswordChangeError(
             where,
             f"user {site.username} has the password of the factory",
@@ -111,14 +117,27 @@ def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
             actual="the BMC refuses everything until it is changed",
             next_step="Name it in bmc.factory_password, then run `rackready bmc rotate NODE`.",
         )
-    if isinstance(error, faults.AccessError):
-        return BmcLoginError(
+    if isinstance(error, RefusedError):
+        return BmcError(
             where,
-            f"Redfish refused the login of user {site.username}",
-            expected="HTTP 200",
-            actual=error.status_code,
-            next_step=f"Check the password in {site.password}.",
+            f"Redfish refused a request of user {site.username}",
+            expected="success",
+            actual=f"HTTP {error.status_code}: {_messages(error) or error}",
+            next_step="The login itself is good. Give the user the privilege, or the BMC the licence, that it names.",
         )
+    return BmcLoginError(
+        where,
+        f"Redfish refused the login of user {site.username}",
+        expected="HTTP 200",
+        actual=error.status_code,
+        next_step=f"Check the password in {site.password}.",
+    )
+
+
+def explain(where: str, site: BmcSite, error: faults.SushyError) -> BmcError:
+    """Return the error for the operator from one of sushy."""
+    if isinstance(error, faults.AccessError):
+        return _refusal(where, site, error)
     if is_tls(error):
         trusted = f"signed by {site.ca}" if site.ca is not None else "signed by an authority of the system's store"
         return BmcTlsError(

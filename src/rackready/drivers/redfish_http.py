@@ -18,7 +18,17 @@ READ_S = 30.0
 INVENTORY_S = 240.0
 """Longest time to an answer of the firmware inventory, s. A DGX H100 takes 2 to 3 minutes (issue 1584 of
 NVIDIA/infra-controller; NVIDIA/libredfish c094c9e6, src/nvidia_viking.rs, waits 180 s); our choice: a margin more."""
+_FORBIDDEN = 403
+_NO_SESSION = (".NoValidSession", ".SessionTerminated")
+"""Ends of message ids (DMTF Base registry, DSP8011) of a session that is gone, whatever the HTTP status."""
 _INVENTORY = "/UpdateService/FirmwareInventory"
+
+
+class RefusedError(faults.AccessError):  # type: ignore[misc]
+    """The BMC knows the user and refuses this request (403): no privilege (DSP0266, HTTP status codes), or no licence.
+
+    A Supermicro without DCMS answers so to SecureBoot (metal3-io/ironic-image, issue 688).
+    """
 
 
 class Auth(SessionAuth):  # type: ignore[misc]
@@ -30,6 +40,15 @@ class Auth(SessionAuth):  # type: ignore[misc]
             super()._do_authenticate()
         else:
             self._connector.set_http_basic_auth(self._username, self._password)
+
+    def refresh_session(self) -> None:
+        """Log in again where the session is gone; raise the refusal where only this request was refused.
+
+        sushy would log in again after any 403, and forget the session that is still open: BMCs allow few.
+        """
+        if self._connector.refused is not None:
+            raise self._connector.refused
+        super().refresh_session()
 
     def drop(self) -> None:
         """End the session at the BMC if it still has it: BMCs allow few. It never logs in again to do so, unlike sushy.
@@ -50,10 +69,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         # One try: sushy would repeat a POST whose answer was lost, and so reset a node twice.
         self.account = ""
         """Path of the account whose password must be changed, from the BMC's own message."""
+        self.refused: RefusedError | None = None
+        """The last answer, where it refuses a request and not the user."""
         super().__init__(
             url,
             verify=verify,
-            response_callback=self._read_account,
+            response_callback=self._look_at,
             server_side_retries=1,
             server_side_retries_delay=1,
             default_request_timeout=READ_S,
@@ -67,6 +88,25 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         """Request a resource, with more time for the one that takes long."""
         long = {"timeout": INVENTORY_S} if takes_long(path) else {}
         found: requests.Response = super().get(path, *given, **{**long, **more})
+        return found
+
+    def _look_at(self, response: requests.Response) -> None:
+        self._read_account(response)
+        self.refused = None
+        method, url = str(response.request.method), str(response.url)
+        login = method == "POST" and url.rstrip("/").endswith("/Sessions")
+        gone = any(word in response.text for word in _NO_SESSION)
+        if response.status_code == _FORBIDDEN and not login and not gone:
+            self.refused = RefusedError(method, url, response)
+
+    def _op(self, *given: Any, **more: Any) -> requests.Response:
+        """Send a request as sushy does. A refused one is not repeated with a new session (see ``Auth``)."""
+        try:
+            found: requests.Response = super()._op(*given, **more)
+        except faults.AccessError as error:
+            if self.refused is None:
+                raise
+            raise self.refused from error
         return found
 
     def _read_account(self, response: requests.Response) -> None:

@@ -140,7 +140,7 @@ _SLOW = "slow - Expected: Redfish answers the request in time Actual: "
     [
         (
             _refusing,
-            "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 403. Check the password in file ",
+            "Redfish refused a request of user admin - Expected: success Actual: HTTP 403: ",
             ["pdu1 A1 On", "On"],
         ),
         (_late("pdu1 On"), _SLOW, ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "pdu2 A1 On", "On"]),

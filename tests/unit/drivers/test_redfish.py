@@ -9,6 +9,7 @@ import pytest
 from rackready.drivers import redfish
 from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
 from rackready.drivers.redfish_errors import BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
+from rackready.drivers.redfish_read import read
 from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
 from tests.stacks.fake_rack import FakeNode, FakeRack, Redfish
@@ -107,6 +108,81 @@ def test_a_refused_login_is_said_once_and_never_tried_again(
     )
     assert node.logins == 1
     assert "not-the-password" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ident", "words"),
+    [
+        (
+            "SMC.1.0.OemLicenseNotPassed",
+            "Not licensed to perform this request. The following licenses DCMS were needed",
+        ),
+        ("Base.1.8.1.InsufficientPrivilege", "There are insufficient privileges for the account"),
+    ],
+)
+@pytest.mark.parametrize("sessions", [True, False])
+def test_a_refused_request_is_no_refused_login(
+    rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch, ident: str, words: str, *, sessions: bool
+) -> None:
+    """As a Supermicro without a licence answers to SecureBoot (metal3-io/ironic-image, issue 688)."""
+    node.has_sessions = sessions
+    at, opened = "/redfish/v1/Systems/1/SecureBoot", set[str]()
+    message = {"MessageId": ident, "Message": words, "Severity": "Warning"}
+    body = {"error": {"code": "Base.v1_10_3.GeneralError", "message": words, "@Message.ExtendedInfo": [message]}}
+    get = Redfish.do_GET
+
+    def refused(self: Redfish) -> None:
+        opened.update(node.sessions)
+        if self.path == at:
+            self._answer(403, body)
+        else:
+            get(self)
+
+    monkeypatch.setattr(Redfish, "do_GET", refused)
+    with bmc(rack) as client:
+        for _ in range(2):
+            with pytest.raises(BmcError) as caught:
+                client.get(at)
+        assert client.observe() == "Off", "the session is still good"
+        walked = read(client, ["Systems/*"], lambda: None)
+    assert not isinstance(caught.value, BmcLoginError)
+    assert str(caught.value) == (
+        f"node01 BMC 127.78.1.1:{rack.bmc_port}: Redfish refused a request of user admin - Expected: success "
+        f"Actual: HTTP 403: {ident}: {words}. The login itself is good. Give the user the privilege, or the BMC the "
+        "licence, that it names."
+    )
+    assert walked.documents
+    if sessions:
+        assert (node.logins, len(opened), node.sessions) == (1, 1, set())
+
+
+def test_a_login_that_is_refused_with_403_is_a_refused_login(
+    rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Redfish, "_login", lambda self, _body: self._answer(403, {"error": {"message": "locked"}}))
+    with bmc(rack) as client, pytest.raises(BmcLoginError, match="refused the login of user admin"):
+        client.identify()
+    assert node.sessions == set()
+
+
+def test_a_session_that_is_gone_is_opened_again_whatever_the_status(
+    rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = {"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.8.1.NoValidSession", "Message": "none"}]}}
+    may = Redfish._may
+
+    def checked(self: Redfish) -> bool:
+        if self.headers.get("X-Auth-Token", "") in node.sessions:
+            return may(self)
+        self._answer(403, gone)
+        return False
+
+    monkeypatch.setattr(Redfish, "_may", checked)
+    with bmc(rack) as client:
+        client.observe()
+        node.sessions.clear()
+        assert client.observe() == "Off"
+    assert node.logins == 2
 
 
 def test_nothing_there(rack: FakeRack) -> None:
