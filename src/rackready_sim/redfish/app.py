@@ -71,6 +71,7 @@ def build_app(hardware: Hardware, power: Power, sessions: Sessions, state_dir: P
     app.before_request(lambda: web.answer(_places(hardware)[2]))
     app.before_request(lambda: _telemetry(hardware, power, sessions.misbehaviour))
     app.before_request(lambda: _patch_boot(app.rack_systems, sessions.misbehaviour))
+    app.before_request(lambda: _settle(sessions.misbehaviour))
     app.after_request(
         lambda response: _correct(response, hardware, power, _Own(own, web, updates, sessions.misbehaviour))
     )
@@ -122,6 +123,15 @@ def _patch_boot(systems: RackSystems, misbehaviour: Misbehaviour) -> Any:  # noq
         return flask.Response(status=204)
     systems.set_boot(str(request.view_args["identity"]), {key: value or "" for key, value in body["Boot"].items()})
     return flask.Response(status=204)
+
+
+def _settle(misbehaviour: Misbehaviour) -> Any:  # noqa: ANN401 - a Flask response or None
+    """Refuse a reset type that the BMC does not take yet."""
+    request = flask.request
+    body = request.get_json(silent=True) if request.path.endswith("/Actions/ComputerSystem.Reset") else None
+    if not isinstance(body, dict) or not misbehaviour.settling(str(body.get("ResetType"))):
+        return None
+    return media.refused("Base.1.12.ActionParameterValueConflict", "ResetType", 409)
 
 
 @dataclass(frozen=True, slots=True)

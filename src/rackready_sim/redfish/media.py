@@ -98,14 +98,14 @@ class Media:
 
     def _insert(self, given: dict[str, Any]) -> flask.Response:
         if self._service().get("media_wants_protocol") and "TransferProtocolType" not in given:
-            return _refused("Base.1.8.1.ActionParameterMissing", "TransferProtocolType")
+            return refused("Base.1.8.1.ActionParameterMissing", "TransferProtocolType")
         if not str(given.get("Image", "")).startswith(("http://", "https://")):
-            return _refused("Base.1.8.1.ActionParameterValueFormatError", "Image")
+            return refused("Base.1.8.1.ActionParameterValueFormatError", "Image")
         if self._is_metal():
             try:
                 self._drive().insert(given["Image"])
             except SimError:
-                return _refused("Base.1.8.1.CouldNotEstablishConnection", "Image")
+                return refused("Base.1.8.1.CouldNotEstablishConnection", "Image")
         self._write(image=given["Image"], ejected=None)
         return flask.Response(status=204)
 
@@ -137,7 +137,7 @@ class Media:
 
     def _set_secure_boot(self, given: dict[str, Any]) -> flask.Response:
         if not isinstance(given.get("SecureBootEnable"), bool):
-            return _refused("Base.1.8.1.PropertyValueTypeError", "SecureBootEnable")
+            return refused("Base.1.8.1.PropertyValueTypeError", "SecureBootEnable")
         self._write(secure=given["SecureBootEnable"])
         return flask.Response(status=204)
 
@@ -174,7 +174,8 @@ class Media:
         write_json(self._file(), {**self._read(), **values})
 
 
-def _refused(code: str, argument: str) -> flask.Response:
+def refused(code: str, argument: str, status: int = 400) -> flask.Response:
+    """Return a refusal with one message about one argument."""
     message = {"MessageId": code, "MessageArgs": [argument], "Message": f"{argument} is wrong or missing."}
     body = {"error": {"code": code, "message": message["Message"], "@Message.ExtendedInfo": [message]}}
-    return flask.Response(json.dumps(body), status=400, content_type="application/json")
+    return flask.Response(json.dumps(body), status=status, content_type="application/json")

@@ -4,6 +4,8 @@
 - ``restarts``: after the next change it takes, the BMC answers nothing for so many seconds.
 - ``ignores_boot_override``: a change of the boot override is accepted and lost.
 - ``power_lag``: PowerState shows a change so many seconds late.
+- ``settles_s``: so many seconds after an off, an On is refused (409 ActionParameterValueConflict), as an iDRAC10 does
+  (OpenStack Ironic, ironic/drivers/modules/redfish/power.py, _set_power_state).
 - ``gpus_late``: GPUs are listed only from so many seconds after the node is seen on.
 - ``answer_lost``: a restart that a request causes takes its answer along.
 - ``task_fails``: a firmware update ends in TaskState Exception; ``keeps_version``: it ends well and changes nothing.
@@ -12,6 +14,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +23,7 @@ from rackready_sim.redfish.context import NODE
 from rackready_sim.store import Store
 
 _CHANGES = frozenset({"POST", "PATCH", "PUT"})
+_OFFS = frozenset({"ForceOff", "GracefulShutdown"})
 _SESSIONS = "/redfish/v1/SessionService/Sessions"
 
 
@@ -33,6 +37,7 @@ class Misbehaviour:
         self._silent_until: dict[str, float] = {}
         self._power: dict[str, tuple[str, float]] = {}
         self._on_since: dict[str, float] = {}
+        self._off_at: dict[str, float] = {}
 
     def faults(self) -> dict[str, Any]:
         """Return the faults of the BMC that is asked."""
@@ -79,6 +84,14 @@ class Misbehaviour:
         self._power[NODE.get()] = (state, 0.0)
         return state
 
+    def settling(self, kind: str) -> bool:
+        """Note a reset type that is requested, and return whether it is refused, because an off was just before."""
+        now, node = time.monotonic(), NODE.get()
+        if kind in _OFFS:
+            self._off_at[node] = now
+        since = now - self._off_at.get(node, -math.inf)
+        return kind == "On" and since < float(self.faults().get("settles_s", 0))
+
     def gpus_hidden(self, power: str) -> bool:
         """Return whether the BMC lists no GPU yet. ``power``: the node's power state."""
         late, node = float(self.faults().get("gpus_late", 0)), NODE.get()
@@ -95,6 +108,7 @@ class Misbehaviour:
         self._silent_until.clear()
         self._power.clear()
         self._on_since.clear()
+        self._off_at.clear()
 
 
 def _error(code: str) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -268,6 +270,34 @@ def test_a_dell_that_shows_inserted_after_an_eject_is_believed(service: Service)
         insert(bmc, IMAGE)
     done = [item.rpartition(".")[2] for item in service.asked if "/Actions/VirtualMedia." in item]
     assert done[-2:] == ["EjectMedia", "InsertMedia"], "the image that it still shows is no proof"
+
+
+@pytest.mark.parametrize(("vendor", "settled"), [("dell", True), ("lenovo", False)])
+def test_a_power_on_that_an_idrac_refuses_after_an_off_is_repeated(
+    service: Service, monkeypatch: pytest.MonkeyPatch, vendor: str, *, settled: bool
+) -> None:
+    service.is_a(vendor)
+    service.faulty(settles_s=1.0)
+    service.rack.power.states[NODE] = "On"
+    service.rack.power.boots = lambda _node: None
+    pauses: list[float] = []
+    monkeypatch.setattr(
+        redfish,
+        "time",
+        SimpleNamespace(
+            monotonic=time.monotonic, sleep=lambda seconds: (pauses.append(seconds), time.sleep(min(seconds, 0.3)))
+        ),
+    )
+    with Bmc(NODE, service.site()) as bmc:
+        assert bmc.power(PowerAction.OFF) == "Off"
+        if settled:
+            assert bmc.power(PowerAction.ON) == "On"
+            assert set(pauses) >= {10.0}
+        else:
+            with pytest.raises(BmcError, match="HTTP 409"):
+                bmc.power(PowerAction.ON)
+    resets = [kind for _, kind in service.rack.power.asked]
+    assert resets == ["GracefulShutdown", "On"] if settled else ["GracefulShutdown"]
 
 
 def test_secure_boot_is_read_and_set(service: Service) -> None:
