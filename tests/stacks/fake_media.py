@@ -64,3 +64,39 @@ class MediaRedfish(Redfish):
             self.machine.asked.append(f"secure {'on' if wanted else 'off'}")
             self.machine.secure_boot = wanted
             self._answer(204, None)
+
+
+class DellRedfish(MediaRedfish):
+    """An iDRAC: a change of Secure Boot is a job, which the second look after a start finds done."""
+
+    def _documents(self) -> dict[str, dict[str, Any]]:
+        found = super()._documents()
+        node = self.machine
+        if self.path == _SECURE and node.secure_job is not None and node.power == "On":
+            node.asked.append("look")
+            if node.asked.count("look") > 1 and not node.stuck:
+                node.secure_boot, node.secure_job = node.secure_job, None
+        jobs = "/redfish/v1/JobService/Jobs"
+        state = "Completed" if node.secure_job is None else "Scheduled"
+        job = {"@odata.id": f"{jobs}/JID_1", "Id": "JID_1", "Name": "ConfigBIOS:BIOS.Setup.1-1", "JobState": state}
+        found |= {
+            "/redfish/v1/JobService": {"@odata.id": "/redfish/v1/JobService", "Jobs": {"@odata.id": jobs}},
+            jobs: {"@odata.id": jobs, "Members": [{"@odata.id": f"{jobs}/JID_1"}], "Members@odata.count": 1},
+            f"{jobs}/JID_1": job,
+        }
+        return found
+
+    def _service_root(self) -> dict[str, Any]:
+        return {**super()._service_root(), "Vendor": "Dell", "JobService": {"@odata.id": "/redfish/v1/JobService"}}
+
+    def do_PATCH(self) -> None:  # noqa: N802 - http.server's name
+        if self.path != _SECURE:
+            super().do_PATCH()
+        elif self._may():
+            wanted = self._body()["SecureBootEnable"]
+            self.machine.asked.append(f"secure {'on' if wanted else 'off'}")
+            if self.machine.secure_job is not None:
+                self._answer(400, {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.14.SYS011"}]}})
+                return
+            self.machine.secure_job = wanted
+            self._answer(202, None)

@@ -61,6 +61,10 @@ class FakeNode:
     loading: list[str] | None = None
     """What its slot was asked to hold and does not show yet, of a BMC that does so in the background."""
     secure_boot: bool = False
+    secure_job: bool | None = None
+    """The state to which a job of the BIOS turns it at the next start, of an iDRAC (fake_media)."""
+    stuck: bool = False
+    """Whether its BIOS carries out no job."""
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
     identity: dict[str, str] = field(default_factory=dict)

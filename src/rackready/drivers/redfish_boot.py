@@ -82,7 +82,7 @@ def _override(boot: Mapping[str, Any]) -> tuple[str, str]:
 
 def secure_boot(bmc: Bmc) -> bool | None:
     """Return whether Secure Boot was on at the last boot, None where the BMC does not tell. Raises BmcError."""
-    found = _secure_boot(bmc.ask(bmc.system))
+    found = secure_boot_of(bmc.ask(bmc.system))
     if found is None:
         return None
     current = bmc.get(found).get("SecureBootCurrentBoot")
@@ -94,7 +94,7 @@ def set_secure_boot(bmc: Bmc, *, on: bool) -> bool:
 
     Raises BmcError.
     """
-    found = _secure_boot(bmc.ask(bmc.system))
+    found = secure_boot_of(bmc.ask(bmc.system))
     if found is None:
         raise BmcError(
             bmc.where,
@@ -118,6 +118,7 @@ def set_secure_boot(bmc: Bmc, *, on: bool) -> bool:
     return True
 
 
-def _secure_boot(system: System) -> str | None:
+def secure_boot_of(system: System) -> str | None:
+    """Return the address of a system's SecureBoot resource, None without one."""
     link = (system.json or {}).get("SecureBoot")
     return str(link["@odata.id"]) if isinstance(link, Mapping) and link.get("@odata.id") else None

@@ -14,6 +14,7 @@ QuirkKind = Literal[
     "if-match-any",
     "boot-all-fields",
     "boot-shown-as",
+    "secure-boot-by-job",
     "eject-keeps-inserted",
     "retry-message",
     "reset-type-instead",

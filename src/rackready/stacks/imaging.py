@@ -125,6 +125,7 @@ class Imaging:
         plan = load_plan(self._state, self._args.node, entry.desired)
         job = read_job(self._state, self._args.node, self._what.digest)
         service = self._serve(self._state, job)
+        self._power.prepare()
         self._follow(entry, plan, job, service)
         eject(self._args, job, service, proceed=self._proceed, say=self._say)
         service.disarm(self._args.node)

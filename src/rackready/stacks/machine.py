@@ -154,7 +154,7 @@ class StackMachine:
         fails must not leave a plan to be fetched; the record comes last, so that a repetition does all of it again.
         """
         disarm(self._ledger, self._state, self._args.node)
-        if made:
+        if made or secure_boot.cut_off(self._ledger, self._args.node):
             self._off()
         else:
             self._say("was not powered on by us, its power stays as it is")

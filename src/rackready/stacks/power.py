@@ -54,6 +54,7 @@ class Power:
         BmcError.
         """
         node = self._args.node
+        power = self._switched(bmc, power)
         off = self._ledger.latest(node, POWER_OFF)
         desired = self._digest(POWER_ON, off.token if off else 0, boot, image)
         last = self._ledger.latest(node, POWER_ON, desired)
@@ -78,6 +79,28 @@ class Power:
                 next_step="Look at the BMC, bring the node to On or Off by hand, then run again.",
             )
         return True
+
+    def prepare(self) -> None:
+        """Have Secure Boot switched where that takes a restart of its own, which must not boot what is armed.
+
+        Raises BmcError.
+        """
+        if self._args.secure_boot is None and not secure_boot.cut_off(self._ledger, self._args.node):
+            return
+        with Bmc(self._args.node, self._args.bmc) as bmc:
+            self._switched(bmc, bmc.require(self._args.serial, self._args.serial_kind or "any").power)
+
+    def _switched(self, bmc: Bmc, power: str) -> str:
+        """Return the power state after a switch of Secure Boot that takes a restart, where one is due."""
+        return secure_boot.settle_by_restart(
+            self._ledger,
+            self._args.node,
+            bmc,
+            power,
+            self._args.secure_boot,
+            proceed=self._proceed,
+            say=self._say,
+        )
 
     def off(self, bmc: Bmc) -> str:
         """Power off once and return how: done, already or unknown. Raises BmcError."""

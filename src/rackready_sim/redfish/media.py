@@ -21,6 +21,7 @@ from rackready_sim.redfish.resources import Document, collection, resource
 from rackready_sim.store import write_json
 
 _SLOT = "USB1"
+_JOBS, _JOB = "/redfish/v1/JobService/Jobs", "JID_102241909559"
 
 
 class Media:
@@ -29,7 +30,9 @@ class Media:
     ``bmc_service``: ``media``: a slot that fetches no image, in place of sushy-tools'; ``media_wants_protocol``:
     InsertMedia needs TransferProtocolType; ``eject_keeps_inserted``: shows what was ejected, as an iDRAC does for a
     while (OpenStack Ironic, ironic/drivers/modules/redfish/boot.py, _insert_vmedia_in_resource);
-    ``boot_in_settings``: the boot override is in the Settings object.
+    ``boot_in_settings``: the boot override is in the Settings object; ``secure_boot_job``: a change of Secure Boot is a
+    job of the BIOS, which runs at the next start and shows then (OpenStack Ironic,
+    ironic/drivers/modules/redfish/management.py, _wait_for_secure_boot; bmc-toolbox/bmclib, pull request 471).
     """
 
     def __init__(self, hardware: Hardware, systems: RackSystems) -> None:
@@ -54,6 +57,7 @@ class Media:
         found: Callable[[], Any] | None = {
             **(slots if self._service().get("media") or self._is_metal() else {}),
             **({} if self._is_metal() else secure),
+            **(self._jobs() if self._service().get("secure_boot_job") else {}),
             ("GET", f"{system}/SD"): lambda: self._settings(system),
             ("PATCH", f"{system}/SD"): lambda: self._set_boot(system, given),
         }.get((request.method, path))
@@ -123,6 +127,7 @@ class Media:
         return "metal" in self._hardware.state()
 
     def _secure_boot(self, system: str) -> Document:
+        self._run_job(system)
         found = self._read()
         now = bool(found.get("secure_now", False))
         return resource(
@@ -138,8 +143,32 @@ class Media:
     def _set_secure_boot(self, given: dict[str, Any]) -> flask.Response:
         if not isinstance(given.get("SecureBootEnable"), bool):
             return refused("Base.1.8.1.PropertyValueTypeError", "SecureBootEnable")
-        self._write(secure=given["SecureBootEnable"])
-        return flask.Response(status=204)
+        if not self._service().get("secure_boot_job"):
+            self._write(secure=given["SecureBootEnable"])
+            return flask.Response(status=204)
+        if self._read().get("job") is not None:
+            return refused("IDRAC.2.14.SYS011", "SecureBootEnable")
+        self._write(job=given["SecureBootEnable"], job_state="Scheduled")
+        return flask.Response(status=202, headers={"Location": f"{_JOBS}/{_JOB}"})
+
+    def _run_job(self, system: str) -> None:
+        """Carry out what waits for a start: the first look after it finds the job at work, the second one its end."""
+        found = self._read()
+        if found.get("job") is None or self._systems.get_power_state(system.rsplit("/", 1)[-1]) != "On":
+            return
+        if found["job_state"] == "Scheduled":
+            self._write(job_state="Running")
+        else:
+            self._write(secure=found["job"], secure_now=found["job"], job=None, job_state="Completed")
+
+    def _jobs(self) -> dict[tuple[str, str], Callable[[], Any]]:
+        """Return the job service. Shapes: NVIDIA/libredfish c094c9e6, tests/mockups/dell, JobService."""
+        at, state = f"{_JOBS}/{_JOB}", self._read().get("job_state")
+        job = resource(at, "Job", "v1_0_7", Name="ConfigBIOS:BIOS.Setup.1-1", JobState=state)
+        listed = collection(_JOBS, "Job", {at: job} if state else {})
+        service = resource(_JOBS.rpartition("/")[0], "JobService", "v1_0_4", Jobs={"@odata.id": _JOBS})
+        found = {**listed, service["@odata.id"]: service}
+        return {("GET", address): lambda document=document: document for address, document in found.items()}  # type: ignore[misc]
 
     def _settings(self, system: str) -> Document:
         found = self._hardware.boot().read()

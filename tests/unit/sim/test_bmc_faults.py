@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rackready.drivers import bmc_password, redfish, redfish_boot, redfish_task, redfish_update
+from rackready.drivers import bmc_password, redfish, redfish_boot, redfish_secure_boot, redfish_task, redfish_update
 from rackready.drivers.redfish import Bmc, BootTarget, PowerAction
 from rackready.drivers.redfish_boot import secure_boot, set_secure_boot
 from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, BmcUnreachableError
@@ -306,6 +306,25 @@ def test_secure_boot_is_read_and_set(service: Service) -> None:
         assert set_secure_boot(bmc, on=True)
         assert secure_boot(bmc) is False, "from the next boot on"
         assert not set_secure_boot(bmc, on=True), "it is so already"
+
+
+def test_secure_boot_of_a_dell_is_a_job_for_the_next_start(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.is_a("dell")
+    service.rack.power.boots = lambda _node: None
+    monkeypatch.setattr(redfish_secure_boot, "_POLL_S", 0.01)
+    with Bmc(NODE, service.site()) as bmc:
+        assert redfish_secure_boot.by_job(bmc)
+        for _ in range(2):
+            redfish_secure_boot.order(bmc, on=True, proceed=lambda: None)
+        assert redfish_secure_boot.enabled(bmc) is False, "the node is off"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(redfish_secure_boot, "waits", lambda *_: False)
+            redfish_secure_boot.order(bmc, on=True, proceed=lambda: None)  # refused, for the job that waits
+        bmc.power(PowerAction.ON)
+        redfish_secure_boot.wait(bmc, on=True, proceed=lambda: None)
+        assert secure_boot(bmc) is True
+        assert not redfish_secure_boot.waits(bmc, lambda: None)
+    assert sum(item.startswith("PATCH") for item in service.asked) == 2
 
 
 def test_quirks_are_chosen_by_what_the_bmc_says() -> None:

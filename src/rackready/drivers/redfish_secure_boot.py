@@ -1,0 +1,97 @@
+"""Secure Boot of a BMC that changes it by a job of the BIOS: an iDRAC (quirk).
+
+A PATCH makes the job at once, and a restart carries it out; until then the property keeps its value (OpenStack Ironic
+7bc6aba7, ironic/drivers/modules/redfish/management.py, _wait_for_secure_boot; bmc-toolbox/bmclib, pull request 471).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sushy import exceptions as faults
+
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.redfish_boot import secure_boot_of
+from rackready.drivers.redfish_errors import BmcError, BmcLoginError, BmcTlsError, mentions
+from rackready.drivers.redfish_read import read
+
+_WAIT_S = 900.0
+"""Longest time from power-on to the new value, s (ironic/conf/redfish.py, boot_mode_config_timeout)."""
+_POLL_S = 15.0
+"""As BOOT_MODE_CONFIG_INTERVAL of Ironic's management.py, s."""
+_JOBS = "JobService/Jobs/*"
+_OF_BIOS = "ConfigBIOS"
+"""Start of the name of a job of the BIOS (NVIDIA/libredfish c094c9e6, tests/mockups/dell, JobService/Jobs)."""
+_ENDED = frozenset({"Completed", "Exception", "Cancelled", "CompletedWithErrors", "Failed"})
+"""JobState of a job that ended: DSP0268, and the last two of DellJob (tests/mockups/dell, JsonSchemas)."""
+_COMMITTED = "SYS011"
+"""Message id: a job of the BIOS waits, so nothing else is taken (bmc-toolbox/bmclib, pull request 471)."""
+
+
+def by_job(bmc: Bmc) -> bool:
+    """Return whether this BMC changes Secure Boot by a job. Raises BmcError."""
+    return bmc.quirks().has("secure-boot-by-job")
+
+
+def enabled(bmc: Bmc) -> object:
+    """Return SecureBootEnable, None without one. Raises BmcError."""
+    address = secure_boot_of(bmc.ask(bmc.system))
+    return bmc.get(address).get("SecureBootEnable") if address is not None else None
+
+
+def order(bmc: Bmc, *, on: bool, proceed: Callable[[], None]) -> None:
+    """Have the job made, unless one of the BIOS waits already: there is room for one. Raises BmcError."""
+    address = secure_boot_of(bmc.ask(bmc.system))
+    if address is None:
+        raise BmcError(
+            bmc.where,
+            "Secure Boot",
+            expected="a SecureBoot resource",
+            actual="none",
+            next_step="Set it in the firmware setup, or update the BMC.",
+        )
+    if waits(bmc, proceed):
+        return
+    try:
+        bmc.patch(address, {"SecureBootEnable": on})
+    except BmcError as error:
+        cause = error.__cause__
+        if not isinstance(cause, faults.SushyError) or not mentions(cause, _COMMITTED):
+            raise
+
+
+def waits(bmc: Bmc, proceed: Callable[[], None]) -> bool:
+    """Return whether a job of the BIOS has not ended; False where the BMC lists no jobs. Raises BmcError."""
+    found = read(bmc, (_JOBS,), proceed).documents.values()
+    return any(str(job.get("Name", "")).startswith(_OF_BIOS) and job.get("JobState") not in _ENDED for job in found)
+
+
+def wait(bmc: Bmc, *, on: bool, proceed: Callable[[], None]) -> None:
+    """Wait until the BIOS has carried the job out. Raises BmcError when it has not in time."""
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        proceed()
+        shown = _shown(bmc)
+        if shown is on and not waits(bmc, proceed):
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    raise BmcError(
+        bmc.where,
+        "Secure Boot",
+        expected=f"SecureBootEnable {on} within {_WAIT_S:.0f} s after a restart",
+        actual=shown,
+        next_step="Look at the BMC's job queue and end what hangs there, then run again.",
+    )
+
+
+def _shown(bmc: Bmc) -> object:
+    """Return SecureBootEnable, None where the BMC does not answer now: it may be busy while the BIOS works."""
+    try:
+        return enabled(bmc)
+    except (BmcLoginError, BmcTlsError):
+        raise
+    except BmcError:
+        return None

@@ -1,0 +1,101 @@
+"""Secure Boot of an iDRAC: switched by a restart of its own, once, whenever the controller dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers import redfish, redfish_secure_boot
+from rackready.drivers.boot_service import BootService
+from rackready.drivers.redfish import BootTarget
+from rackready.drivers.redfish_errors import BmcError
+from rackready.ledger.store import Ledger
+from rackready.stacks import imaging as module
+from rackready.stacks import power
+from rackready.stacks.secure_boot import SECURE_BOOT, SHOW
+from tests.stacks.fake_media import DellRedfish
+from tests.stacks.fake_rack import FakeRack
+from tests.stacks.imaging_parts import Bench, Killed, good
+
+JOB = ["secure on", "On", "look", "look", "GracefulShutdown"]
+BOOT = ["insert", "boot Cd Once", "On", "eject"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    for name, value in (("_POLL_S", 0.02), ("_POWER_S", 0.0), ("_OFF_S", 1.0)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(power, "_LAG_S", 0.2)
+    monkeypatch.setattr(redfish, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(redfish_secure_boot, "_POLL_S", 0.05)
+    monkeypatch.setattr(BootService, "medium", lambda self, node: f"{self.media(node)}{'0a' * 16}.iso")
+    rack = FakeRack(tmp_path / "rack", 1, net=85, kind=DellRedfish)
+    ledger = Ledger.open(tmp_path / "state.sqlite")
+    made = Bench(rack, ledger, tmp_path / "state")
+    made.write_job(BootTarget.CD)
+    made.node.answers[SHOW] = "   1\n"
+    yield made
+    ledger.close()
+    rack.stop()
+
+
+def test_a_job_of_the_bios_is_carried_out_before_the_node_boots_for_its_image(bench: Bench) -> None:
+    bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.asked == [*JOB, *BOOT]
+    assert bench.node.secure_boot
+
+
+def test_what_is_as_wanted_needs_no_restart(bench: Bench) -> None:
+    bench.node.secure_boot = True
+    bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.asked == BOOT
+
+
+@pytest.mark.parametrize(
+    "point", ["Secure Boot is to be turned on", "on, until its BIOS", "Secure Boot is turned on", "virtual media"]
+)
+def test_a_controller_that_dies_orders_no_second_job(bench: Bench, point: str) -> None:
+    bench.kill_at = point
+    with pytest.raises(Killed):
+        bench.machine(good, secure_boot=True).ensure(made=False)
+    bench.machine(good, secure_boot=True).ensure(made=False)
+    asked = bench.node.asked
+    assert (asked.count("secure on"), asked.count("boot Cd Once"), asked[-1]) == (1, 1, "eject")
+    assert bench.node.boots() == 2, "one for the job, and one for the image"
+    assert bench.node.secure_boot
+    assert [entry.status for entry in bench.ledger.entries("node01") if entry.operation == SECURE_BOOT][-1] == "done"
+
+
+def test_a_job_that_waits_already_is_taken(bench: Bench) -> None:
+    bench.node.secure_job = True
+    bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.asked == [*JOB[1:], *BOOT]
+
+
+def test_a_job_that_is_not_carried_out_leaves_the_node_off_and_the_next_run_goes_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.node.stuck = True
+    monkeypatch.setattr(redfish_secure_boot, "_WAIT_S", 0.2)
+    with pytest.raises(BmcError) as caught:
+        bench.machine(good, secure_boot=True).ensure(made=False)
+    assert str(caught.value).endswith(
+        "Secure Boot - Expected: SecureBootEnable True within 0 s after a restart Actual: False. Look at the BMC's job "
+        "queue and end what hangs there, then run again."
+    )
+    assert (bench.node.power, bench.node.override) == ("Off", ("None", "Disabled"))
+    bench.node.stuck = False
+    bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.asked[-len(BOOT) :] == BOOT
+    assert bench.node.secure_boot
+
+
+def test_destroy_powers_off_what_is_on_for_its_job(bench: Bench) -> None:
+    bench.kill_at = "on, until its BIOS"
+    with pytest.raises(Killed):
+        bench.machine(good, secure_boot=True).ensure(made=False)
+    assert bench.node.power == "On"
+    bench.machine(good, secure_boot=True).remove(made=False)
+    assert bench.node.power == "Off"
