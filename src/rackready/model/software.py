@@ -49,7 +49,9 @@ class DriverSet(Model):
         min_length=1, description="package with nvidia-persistenced to version, installed and held"
     )
     persistence_unit: bool = Field(
-        default=True, description="its unit turns persistence mode on; false: the role gives it a drop-in that does"
+        default=True,
+        description="its unit turns persistence mode on, as in NVIDIA's repositories; false, as for Ubuntu's archive: "
+        "the role gives it a drop-in that does",
     )
     fabric: dict[str, str] = Field(
         min_length=1, description="packages of the fabric manager to version, installed and held"

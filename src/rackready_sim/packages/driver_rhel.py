@@ -2,9 +2,9 @@
 
 Names and epoch 3: listings of that repository (nvidia-driver-cuda-3:570.133.20-1.el9 and its neighbours). Relations:
 specs nvidia-kmod-common 575.64 (epoch 3) and nvidia-driver 610.57.04. Unit of the persistence daemon:
-NVIDIA/yum-packaging-nvidia-persistenced @36bbbbdb; its package neither enables nor starts it. dkms puts modules below
-extra/ on RHEL, below updates/dkms/ on Debian (dkms(8), DEST_MODULE_LOCATION). Streams of the module nvidia-driver:
-driver installation guide, "Open GPU kernel modules" (nvidia-driver:580-open).
+NVIDIA/yum-packaging-nvidia-persistenced @fe5d7c8; its package makes no user, and neither enables nor starts it. dkms
+puts modules below extra/ on RHEL, below updates/dkms/ on Debian (dkms(8), DEST_MODULE_LOCATION). Streams of the module
+nvidia-driver: driver installation guide, "Open GPU kernel modules" (nvidia-driver:580-open).
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ After=syslog.target
 
 [Service]
 Type=forking
-ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced
+PIDFile=/var/run/nvidia-persistenced/nvidia-persistenced.pid
+Restart=always
+ExecStart=/usr/bin/nvidia-persistenced --verbose
 ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced/*
 TimeoutSec=300
 
 [Install]
 WantedBy=multi-user.target
 """
-_ACCOUNT = (
-    "id nvidia-persistenced >/dev/null 2>&1 || useradd --system --no-create-home --home-dir "
-    "/var/run/nvidia-persistenced --shell /usr/sbin/nologin nvidia-persistenced || true\n"
-    "if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\n"
-)
+_RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\n"
 
 
 def driver_packages(version: str, suffix: str) -> list[Deb]:
@@ -98,7 +96,7 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
                 "/usr/bin/nvidia-persistenced": launcher("persistenced", "main", f'sys.argv[1:], "{version}"'),
                 "/usr/lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED,
             },
-            scripts={"postinst": _ACCOUNT},
+            scripts={"postinst": _RELOAD},
         ),
     ]
 

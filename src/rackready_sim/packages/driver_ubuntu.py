@@ -1,9 +1,14 @@
 """Packages of the driver as NVIDIA's CUDA repository for Ubuntu carries them: the compute part, without a display.
 
-Names, relations and units: canonical/nvidia-graphics-drivers @9c04f0b1 (debian/templates/control.in,
-nvidia-compute-utils-595.nvidia-persistenced.service), from which NVIDIA's Ubuntu packages derive. NVIDIA's own: the
-firmware's package without a version in its name, `nvidia-modprobe` and the pinning packages; from branch 590 on no
-name carries the branch (driver installation guide, "Recent updates").
+Names and relations: canonical/nvidia-graphics-drivers @9c04f0b1 (debian/templates/control.in), from which NVIDIA's
+Ubuntu packages derive. NVIDIA's own: the firmware's package without a version in its name, `nvidia-modprobe` and the
+pinning packages; from branch 590 on no name carries the branch (driver installation guide, "Recent updates").
+
+The daemon is NVIDIA's own package, too, as in Debian: nvidia-persistenced_580.65.06-0ubuntu1_amd64.deb lies beside an
+nvidia-compute-utils-580 of 44 kB (cuda/repos/ubuntu2204/x86_64). It makes the user nvpd and enables its unit (install
+log in compiler-explorer/infra issue 1722). The unit is as in Debian's package, whose user that is: a drop-in for
+nvidia-driver-local-repo-ubuntu2204-580.82.07 keeps `--user nvpd`. libnvidia-compute-580 580.173.02-1ubuntu1 wants the
+package in its own version or a later one; it wants libnvidia-cfg1 of its own version (apt's refusal of 575.57.08).
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from rackready_sim.nvml.build import library
 from rackready_sim.packages.deb import Deb
 from rackready_sim.packages.driver import DKMS_BUILD, DKMS_REMOVE, LIB, MODULES, MPS
-from rackready_sim.packages.scripts import ldconfig
+from rackready_sim.packages.scripts import ldconfig, service
 from rackready_sim.programs.build import launcher
 
 _FIRST_WITHOUT_BRANCH = 590
@@ -19,21 +24,21 @@ _FIRST_WITHOUT_BRANCH = 590
 _PERSISTENCED = """[Unit]
 Description=NVIDIA Persistence Daemon
 Wants=syslog.target
-StopWhenUnneeded=true
-Before=systemd-backlight@backlight:nvidia_0.service
 
 [Service]
 Type=forking
-ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStart=/usr/bin/nvidia-persistenced --user nvpd
 ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
 """
 
 _ACCOUNT = (
     'case "$1" in configure)\n'
-    "  id nvidia-persistenced >/dev/null 2>&1 || useradd --system --no-create-home --home-dir /nonexistent "
-    "--shell /usr/sbin/nologin nvidia-persistenced || true\n"
+    "  id nvpd >/dev/null 2>&1 || useradd --system --no-create-home --home-dir /var/run/nvpd/ "
+    "--shell /usr/sbin/nologin nvpd || true\n"
     ";; esac\n"
-    "if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\n"
 )
 
 
@@ -44,6 +49,7 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
     tail = f"-{branch}" if int(branch) < _FIRST_WITHOUT_BRANCH else ""
     common, source = f"nvidia-kernel-common{tail}", f"nvidia-kernel-source{tail}-open"
     compute, firmware = f"libnvidia-compute{tail}", f"nvidia-firmware{tail}"
+    cfg = f"libnvidia-cfg1{tail}"
     same = f"(= {full})"
     return [
         _dkms(version, full, f"nvidia-dkms{tail}-open", f"dkms, {source} {same}, {common} {same}"),
@@ -86,7 +92,7 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             full,
             "NVIDIA libcompute package",
             {
-                "Depends": f"libc6, {common} {same}",
+                "Depends": f"libc6, {common} {same}, {cfg} {same}, nvidia-persistenced (>= {full})",
                 "Provides": f"libnvidia-compute, libnvidia-ml1 {same}, libcuda1 {same}, libnvidia-ml.so.1 {same}",
                 "Conflicts": "libnvidia-compute",
                 "Replaces": "libnvidia-compute",
@@ -116,22 +122,22 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             "NVIDIA compute utilities",
             {
                 "Depends": compute,
-                "Provides": "nvidia-compute-utils, nvidia-persistenced",
-                "Conflicts": "nvidia-compute-utils, nvidia-persistenced",
-                "Replaces": "nvidia-compute-utils, nvidia-persistenced",
+                "Provides": "nvidia-compute-utils",
+                "Conflicts": "nvidia-compute-utils",
+                "Replaces": "nvidia-compute-utils",
             },
-            {
-                "/usr/bin/nvidia-persistenced": launcher("persistenced", "main", f'sys.argv[1:], "{version}"'),
-                "/usr/lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED,
-                MPS: launcher("mps"),
-            },
-            scripts={"postinst": _ACCOUNT},
+            {MPS: launcher("mps")},
         ),
+        _persistenced(version, full),
         Deb(
-            f"libnvidia-cfg1{tail}",
+            cfg,
             full,
             "NVIDIA binary OpenGL/GLX configuration library",
-            {},
+            {
+                "Provides": f"libnvidia-cfg1-any{f', libnvidia-cfg1 {same}' if tail else ''}",
+                "Conflicts": "libnvidia-cfg1-any",
+                "Replaces": "libnvidia-cfg1-any",
+            },
             {f"{LIB}/libnvidia-cfg.so.{version}": b"\n"},
         ),
         Deb(
@@ -142,6 +148,21 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             {"/usr/bin/nvidia-modprobe": launcher("modprobe_helper")},
         ),
     ]
+
+
+def _persistenced(version: str, full: str) -> Deb:
+    scripts = service("nvidia-persistenced.service", enabled=True)
+    return Deb(
+        "nvidia-persistenced",
+        full,
+        "daemon that keeps the NVIDIA driver state loaded",
+        {"Depends": f"libnvidia-cfg1 (= {full})"},
+        {
+            "/usr/bin/nvidia-persistenced": launcher("persistenced", "main", f'sys.argv[1:], "{version}"'),
+            "/usr/lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED,
+        },
+        scripts=scripts | {"postinst": _ACCOUNT + scripts["postinst"]},
+    )
 
 
 def _dkms(version: str, full: str, name: str, depends: str) -> Deb:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rackready.drivers import role_packages
 from rackready.drivers.role_packages import Asked, asked_for
 from rackready.model.site import Site
 from rackready.profiles import loader
+from rackready_sim.packages import recipes
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -61,3 +64,26 @@ def test_doca_s_own_dkms_is_pinned_away_where_apt_installs(software: str, stack:
     if software != "hgx-r580-el9":
         driver = pins.split("\n\n")[0]
         assert "Pin-Priority: 1001" in driver
+
+
+def of_set(name: str, **changes: object) -> Asked:
+    site = load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=Path("/checkout"))
+    return asked(site.model_copy(update={"software": site.software.model_copy(update={"set": name, **changes})}))
+
+
+@pytest.mark.parametrize("name", [name for name in loader.known("software") if not name.endswith("el9")])
+def test_every_package_that_the_driver_brings_in_its_version_is_pinned(name: str) -> None:
+    """Unpinned, apt takes the newest one, and refuses the driver for it."""
+    software = loader.software(name)
+    own = software.driver[software.default_branch]
+    offered = {item.name: item for item in recipes.packages(software, own.version) if own.version in item.version}
+    closure, todo = set[str](), {*own.packages, *own.persistence, *own.fabric, *own.imex}
+    while todo:
+        closure |= todo
+        needs = " ".join(offered[one].fields.get("Depends", "") for one in todo if one in offered)
+        todo = set(re.findall(r"[a-z][a-z0-9.+-]+", needs)) & set(offered) - closure
+    family = re.search(r"^Package: (.+)$", of_set(name).pins, re.MULTILINE)
+    assert family is not None
+    free = {one for one in closure if not any(fnmatchcase(one, pattern) for pattern in family[1].split())}
+    assert free <= {"libnvsdm"}
+    assert "nvidia-persistenced" in closure

@@ -24,8 +24,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SETS = loader.known("software")
 
 # NVIDIA's CUDA repository. Debian 12: driver installation guide (`nvidia-open`; `nvidia-driver-cuda` is its compute
-# part). Ubuntu: names carry the branch below 590 (guide, "Recent updates"), persistenced is in the compute utilities
-# (canonical/nvidia-graphics-drivers, debian/templates/control.in); driver packages end in -1ubuntu1 or -0ubuntu1.
+# part). Ubuntu: names carry the branch below 590 (guide, "Recent updates"; canonical/nvidia-graphics-drivers,
+# debian/templates/control.in); persistenced is a package of its own (nvidia-persistenced_580.65.06-0ubuntu1_amd64.deb),
+# in Ubuntu's archive a part of the compute utilities; driver packages end in -1ubuntu1 or -0ubuntu1.
 # RHEL 9: epoch 3, release -1.el9, a module stream instead of a pinning package (nvidia-driver-cuda-3:570.133.20-1.el9
 # in listings; guide, "Open GPU kernel modules").
 # Fabric packages are unversioned from 580 on (NVIDIA/gpu-driver-container @09dc954, ubuntu24.04/precompiled, and
@@ -43,8 +44,14 @@ DEBIAN = {
     **FABRIC,
 }
 UBUNTU = {
-    "packages": ["libnvidia-cfg1-{b}", "libnvidia-compute-{b}", "nvidia-dkms-{b}-open", "nvidia-utils-{b}"],
-    "persistence": ["nvidia-compute-utils-{b}"],
+    "packages": [
+        "libnvidia-cfg1-{b}",
+        "libnvidia-compute-{b}",
+        "nvidia-compute-utils-{b}",
+        "nvidia-dkms-{b}-open",
+        "nvidia-utils-{b}",
+    ],
+    "persistence": ["nvidia-persistenced"],
     "imex": ["nvidia-imex", "nvidia-modprobe"],
     **FABRIC,
 }
@@ -98,9 +105,7 @@ def test_driver_packages_are_those_that_nvidia_publishes_for_the_system(name: st
         assert all(re.fullmatch(form, item) for item in own), own
         connect = {*driver.fabric.values(), *driver.fabric_nvlink5.values(), *driver.imex.values()}
         assert all(re.fullmatch(re.escape(driver.version) + FABRIC_SUFFIX[found.os], item) for item in connect), connect
-        assert driver.persistence_unit is not found.os.startswith(
-            "ubuntu"
-        )  # Ubuntu's unit is static: --no-persistence-mode
+        assert driver.persistence_unit  # only that of Ubuntu's archive is static: --no-persistence-mode
 
 
 @pytest.mark.parametrize("name", SETS)

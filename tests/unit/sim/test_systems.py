@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from jinja2 import Environment
 
 from rackready.profiles import loader
@@ -67,11 +66,14 @@ def test_every_dependency_is_in_the_mirror_in_the_version_that_it_needs(name: st
 
 @pytest.mark.parametrize("name", ["hgx-r580-ubuntu2204", "hgx-r580-ubuntu2404"])
 def test_ubuntus_driver_is_ubuntus(name: str) -> None:
-    """Names of the 580 branch carry it, those from 590 on do not; neither has a package nvidia-persistenced."""
+    """Names of the 580 branch carry it, those from 590 on do not; the daemon is a package of its own in both."""
     names = {item.name for item in mirror(name)}
     assert {"libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580", "nvidia-compute-utils-580"} <= names
     assert {"libnvidia-compute", "nvidia-dkms-open", "nvidia-utils", "nvidia-compute-utils"} <= names
-    assert not names & {"nvidia-persistenced", "nvidia-driver-cuda", "libnvidia-ml1", "libnvidia-compute-595"}
+    assert "nvidia-persistenced" in names
+    assert not names & {"nvidia-driver-cuda", "libnvidia-ml1", "libnvidia-compute-595"}
+    utils = next(item for item in mirror(name) if item.name == "nvidia-compute-utils-580")
+    assert list(utils.files) == [driver.MPS]
 
 
 def test_debians_driver_is_debians() -> None:
@@ -174,43 +176,66 @@ def effective(*texts: str) -> dict[str, str]:
     return out
 
 
-def drop_in(*, unit: bool, mode: bool) -> str:
-    """Return the role's drop-in; ``unit``, ``mode``: nvidia_persistence_unit and nvidia_persistence_mode."""
-    role = ROOT / "roles/nvidia_persistence"
+ARCHIVE_UNIT = """[Unit]
+StopWhenUnneeded=true
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+"""
+"""Of Ubuntu's archive: canonical/nvidia-graphics-drivers @9c04f0b1, nvidia-compute-utils-595."""
+VERSION = "580.173.02"
+NVIDIAS = {
+    "debian": driver.driver_packages(VERSION, "-1"),
+    "ubuntu": driver_ubuntu.driver_packages(VERSION, "-1ubuntu1"),
+    "rhel": driver_rhel.driver_packages(VERSION, "-1.el9"),
+}
+
+
+def drop_in(*, mode: bool) -> str:
+    """Return the role's drop-in; ``mode``: nvidia_persistence_mode."""
+    template = (ROOT / "roles/nvidia_persistence/templates/persistence.conf.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=False)  # noqa: S701 - no HTML
-    known = {"ansible_managed": "managed", "nvidia_persistence_unit": unit, "nvidia_persistence_mode": mode}
-    user = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))["__nvidia_persistence_user"]
-    known["__nvidia_persistence_user"] = environment.from_string(user).render(known)
-    template = (role / "templates/persistence.conf.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(known)
+    return environment.from_string(template).render(ansible_managed="managed", nvidia_persistence_mode=mode)
 
 
-def unit_of(packages: list[Deb], name: str) -> str:
-    package = next(item for item in packages if name in item.name)
+def unit_of(packages: list[Deb]) -> str:
+    package = next(item for item in packages if item.name == "nvidia-persistenced")
     return str(package.files["/usr/lib/systemd/system/nvidia-persistenced.service"])
 
 
-def test_the_roles_drop_in_turns_it_on_where_ubuntus_unit_does_not() -> None:
-    unit = unit_of(driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1"), "compute-utils")
-    alone, together = effective(unit), effective(unit, drop_in(unit=False, mode=True))
+def test_the_roles_drop_in_turns_it_on_where_the_unit_of_ubuntus_archive_does_not() -> None:
+    alone, together = effective(ARCHIVE_UNIT), effective(ARCHIVE_UNIT, drop_in(mode=True))
     assert "WantedBy" not in alone  # static: systemctl enable does nothing
     assert persistenced._persist(alone["ExecStart"].split()) is False
     assert persistenced._persist(together["ExecStart"].split()) is True
+    assert "--user" not in together["ExecStart"]
     assert (together["Type"], together["WantedBy"]) == ("forking", "multi-user.target")
     assert (alone["StopWhenUnneeded"], together["StopWhenUnneeded"]) == ("true", "false")
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["ubuntu", "debian"])
-def test_the_roles_drop_in_turns_it_off_where_the_site_says_so(*, own: bool) -> None:
-    unit = (
-        unit_of(driver.driver_packages("580.173.02", "-1"), "persistenced")
-        if own
-        else unit_of(driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1"), "compute-utils")
-    )
-    together = effective(unit, drop_in(unit=own, mode=False))
+@pytest.mark.parametrize("unit", [*map(unit_of, NVIDIAS.values()), ARCHIVE_UNIT], ids=[*NVIDIAS, "archive"])
+def test_the_roles_drop_in_turns_it_off_where_the_site_says_so(unit: str) -> None:
+    together = effective(unit, drop_in(mode=False))
     assert persistenced._persist(together["ExecStart"].split()) is False
-    assert ("--user nvidia-persistenced" in together["ExecStart"]) is not own
+    assert "--user" not in together["ExecStart"]
     assert together["WantedBy"] == "multi-user.target"
+
+
+@pytest.mark.parametrize("packages", NVIDIAS.values(), ids=list(NVIDIAS))
+def test_units_of_nvidias_repositories_turn_it_on_as_a_user_that_their_package_makes(packages: list[Deb]) -> None:
+    unit = effective(unit_of(packages))
+    assert persistenced._persist(unit["ExecStart"].split()) is True
+    assert unit["WantedBy"] == "multi-user.target"
+    user = persistenced._user(unit["ExecStart"].split())
+    package = next(item for item in packages if item.name == "nvidia-persistenced")
+    assert user in ("", "root") or f"/usr/sbin/nologin {user} " in package.scripts["postinst"]
+
+
+@pytest.mark.parametrize("given", ["--user nobody-here", "--user=nobody-here", "-u nobody-here"])
+def test_the_daemon_ends_where_its_user_is_absent(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert persistenced.main([*given.split(), "--verbose"], VERSION) == 1
+    assert "Failed to find user ID of user 'nobody-here'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
