@@ -11,7 +11,7 @@ LIB = "/usr/lib/x86_64-linux-gnu"
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 
 MPS = "/usr/bin/nvidia-cuda-mps-control"
-"""In nvidia-driver-cuda of NVIDIA's rpm packages and in Ubuntu's nvidia-compute-utils; Debian's: no source."""
+"""In nvidia-driver-cuda of NVIDIA's rpm packages and in nvidia-compute-utils on Ubuntu; Debian's: no source."""
 
 _PERSISTENCED = """[Unit]
 Description=NVIDIA Persistence Daemon
@@ -27,7 +27,8 @@ WantedBy=multi-user.target
 """
 
 # As dkms 3.0.10: common.postinst ends with the status of `dkms build` (10 after a failed one), prerm-dkms removes the
-# modules also on an upgrade, and /etc/dkms/MODULE-VERSION.conf may replace the command that builds (dkms(8)).
+# modules also on an upgrade, and /etc/dkms/MODULE-VERSION.conf may replace the command that builds (dkms(8)). dkms
+# takes the kernel's compiler if it is there (dell/dkms @793fdab, dkms.in); another gcc may not know its options.
 DKMS_BUILD = """
 case "$1" in configure)
   kernel=$(uname -r); place=/lib/modules/$kernel/updates/dkms
@@ -39,7 +40,10 @@ case "$1" in configure)
   fi
   echo "Building for $kernel"
   echo "Building initial module for $kernel"
+  compiler=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="*\\([^" ]*\\) .*/\\1/p' \\
+    "/lib/modules/$kernel/build/include/config/auto.conf" 2>/dev/null || true)
   make=$(sed -n 's/^MAKE\\[0\\]=//p' /etc/dkms/nvidia-{version}.conf 2>/dev/null | tr -d "\\"'")
+  [ -z "$compiler" ] || command -v "$compiler" >/dev/null || make="exit 2 # no $compiler"
   if [ -n "$make" ] && ! sh -c "$make" >/dev/null 2>&1; then
     log=/var/lib/dkms/nvidia/{version}/build/make.log
     mkdir -p "${{log%/*}}"

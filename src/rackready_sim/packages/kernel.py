@@ -13,6 +13,9 @@ from rackready_sim.packages.deb import Deb
 
 _DEBIAN = {"dkms": "3.0.10-8+deb12u1", "gcc": "4:12.2.0-3", "make": "4.3-4.1"}
 """Versions of Debian 12."""
+_GCC_12 = "12.3.0-1ubuntu1~22.04"
+_AUTO_CONF = f"CONFIG_CC_VERSION_TEXT=x86_64-linux-gnu-gcc-12 (Ubuntu {_GCC_12}) 12.3.0\n"
+"""Of kernel 6.8 of Ubuntu 22.04, whose gcc is 11 (dell/dkms @793fdab, dkms.in)."""
 
 RHEL_VERSION = "9.5-1.el9"
 """Version of packages that stand for those of Rocky Linux 9: the release of the system, not Rocky's version of each."""
@@ -70,22 +73,31 @@ def build_packages_rhel() -> list[Deb]:
     ]
 
 
-def build_packages() -> list[Deb]:
-    """Return the packages that a driver's module is built with."""
-    kernel = release()
+def build_packages(system: str = "debian12") -> list[Deb]:
+    """Return the packages that a driver's module is built with; Ubuntu 22.04 has its hardware enablement kernel."""
+    kernel, hwe = release(), system == "ubuntu2204"
+    sources = f"/usr/src/linux-headers-{kernel}"
+    conf = {f"{sources}/include/config/auto.conf": _AUTO_CONF} if hwe else {}
     number = re.match(r"\d+(\.\d+)*", kernel)
     headers = Deb(
         f"linux-headers-{kernel}",
         f"{number[0] if number else '0'}-1",
         f"Header files for Linux {kernel}",
         {},
-        {f"/usr/src/linux-headers-{kernel}/Makefile": "# SPDX-License-Identifier: GPL-2.0\n"},
-        {f"/usr/lib/modules/{kernel}/build": f"/usr/src/linux-headers-{kernel}"},
+        {f"{sources}/Makefile": "# SPDX-License-Identifier: GPL-2.0\n"} | conf,
+        {f"/usr/lib/modules/{kernel}/build": sources},
     )
     return [
         headers,
+        *([_gcc_12()] if hwe else []),
         *(
             Deb(name, version, _STANDS_IN.format(name), _NEEDS.get(name, {}), dict([_SAYS[name]]))
             for name, version in _DEBIAN.items()
         ),
     ]
+
+
+def _gcc_12() -> Deb:
+    said = _SAYS["gcc"][1].replace("Debian 12.2.0-14) 12.2.0", f"Ubuntu {_GCC_12}) 12.3.0")
+    links = {"/usr/bin/x86_64-linux-gnu-gcc-12": "gcc-12"}
+    return Deb("gcc-12", _GCC_12, _STANDS_IN.format("gcc-12"), {}, {"/usr/bin/gcc-12": said}, links)

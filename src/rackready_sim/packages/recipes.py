@@ -40,7 +40,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     driver_packages = _DRIVERS.get(software.os.rstrip("0123456789"), driver.driver_packages)
     rhel = is_rhel(software)
     versions = sorted({*(item.version for item in software.driver.values()), *NEWER})
-    found: list[Deb] = kernel.build_packages_rhel() if rhel else kernel.build_packages()
+    found: list[Deb] = kernel.build_packages_rhel() if rhel else kernel.build_packages(software.os)
     found.append(kernel_image.header_metapackage_rhel() if rhel else kernel_image.header_metapackage(software.os))
     for version in versions:
         found += driver_packages(version, driver_suffix)

@@ -87,3 +87,16 @@ def test_every_package_that_the_driver_brings_in_its_version_is_pinned(name: str
     free = {one for one in closure if not any(fnmatchcase(one, pattern) for pattern in family[1].split())}
     assert free <= {"libnvsdm"}
     assert "nvidia-persistenced" in closure
+
+
+@pytest.mark.parametrize(("name", "extra"), [("hgx-r580-ubuntu2204", {"gcc-12"}), ("hgx-r580-ubuntu2404", set())])
+def test_ubuntu_22_builds_with_the_compiler_of_its_newer_kernels(name: str, extra: set[str]) -> None:
+    assert set(of_set(name).build) == {"dkms", "gcc", "make"} | extra
+    assert set(of_set(name, nic_stack="doca").roles["nic_stack"]) & {"gcc-12"} == extra
+    assert "gcc-12" not in of_set(name).roles["nic_stack"]
+
+
+def test_the_compiler_is_there_before_doca_builds_its_modules() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/nic_stack/tasks/doca.yml").read_text(encoding="utf-8"))
+    packages = [task["rackready_packages"]["packages"] for task in tasks if "rackready_packages" in task]
+    assert ["__nic_stack_build" in text for text in packages] == [True, False]

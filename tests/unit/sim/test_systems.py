@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from rackready.profiles import loader
 from rackready_sim import image, systems
 from rackready_sim.errors import SimError
 from rackready_sim.packages import driver, driver_rhel, driver_ubuntu, recipes
+from rackready_sim.packages import kernel as build
 from rackready_sim.packages.deb import Deb
 from rackready_sim.programs.hwsim import persistenced
 from tests.unit.profiles.test_software_sets import site_of
@@ -236,6 +240,29 @@ def test_units_of_nvidias_repositories_turn_it_on_as_a_user_that_their_package_m
 def test_the_daemon_ends_where_its_user_is_absent(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert persistenced.main([*given.split(), "--verbose"], VERSION) == 1
     assert "Failed to find user ID of user 'nobody-here'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_dkms_needs_the_compiler_of_the_kernel_on_ubuntu_22(tmp_path: Path, *, there: bool) -> None:
+    kernel = os.uname().release
+    tools = {item.name: item for item in (*build.build_packages("ubuntu2204"), *NVIDIAS["ubuntu"])}
+    for path, content in tools[f"linux-headers-{kernel}"].files.items():
+        place = tmp_path / "modules" / kernel / "build" / path.partition(f"{kernel}/")[2]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(str(content))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for tool in ("sh", "uname", "sed", "tr", "mkdir", "mv"):
+        (programs / tool).symlink_to(shutil.which(tool) or tool)
+    for link in tools["gcc-12"].links if there else ():
+        (programs / Path(link).name).symlink_to("/bin/true")
+    script = tools["nvidia-dkms-580-open"].scripts["postinst"]
+    for folder, own in (("/lib/modules", "modules"), ("/etc/dkms", "conf"), ("/var/lib/dkms", "dkms")):
+        script = script.replace(folder, str(tmp_path / own))
+    done = subprocess.run(["/bin/sh", "-ec", script, "sh", "configure"], env={"PATH": str(programs)}, check=False)
+    assert done.returncode == 0  # NVIDIA's packages hide a failed build
+    assert (tmp_path / "modules" / kernel / "updates/dkms/nvidia.ko").exists() is there
+    assert (tmp_path / f"dkms/nvidia/{VERSION}/build/make.log").exists() is not there
 
 
 @pytest.mark.parametrize(
