@@ -14,6 +14,7 @@ import yaml
 from rackready.drivers.switch.nvue_owned import expand_unsets, within
 from rackready.drivers.switch.nvue_text import Tokens, expand_commands
 from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready_sim.programs.hwsim.switch import schema
 
 Settings = dict[Tokens, str]
 
@@ -143,7 +144,9 @@ class FakeNvue:
 
     def _show_config(self, revision: str | None) -> tuple[int, str]:
         have = self.applied if revision is None else self.contents.get(revision, self.applied)
-        return 0, "".join(f"{shlex.join(_tokens(key, value))}\n" for key, value in sorted(have.items()))
+        return 0, "".join(
+            f"{line}\n" for line in schema.compress(_tokens(key, value)[2:] for key, value in have.items())
+        )
 
     def _diff(self) -> tuple[int, str]:
         after = self.contents.get(self.attached, self.applied)

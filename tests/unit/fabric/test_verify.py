@@ -19,6 +19,7 @@ from rackready.drivers.switch.nvue_text import (
     compact,
     expand_commands,
     expand_names,
+    in_force,
     is_no_difference,
     parse_ports,
     parse_revisions,
@@ -280,12 +281,37 @@ def test_a_node_without_cables_is_never_a_pass(config: SwitchConfig, state: Swit
         ("swp1-3", ["swp1", "swp2", "swp3"]),
         ("swp1,swp5-6", ["swp1", "swp5", "swp6"]),
         ("901-902", ["901", "902"]),
+        ("901,903-904", ["901", "903", "904"]),
+        ("swp1-2,32", ["swp1", "swp2", "swp32"]),
+        ("swp1,6-7,9", ["swp1", "swp6", "swp7", "swp9"]),
+        ("vlan200,300", ["vlan200", "vlan300"]),
+        ("swp1-2,4,swp1s0-1,3,swp59s0", ["swp1", "swp2", "swp4", "swp1s0", "swp1s1", "swp1s3", "swp59s0"]),
+        ("swp01", ["swp01"]),
         ("swp1s0-1", ["swp1s0", "swp1s1"]),
         ("lo", ["lo"]),
     ],
 )
 def test_ranges(text: str, names: list[str]) -> None:
     assert expand_names(text) == names
+
+
+NEIGHBOUR = "nv set vrf default router bgp neighbor"
+
+
+def test_neighbours_are_read_as_lists_and_sent_one_by_one() -> None:
+    singles = [f"{NEIGHBOUR} {port} type unnumbered" for port in ("swp59s0", "swp59s1", "swp61s0")]
+    assert expand_commands(f"{NEIGHBOUR} swp59s0-1,swp61s0 type unnumbered") == expand_commands("\n".join(singles))
+    assert compact(singles) == singles
+    numbered = f"{NEIGHBOUR} 172.16.1.4 type numbered"
+    assert expand_commands(numbered) == {tuple(numbered.split())}
+
+
+def test_a_breakout_with_more_words_is_the_one_that_is_wanted() -> None:
+    have = expand_commands("nv set interface swp6-9,28 link breakout 2x lanes-per-port 4")
+    assert in_force(expand_commands("nv set interface swp6,28 link breakout 2x"), have)
+    assert not in_force(expand_commands("nv set interface swp6 link breakout 4x"), have)
+    assert not in_force(expand_commands("nv set interface swp5 link breakout 2x"), have)
+    assert not in_force(expand_commands("nv set interface swp6 link"), have)
 
 
 def test_compact_and_expand_are_inverse() -> None:

@@ -36,6 +36,7 @@ from rackready.drivers.switch.nvue_text import (
     compact,
     document,
     expand_commands,
+    in_force,
     is_no_difference,
     parse_adaptive,
     parse_ports,
@@ -118,7 +119,7 @@ class CumulusNvue(SwitchDriver):
         return [
             command
             for command in commands
-            if not expand_commands(command) <= have or within(have, expand_unsets(command))
+            if not in_force(expand_commands(command), have) or within(have, expand_unsets(command))
         ]
 
     def values(self, commands: list[str]) -> dict[str, tuple[str, str]]:

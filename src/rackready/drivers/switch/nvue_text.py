@@ -17,18 +17,26 @@ Tokens = tuple[str, ...]
 _LONGEST = 400
 """The most characters of a command: a terminal of 511 columns wraps longer ones, so that echo mixes with output."""
 
-_ITEM = re.compile(r"^(?P<stem>.*?)(?P<first>\d+)-(?:[a-z]*)(?P<last>\d+)$")
+_ITEM = re.compile(r"^(?P<stem>.*?)(?P<first>\d+)(?:-(?:[a-z]*)(?P<last>\d+))?$")
 
 
 def expand_names(text: str) -> list[str]:
-    """Return the single names of NVUE's ``swp1-4,swp7`` or ``901-904``."""
+    """Return the single names of NVUE's ``swp1-4,swp7``, ``swp1-2,32`` or ``901-904``.
+
+    A part that is only numbers has the stem of the part before it: `nv config show -o commands` of 5.15 prints
+    ``interface swp1-2,32`` and ``interface vlan200,300``, but ``interface swp1s0-3,swp2s0-3``.
+    """
     names: list[str] = []
+    stem = ""
     for part in text.split(","):
         match = _ITEM.match(part)
         if match is None:
             names.append(part)
-        else:
-            names += [f"{match['stem']}{number}" for number in range(int(match["first"]), int(match["last"]) + 1)]
+            continue
+        stem = match["stem"] or stem
+        last = match["last"] or match["first"]
+        numbers = range(int(match["first"]), int(last) + 1)
+        names += [f"{stem}{number}" for number in numbers] if match["last"] or not match["stem"] else [part]
     return names
 
 
@@ -47,6 +55,15 @@ def expand_commands(text: str) -> set[Tokens]:
     return out
 
 
+def in_force(wanted: set[Tokens], have: set[Tokens]) -> bool:
+    """Whether a configuration has these settings.
+
+    A breakout may have more words than we set: ``link breakout 2x lanes-per-port 4`` is ``link breakout 2x``, too.
+    """
+    missing = wanted - have
+    return all("breakout" in one and any(there[: len(one)] == one for there in have) for one in missing)
+
+
 def touched(command: str, ports: frozenset[str]) -> frozenset[str]:
     """Return the site's ports on which an `nv set` or `nv unset` changes something."""
     tokens = tuple(shlex.split(command, comments=True))
@@ -57,7 +74,7 @@ def touched(command: str, ports: frozenset[str]) -> frozenset[str]:
 
 
 def list_position(tokens: Tokens) -> int | None:
-    """Return where a command names interfaces, VLANs or traffic classes, which may be a list; None otherwise."""
+    """Return where a command names interfaces, VLANs, traffic classes or neighbours, which may be a list, or None."""
     if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES
         return 3
     bridge = tokens[2:4] == ("bridge", "domain")
@@ -65,18 +82,25 @@ def list_position(tokens: Tokens) -> int | None:
         return 6
     if len(tokens) > 6 and tokens[2:4] == ("qos", "congestion-control") and tokens[5] == "traffic-class":  # noqa: PLR2004 - nv set qos congestion-control PROFILE traffic-class IDS
         return 6
+    if len(tokens) > _NEIGHBOUR and tokens[2] == "vrf" and tokens[4:_NEIGHBOUR] == ("router", "bgp", "neighbor"):
+        return _NEIGHBOUR
     return None
+
+
+_NEIGHBOUR = 7
+"""Position of a neighbour in `nv set vrf VRF router bgp neighbor NAMES`: `nv config show -o commands` joins
+unnumbered ones (``neighbor swp59s0-5,swp61s0-5 type unnumbered``: a configuration in NVIDIA's ERA guide)."""
 
 
 def compact(commands: list[str]) -> list[str]:
     """Return the commands with those that differ only in their interface (or VLAN) joined into one with a list.
 
-    A real switch takes most of a second for each command.
+    A real switch takes most of a second for each command. Neighbours stay apart: some are addresses.
     """
     groups: dict[tuple[Tokens, Tokens], list[str]] = {}
     for command in commands:
         tokens = tuple(shlex.split(command))
-        position = list_position(tokens)
+        position = None if tokens[2:3] == ("vrf",) else list_position(tokens)
         key = (tokens, ()) if position is None else (tokens[:position], tokens[position + 1 :])
         groups.setdefault(key, []).append("" if position is None else tokens[position])
     return [line for (head, tail), names in groups.items() for line in _joined(head, tail, names)]

@@ -195,12 +195,28 @@ def test_unset_detach_and_going_back_to_a_revision(switch: Switch) -> None:
     switch.nv("config apply -y")
     switch.nv("unset interface swp2-3")
     switch.nv("config apply -y")
-    assert switch.nv("config show -o commands") == "nv set interface swp1,swp4 link mtu 9216\n"
+    assert switch.nv("config show -o commands") == "nv set interface swp1,4 link mtu 9216\n"
     switch.nv("set qos roce mode lossy")
     switch.nv("config detach")
     assert switch.nv("config diff") == ""
     switch.nv("config apply 2 -y")
     assert switch.nv("config show -o commands") == "nv set interface swp1-4 link mtu 9216\n"
+
+
+def test_lists_name_their_stem_once_and_are_taken_back() -> None:
+    """As Cumulus Linux 5.15 prints them: `interface swp1-2,32 type swp`, `interface vlan200,300 type svi`."""
+    lines = [
+        "nv set bridge domain br_default vlan 901,903-904",
+        "nv set interface swp1-2,32 type swp",
+        "nv set interface vlan200,300 type svi",
+        "nv set vrf default router bgp neighbor 10.0.0.1 type numbered",
+        "nv set vrf default router bgp neighbor 10.0.0.3 type numbered",
+        "nv set vrf default router bgp neighbor swp5,swp7s0-1,swp9s0 type unnumbered",
+    ]
+    singles = {single for line in lines for single in schema.expand(tuple(line.split()[2:]))}
+    assert len(singles) == 14
+    assert schema.compress(singles) == lines
+    assert {words[2:] for words in expand_commands("\n".join(lines))} == singles
 
 
 @pytest.mark.parametrize("layout", ["yaml", "json", "commands"])

@@ -69,10 +69,11 @@ def single_valued(words: Setting) -> bool:
 
 
 def expand(words: Setting) -> list[Setting]:
-    """Return the single settings of a line whose interface, VLAN or traffic class is a list or a range: swp1-4,swp7."""
+    """Return the single settings of a line with a list or range: interfaces, VLANs, traffic classes, neighbours."""
     found: list[Setting] = [()]
     for at, word in enumerate(words):
         listed = (at == 1 and words[0] == "interface") or (at > 0 and words[at - 1] in {"vlan", "traffic-class"})
+        listed = listed or (at == len(_NEIGHBOUR) and _is_neighbour(words))
         names = _names(word) if listed else [word]
         found = [(*head, name) for head in found for name in names]
     return found
@@ -92,6 +93,15 @@ def _names(text: str) -> list[str]:
     return names
 
 
+_NEIGHBOUR = ("vrf", "*", "router", "bgp", "neighbor")
+
+
+def _is_neighbour(words: Setting) -> bool:
+    """Whether the word after ``vrf NAME router bgp neighbor`` names ports. Addresses are never joined."""
+    at = len(_NEIGHBOUR)
+    return len(words) > at and (words[0], "*", *words[2:at]) == _NEIGHBOUR and words[at].startswith("swp")
+
+
 def put(settings: Iterable[Setting], words: Setting) -> set[Setting]:
     """Return the settings with one more; a single-valued leaf replaces its value."""
     kept = set(settings)
@@ -106,10 +116,10 @@ def drop(settings: Iterable[Setting], words: Setting) -> set[Setting]:
 
 
 def compress(settings: Iterable[Setting]) -> list[str]:
-    """Return ``nv set`` lines; like NVUE, put interfaces and VLANs with equal settings on one line."""
+    """Return ``nv set`` lines; like NVUE, put interfaces, VLANs and neighbours with equal settings on one line."""
     groups: dict[tuple[Setting, Setting], list[str]] = {}
     for words in sorted(settings):
-        place = 1 if words[0] == "interface" else len(words) - 1 if len(words) > 1 and words[-2] == "vlan" else None
+        place = _place(words)
         key = (words, ()) if place is None else (words[:place], words[place + 1 :])
         groups.setdefault(key, []).append("" if place is None else words[place])
     lines = [
@@ -119,7 +129,17 @@ def compress(settings: Iterable[Setting]) -> list[str]:
     return sorted(lines)
 
 
+def _place(words: Setting) -> int | None:
+    """Return where a setting has a name that NVUE joins with others."""
+    if words[0] == "interface":
+        return 1
+    if _is_neighbour(words):
+        return len(_NEIGHBOUR)
+    return len(words) - 1 if len(words) > 1 and words[-2] == "vlan" else None
+
+
 def _joined(names: list[str]) -> list[str]:
+    """Return names as one list. The stem stands at its first run: ``swp1-2,32`` (captures of 5.15)."""
     if names == [""]:
         return []
     numbers: dict[str, list[int]] = {}
@@ -128,7 +148,7 @@ def _joined(names: list[str]) -> list[str]:
         if match is None:
             return [",".join(sorted(names))]
         numbers.setdefault(match[1], []).append(int(match[2]))
-    return [",".join(f"{stem}{text}" for stem, found in sorted(numbers.items()) for text in _runs(sorted(found)))]
+    return [",".join(f"{stem}{','.join(_runs(sorted(found)))}" for stem, found in sorted(numbers.items()))]
 
 
 def _runs(numbers: list[int]) -> list[str]:
