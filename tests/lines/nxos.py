@@ -55,7 +55,7 @@ GRAMMAR: Grammar = {
         Rule(rf"policy-map type network-qos {_NAME}", opens="policy-network"),
         Rule(rf"policy-map type queuing {_NAME}", opens="policy-queuing"),
         Rule("system qos", opens="system-qos"),
-        Rule(r"interface breakout module 1 port \d+(?:-\d+)? map \d+g-\dx"),
+        Rule(r"interface breakout module 1 port \d[\d,-]* map \d+g-\dx"),
         Rule(r"interface (?:Ethernet1/\d+(?:/\d)?|Vlan\d+|loopback\d+|mgmt0)", opens="interface"),
         Rule(rf"ip prefix-list {_NAME} seq \d+ permit [\d.]+/\d+", rf"ip prefix-list {_NAME} seq \d+"),
         Rule(rf"route-map {_NAME} permit \d+", opens="route-map"),
@@ -156,12 +156,16 @@ class NxosLine:
     def login(self) -> None:
         """Begin a new login."""
 
-    def split_ports(self, ways: int, speed: int, ports: range) -> None:
-        """Split ports, as somebody does at day 0: the parents vanish."""
-        for port in ports:
-            self.running.tree.pop(f"interface Ethernet1/{port}")
-            self.running.tree[f"interface breakout module 1 port {port} map {speed}g-{ways}x"] = {}
-            self.running.tree |= {f"interface Ethernet1/{port}/{sub}": {} for sub in range(1, ways + 1)}
+    def split_ports(self, ways: int, speed: int, spans: str) -> None:
+        """Split ports (``1,3-4``), as somebody does at day 0: the parents vanish, and one line lists the ports.
+
+        So shows it a Nexus 9332PQ with 7.0(3)I1(2): `interface breakout module 1 port 10,18,20,25-26 map 10g-4x`.
+        """
+        self.running.tree[f"interface breakout module 1 port {spans} map {speed}g-{ways}x"] = {}
+        for low, _, high in (span.partition("-") for span in spans.split(",")):
+            for port in range(int(low), int(high or low) + 1):
+                self.running.tree.pop(f"interface Ethernet1/{port}")
+                self.running.tree |= {f"interface Ethernet1/{port}/{sub}": {} for sub in range(1, ways + 1)}
         self.startup = self.running.copy().tree
 
     def wait(self, seconds: float) -> None:

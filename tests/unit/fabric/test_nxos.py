@@ -257,9 +257,26 @@ def test_a_port_that_is_not_split_yet_is_refused_before_any_change(config: Switc
     with pytest.raises(SwitchError, match="Expected: interface breakout module 1 port 1 map 200g-2x"):
         apply(line, split, ledger)
     assert changing(line.sent) == []
-    line.split_ports(2, 200, range(1, 2))
+    line.split_ports(2, 200, "1")
     assert apply(line, split, ledger).changed
     assert "switchport access vlan 901" in line.running.tree["interface Ethernet1/1/1"]
+
+
+def test_split_ports_that_one_line_lists_are_found(config: SwitchConfig, ledger: Ledger) -> None:
+    breakouts = tuple(
+        Breakout(f"Ethernet1/{port}", 2, 200, (f"Ethernet1/{port}/1", f"Ethernet1/{port}/2")) for port in (1, 3, 4)
+    )
+    names = [sub for one in breakouts for sub in one.sub_ports]
+    ports = tuple(replace(port, name=name) for port, name in zip(config.ports, names, strict=False))
+    split = replace(config, ports=ports, breakouts=breakouts)
+    line = NxosLine()
+    line.split_ports(2, 200, "1,3-4,20")
+    assert apply(line, split, ledger).changed
+    assert differences(driver(line), split, ledger) == []
+    assert "interface breakout module 1 port 1,3-4,20 map 200g-2x" in line.running.tree
+    other = replace(split, breakouts=(*breakouts, Breakout("Ethernet1/5", 2, 200, ())))
+    with pytest.raises(SwitchError, match="Expected: interface breakout module 1 port 5 map 200g-2x"):
+        apply(line, other, ledger)
 
 
 @pytest.mark.parametrize("fec", ["fc", "off"])

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 Path = tuple[str, ...]
 _JOINT = " / "
 _BANNER = re.compile(r"^banner \w+(?: (?P<end>\S))?")
-_VLANS = re.compile(r"^vlan (\d[\d,-]*)$")
+_LISTED = re.compile(r"^(?P<head>(?:vlan|interface breakout module \d+ port) )(?P<list>\d[\d,-]*)(?P<rest>| map \S+)$")
+"""Lines that list numbers: a Nexus 9332PQ shows ``interface breakout module 1 port 10,18,20,25-26 map 10g-4x``."""
 
 NEGATIVE = re.compile(
     r"^no (?:switchport|shutdown|priority|error-correction encoding|bgp default ipv4-unicast"
@@ -39,7 +40,7 @@ def parse(text: str, spelling: Callable[[str], str] = str) -> list[Path]:
     """Return every line of an indented configuration as its path, headers before what is below them.
 
     ``spelling`` returns a line as the driver writes it. Comments, banners and the closing ``end`` are left out; a
-    header for several VLANs stands for each of them.
+    line for several VLANs, or for several split ports, stands for each of them.
     """
     out: list[Path] = []
     above: list[tuple[int, tuple[Path, ...]]] = []
@@ -69,11 +70,12 @@ def _content(text: str) -> Iterator[str]:
 
 
 def _single(line: str) -> list[str]:
-    match = _VLANS.match(line)
+    match = _LISTED.match(line)
     if match is None:
         return [line]
-    spans = [part.partition("-") for part in match[1].split(",")]
-    return [f"vlan {vlan}" for low, _, high in spans for vlan in range(int(low), int(high or low) + 1)]
+    spans = [part.partition("-") for part in match["list"].split(",")]
+    numbers = [number for low, _, high in spans for number in range(int(low), int(high or low) + 1)]
+    return [f"{match['head']}{number}{match['rest']}" for number in numbers]
 
 
 def leaves(paths: Iterable[Path]) -> list[Path]:
