@@ -5,7 +5,8 @@ reverted commit); five pending sessions: pyeapi issue 184. A line below a sectio
 section as EOS does; `end` and `exit` leave a session pending, and `commit timer` runs on after the login ends
 (clabmgr's observations of cEOS 4.35). Configuration lines: AVD's golden files (eos_cli_config_gen), Arista's manual on
 QoS as quoted by a guide to RoCE for EOS 4.36 (maps, profile, watchdog and its ranges, output of `show
-priority-flow-control`); neighbours of an interface are shown with its short name (netlab). Defaults are not shown.
+priority-flow-control`); neighbours of an interface are shown with its short name (netlab), those of one group and AS in
+one line (vEOS 4.27.2F). Defaults are not shown, 300/300/3 of BFD neither (dantte-lp/pulumi-eos, test on cEOS).
 LLDP: tests/lines/lldp.py. It runs without a line, and `no lldp run` ends it (AVD, lldp.j2). Its own names: napalm,
 test/eos/mocked_data/test_get_facts.
 Refusals begin with `% `; `! ` is a warning.
@@ -38,6 +39,10 @@ def _default_dscp(line: str) -> bool:
 def _default_queue(line: str) -> bool:
     traffic_class, queue = map(int, re.findall(r"\d+", line))
     return traffic_class == queue
+
+
+def _default_bfd(line: str) -> bool:
+    return line == "interval 300 min-rx 300 multiplier 3 default"
 
 
 def _within(low: float, high: float) -> Callable[[str], None]:
@@ -124,7 +129,7 @@ GRAMMAR: Grammar = {
     ),
     "prefix-list": (Rule(r"seq \d+ permit [\d.]+/\d+(?: (?:eq|ge|le) \d+)*", r"seq \d+"),),
     "route-map": (Rule(rf"match ip address prefix-list {_NAME}", "match ip address prefix-list"),),
-    "bfd": (Rule(r"interval \d+ min-rx \d+ multiplier \d+ default", "interval"),),
+    "bfd": (Rule(r"interval \d+ min-rx \d+ multiplier \d+ default", "interval", hidden=_default_bfd),),
     "bgp": (
         Rule(r"router-id [\d.]+", "router-id"),
         Rule("bgp default ipv4-unicast", hidden=_always, negative=True),
@@ -347,7 +352,8 @@ class EosLine:
 
     def _config(self, config: Config, command: str) -> str:
         head = [f"! Command: {command}", f"! device: {self.name} (DCS-7060X6-64PE, EOS-4.36.0F)", "!"]
-        body = [row for line in _merged(list(config.lines(3))) for row in ([line] if line[0] == " " else ["!", line])]
+        lines = _merged(_joined(list(config.lines(3))))
+        body = [row for line in lines for row in ([line] if line[0] == " " else ["!", line])]
         return "\n".join([*head, *body, "!", "end", ""])
 
     def _diff(self, name: str, config: Config) -> str:
@@ -456,6 +462,27 @@ class EosLine:
 
 def _value(lines: list[str], key: str, default: str) -> str:
     return next((line[len(key) + 1 :] for line in lines if line.startswith(f"{key} ")), default)
+
+
+_NEIGHBOUR = re.compile(r"   neighbor interface Et(\S+)( .+)")
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Join neighbours of one group and AS; leave out `router bfd` without lines, as without any line that EOS shows."""
+    ports = [line.removeprefix("interface Ethernet") for line in lines if line.startswith("interface Ethernet")]
+    ports.sort(key=lambda port: [int(number) for number in port.split("/")])
+    out: list[str] = []
+    for at, line in enumerate(lines):
+        here, before = _NEIGHBOUR.fullmatch(line), _NEIGHBOUR.fullmatch(out[-1]) if out else None
+        if here and before and here[2] == before[2]:
+            *others, span = before[1].split(",")
+            low, _, high = span.partition("-")
+            follows = ports.index(here[1]) == ports.index(high or low) + 1
+            names = [*others, f"{low}-{here[1]}"] if follows else [*others, span, here[1]]
+            out[-1] = f"   neighbor interface Et{','.join(names)}{here[2]}"
+        elif line != "router bfd" or "".join(lines[at + 1 : at + 2]).startswith(" "):
+            out.append(line)
+    return out
 
 
 def _merged(lines: list[str]) -> list[str]:

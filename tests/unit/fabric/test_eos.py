@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -408,6 +409,69 @@ def test_routed_leaf_and_spine_apply(ledger: Ledger) -> None:
         state, sessions = driver(line).read_back(), driver(line).sessions()
         assert sessions == dict.fromkeys(uplinks[1:], "established")
         assert [finding.where for finding in verify_trunks(wanted, state, sessions)] == [f"{name} {uplinks[0]}"]
+
+
+def routed() -> tuple[str, SwitchConfig]:
+    """The leaf of the pod: all its uplinks go to one AS, and BFD has the timers that EOS has anyway."""
+    site, leaf, _ = pod("arista_eos", "unnumbered")
+    return leaf, switch_config(site, leaf)
+
+
+def test_neighbours_in_one_line_and_default_timers_are_no_drift(ledger: Ledger) -> None:
+    leaf, wanted = routed()
+    line = EosLine(name=leaf)
+    apply(line, wanted, ledger)
+    shown = line.type("show running-config")
+    assert re.findall(r"neighbor interface \S+ ", shown) == ["neighbor interface Et17/1-32/5 "]
+    assert "router bfd" not in shown
+    assert differences(driver(line), wanted, ledger) == []
+    assert not apply(line, wanted, ledger, check=True).changed
+    line.running.tree["router bfd"] = {"interval 100 min-rx 100 multiplier 3 default": {}}
+    [found] = differences(driver(line), wanted, ledger)
+    assert found.command == "router bfd / interval 300 min-rx 300 multiplier 3 default"
+
+
+def test_a_run_killed_while_loading_neighbours_is_recognised(ledger: Ledger, tmp_path: Path) -> None:
+    leaf, wanted = routed()
+    whole = EosLine(name=leaf)
+    apply(whole, wanted, Ledger.open(tmp_path / "whole.sqlite"))
+    line = EosLine(name=leaf, dies_at=whole.sent.index("end"))
+    with pytest.raises(SwitchUnreachableError):
+        apply(line, wanted, ledger)
+    line.dies_at = None
+    result = apply(line, wanted, ledger)
+    assert (result.changed, result.note) == (True, "dropped the candidate of an interrupted run")
+    assert settled(line)
+
+
+def test_a_run_whose_lines_change_nothing_saves_what_a_killed_one_confirmed(
+    config: SwitchConfig, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = EosLine()
+    apply(line, config, ledger)
+    line.startup = {}
+    monkeypatch.setattr(AristaEos, "missing", lambda _driver, _commands, _revision=None: ["interface Ethernet1/1"])
+    assert not apply(line, config, ledger).changed
+    assert line.startup == line.running.tree
+    assert settled(line)
+
+
+@pytest.mark.parametrize(
+    ("ports", "shown", "apart"),
+    [
+        (["1", "2", "4"], "Et1-2,4", ["1", "2", "4"]),
+        (["1/1", "2/1", "2/3", "5/1"], "Et1/1-2/3,5/1", ["1/1", "2/1", "2/3", "5/1"]),
+        (["1/1", "1/2", "2/1"], "Et1/1-2", ["1/1", "1/2"]),
+        (["49/1", "50/1", "51/1"], "Ethernet50/1", ["50/1"]),
+    ],
+)
+def test_a_line_of_neighbours_stands_for_each(ports: list[str], shown: str, apart: list[str]) -> None:
+    head = "".join(f"interface Ethernet{port}\n" for port in ports) + "router bgp 1\n"
+    text = f"{head}   neighbor interface {shown} peer-group UNDERLAY remote-as 65001\n"
+    lines = [f"   neighbor interface Ethernet{port} peer-group UNDERLAY remote-as 65001\n" for port in apart]
+    assert eos_read.neighbours_apart(text) == head + "".join(lines)
+    other = "   neighbor interface Vl4093 peer-group MLAG remote-as 65102\n"
+    assert eos_read.neighbours_apart(other) == other
 
 
 def test_a_gateway_with_another_mtu_than_its_ports_is_a_finding(ledger: Ledger) -> None:

@@ -249,6 +249,7 @@ class _Work:
             diff = self.driver.compare()
             if not diff:
                 self.driver.discard()
+                self.driver.save()  # a run that was killed before it saved: a reboot would lose what it confirmed
                 return {"changed": False}
             check_stop()  # the last point to stop: after the commit, only the timed revert would end the change
             self.driver.commit(REVERT_AFTER_S)

@@ -51,9 +51,11 @@ class AristaEos(CommandLineDriver):
         r"(?:interface \S+ / (?:no shutdown|switchport|switchport mode access|no error-correction encoding)$"
         r"|qos profile \S+ / \S+ \d / priority strict$"
         r"|router bgp \d+ / bgp bestpath as-path multipath-relax$"
+        r"|router bfd / interval 300 min-rx 300 multiplier 3 default$"
         r"|qos map (?:" + "|".join(eos_read.default_maps()) + ")$)"
     )
-    """EOS shows no default (`show running-config`): no shutdown, switchport, its maps, strict queues."""
+    """EOS shows no default (`show running-config`): no shutdown, switchport, its maps, strict queues, BFD's timers
+    (300/300/3: dantte-lp/pulumi-eos, integration test of `router bfd` on cEOS)."""
     physical: ClassVar[re.Pattern[str]] = re.compile(r"interface (?P<port>Ethernet\S+)$")
     kept: ClassVar[re.Pattern[str]] = re.compile(r"interface \S+ / speed ")
     """A split cage stays split: its other lanes may be in use by others."""
@@ -80,9 +82,9 @@ class AristaEos(CommandLineDriver):
         message = "rackready does not read counters by priority of Arista EOS: no published output has their form"
         raise FormatError(message)
 
-    def spelling(self, line: str) -> str:
-        """Return a line with the long names of interfaces: `neighbor interface Et1/1` is shown so."""
-        return re.sub(r"^(neighbor interface )Et(?=\d)", r"\1Ethernet", line)
+    def spelled(self, text: str) -> str:
+        """Return a configuration with a line for each neighbour, with the long name of its port."""
+        return eos_read.neighbours_apart(text)
 
     def running(self) -> str:
         """Return the running configuration."""

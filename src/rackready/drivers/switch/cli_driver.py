@@ -45,9 +45,9 @@ class CommandLineDriver(SwitchDriver):
     def candidate_text(self, revision: str) -> str:
         """Return the whole configuration that a candidate would bring."""
 
-    def spelling(self, line: str) -> str:
-        """Return a line as the template writes it, where the switch shows another form of it."""
-        return line
+    def spelled(self, text: str) -> str:
+        """Return a configuration as the template writes it, where the switch shows another form of a line."""
+        return text
 
     def render(self, config: SwitchConfig) -> str:
         """Return the configuration as text, sections indented, in a fixed order."""
@@ -162,7 +162,7 @@ class CommandLineDriver(SwitchDriver):
         return then - now <= ours and all(self._key(path) in replaced for path in lost)
 
     def _parsed(self, text: str) -> list[Path]:
-        return tree.parse(text, self.spelling)
+        return tree.parse(self.spelled(text))
 
     def _paths(self, revision: str | None) -> set[Path]:
         text = self.running() if revision is None else self.candidate_text(revision)

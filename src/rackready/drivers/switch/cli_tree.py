@@ -8,7 +8,7 @@ A path is the headers of a line and the line itself. Written as one command, its
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 Path = tuple[str, ...]
 _JOINT = " / "
@@ -36,16 +36,16 @@ def split(command: str) -> Path:
     return (*head.split(_JOINT), f"description {tail}") if joint else tuple(command.split(_JOINT))
 
 
-def parse(text: str, spelling: Callable[[str], str] = str) -> list[Path]:
+def parse(text: str) -> list[Path]:
     """Return every line of an indented configuration as its path, headers before what is below them.
 
-    ``spelling`` returns a line as the driver writes it. Comments, banners and the closing ``end`` are left out; a
-    line for several VLANs, or for several split ports, stands for each of them.
+    Comments, banners and the closing ``end`` are left out; a line for several VLANs, or for several split ports,
+    stands for each of them.
     """
     out: list[Path] = []
     above: list[tuple[int, tuple[Path, ...]]] = []
     for line in _content(text):
-        depth, words = len(line) - len(line.lstrip()), spelling(line.strip())
+        depth, words = len(line) - len(line.lstrip()), line.strip()
         while above and above[-1][0] >= depth:
             above.pop()
         heads = above[-1][1] if above else ((),)

@@ -219,3 +219,43 @@ def _dscp(lines: set[Path]) -> dict[int, int]:
         if match := re.fullmatch(r"qos map dscp (\d+) to traffic-class (\d)", path[-1]):
             found[int(match[1])] = int(match[2])
     return found
+
+
+_NEIGHBOURS = re.compile(
+    r"^(?P<head> *neighbor interface )Et(?:hernet)?(?P<ports>\d[\d/,-]*)(?P<rest> .*)$", re.MULTILINE
+)
+_HEADER = re.compile(r"^interface Ethernet(\d[\d/]*) *$", re.MULTILINE)
+_Numbers = tuple[int, ...]
+
+
+def neighbours_apart(text: str) -> str:
+    """Return a configuration with a line for each neighbour of a port, with the port's long name.
+
+    EOS shows ports with the same group and AS in one line: `neighbor interface Et1-2 peer-group Underlay remote-as
+    65001` (vEOS 4.27.2F), Et1/1-2, Et49/1-52/1. A range has all ports between its ends that the configuration has.
+    """
+    there = [_port(name) for name in _HEADER.findall(text)]
+
+    def apart(match: re.Match[str]) -> str:
+        names = ("/".join(map(str, port)) for port in _listed(match["ports"], there))
+        return "\n".join(f"{match['head']}Ethernet{name}{match['rest']}" for name in names)
+
+    return _NEIGHBOURS.sub(apart, text)
+
+
+def _listed(text: str, there: list[_Numbers]) -> list[_Numbers]:
+    """Return the ports of a list. A number without its cage is of the cage before it."""
+    out: list[_Numbers] = []
+    last: _Numbers = ()
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        first = _port(low, last)
+        last = _port(high, first)
+        between = [port for port in there if len(port) == len(first) and first <= port <= last]
+        out += between if high else [first]
+    return out
+
+
+def _port(name: str, before: _Numbers = ()) -> _Numbers:
+    numbers = tuple(int(number) for number in name.split("/") if number)
+    return (*before[: len(before) - len(numbers)], *numbers)
