@@ -92,7 +92,7 @@ def test_the_script_does_what_the_switch_needs(key: Path) -> None:
     assert ran == [
         "nv set system hostname leaf-su001-01",
         "nv set interface eth0 ipv4 address 10.20.1.21/24",
-        "nv unset interface eth0 ipv4 address dhcp",
+        "nv set interface eth0 ipv4 dhcp-client state disabled",
         "nv set interface eth0 ipv4 gateway 10.20.1.1",
         "nv config apply -y",
         "nv config save",
@@ -104,8 +104,12 @@ def test_an_older_release_gets_its_own_words(key: Path) -> None:
     text = switch_day0.switch_day0(two_tier(key), "leaf-su001-01")
     code, ran, _ = run(text, key, old='"set interface eth0 ipv4"*')
     assert code == 0
-    assert "nv set interface eth0 ip address 10.20.1.21/24" in ran
-    assert "nv set interface eth0 ip gateway 10.20.1.1" in ran
+    assert ran[1:5] == [
+        "nv set interface eth0 ipv4 address 10.20.1.21/24",
+        "nv set interface eth0 ip address 10.20.1.21/24",
+        "nv unset interface eth0 ip address dhcp",
+        "nv set interface eth0 ip gateway 10.20.1.1",
+    ]
 
 
 def test_a_command_that_fails_fails_the_script(key: Path) -> None:
