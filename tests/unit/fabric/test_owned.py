@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rackready.drivers.switch.apply import OPERATION, ApplyResult, apply_config
 from rackready.drivers.switch.base import SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.nvue_owned import expand_unsets, written
+from rackready.drivers.switch.nvue_text import expand_commands
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.ledger.store import Ledger
 from tests.unit.fabric.fake_nvue import FakeNvue, settings_of
@@ -69,7 +71,8 @@ def unsets(fake: FakeNvue) -> list[str]:
 
 
 def lines(fake: FakeNvue) -> str:
-    return fake._show_config(None)[1]
+    """The configuration, a line for each setting: the switch joins them."""
+    return "".join(f"{shlex.join(tokens)}\n" for tokens in sorted(expand_commands(fake._show_config(None)[1])))
 
 
 def by_hand(fake: FakeNvue, commands: str) -> None:
