@@ -365,5 +365,5 @@ def test_counters_of_a_switch_are_read_as_its_programs_print_them(switch: SonicS
     code, text = switch.run(Sonic.counters_command(["Ethernet0", "Ethernet8"]))
     assert set(Sonic.parse_counters(text, code)) == {"Ethernet0", "Ethernet8"}
     code, text = switch.run(Sonic.counters_command(["Ethernet512"]))
-    with pytest.raises(FormatError, match=r"Ethernet512:0 PG: .* is 'none' instead of a number"):
+    with pytest.raises(FormatError, match="Ethernet512: COUNTERS_PORT_NAME_MAP has nothing of this port"):
         Sonic.parse_counters(text, code)

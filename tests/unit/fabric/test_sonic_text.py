@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
@@ -166,6 +167,36 @@ def test_missing_counters_are_refused(old: str, new: str, said: str) -> None:
         parse(_counters().replace(old, new))
 
 
+UNMAPPED = '{"unmapped": "yes"}'
+
+
+def without(text: str, *names: str) -> str:
+    """The counters of a switch whose maps lack these queues and groups."""
+    lines = text.splitlines()
+    for name in names:
+        lines[lines.index(f"== {name}") + 1] = UNMAPPED
+    return "\n".join([*lines, ""])
+
+
+def test_queues_and_groups_without_a_buffer_are_not_counted() -> None:
+    found = parse(without(_counters(), "Ethernet0:7 QUEUE", *(f"Ethernet0:{one} PG" for one in (1, 2, 5, 6, 7))))
+    port = found["Ethernet0"]
+    assert (port.marked, port.dropped_in, port.dropped_out) == (21, (3, 0, 0, 3, 3, 0, 0, 0), (2,) * 7 + (0,))
+    assert (port.uncounted_in, port.uncounted_out) == ({1, 2, 5, 6, 7}, {7})
+    whole = parse(_counters())["Ethernet0"]
+    assert (whole.uncounted_in, whole.uncounted_out) == (set(), set())
+    assert dataclasses.replace(port, errors=9).since(port).uncounted_out == {7}
+
+
+@pytest.mark.parametrize(("kind", "group"), [("PG", "pg-drop"), ("QUEUE", "queue")])
+def test_a_map_without_the_port_is_refused(kind: str, group: str) -> None:
+    said = rf"Ethernet0: COUNTERS_{kind}_NAME_MAP has nothing of this port; `sudo counterpoll {group} enable`"
+    with pytest.raises(FormatError, match=said):
+        parse(without(_counters(), *(f"Ethernet0:{one} {kind}" for one in range(8))))
+    with pytest.raises(FormatError, match="Ethernet0: COUNTERS_PORT_NAME_MAP has nothing of this port"):
+        parse(without(_counters(), "Ethernet0 PORT"))
+
+
 def test_counters_of_a_failed_command_are_refused() -> None:
     with pytest.raises(FormatError, match="exit code 1: nothing said"):
         parse("", 1)
@@ -221,7 +252,8 @@ def test_maps_of_names_are_read_once(tmp_path: Path, form: Callable[[dict[str, s
     program.chmod(0o755)
     ports = [f"Ethernet{4 * number}" for number in range(4)]
     numbered = [f"{port}:{number}" for port in ports for number in range(8)]
-    for kind, names in {"PORT": ports, "QUEUE": numbered, "PG": numbered}.items():
+    some = [name for name in numbered if name.endswith((":0", ":3", ":7"))]
+    for kind, names in {"PORT": ports, "QUEUE": numbered, "PG": some}.items():
         oids = {name: f"oid:0x{kind.encode().hex()}{place:04x}" for place, name in enumerate(names)}
         (tmp_path / f"COUNTERS_{kind}_NAME_MAP").write_text(form(oids), encoding="utf-8")
     env = {"PATH": f"{program.parent}:/usr/bin:/bin"}
@@ -231,8 +263,10 @@ def test_maps_of_names_are_read_once(tmp_path: Path, form: Callable[[dict[str, s
     )
     found = parse_hashes(done.stdout)
     assert len(found) == 2 * 17
-    assert set(map(str, found.values())) == {"{'kept': 'yes'}"}
+    unmapped = {f"{port}:{number} PG" for port in asked for number in (1, 2, 4, 5, 6)}
+    assert {name for name, one in found.items() if one == json.loads(UNMAPPED)} == unmapped
+    assert all(one == {"kept": "yes"} for name, one in found.items() if name not in unmapped)
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
-    assert len(calls) == 1 + 3 + 2 * 17
+    assert len(calls) == 1 + 3 + 2 * 12
     assert "-j COUNTERS_DB HGETALL COUNTERS:oid:0x504f52540001" in calls, "Ethernet4, not Ethernet40"
-    assert "-j COUNTERS_DB HGETALL COUNTERS:oid:0x5047000f" in calls, "priority group 7 of Ethernet4"
+    assert "-j COUNTERS_DB HGETALL COUNTERS:oid:0x50470005" in calls, "priority group 7 of Ethernet4"

@@ -10,7 +10,10 @@ from rackready.format_error import FormatError
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Counters of one port, in frames; lists are by priority (priority group, traffic class) 0 to 7."""
+    """Counters of one port, in frames; lists are by priority (priority group, traffic class) 0 to 7.
+
+    ``uncounted_in`` and ``uncounted_out``: priority groups and queues without counters; their drops are 0 here.
+    """
 
     dropped_in: tuple[int, ...]
     dropped_out: tuple[int, ...]
@@ -19,6 +22,8 @@ class PortCounters:
     pauses: tuple[int, ...]
     """Pause frames (PFC) that it sent and received."""
     errors: int
+    uncounted_in: frozenset[int] = frozenset()
+    uncounted_out: frozenset[int] = frozenset()
 
     def since(self, before: PortCounters) -> PortCounters:
         """Return the increase since earlier counters. Raise FormatError if a counter went back."""
@@ -32,6 +37,8 @@ class PortCounters:
             self.marked - before.marked,
             _minus(self.pauses, before.pauses),
             self.errors - before.errors,
+            self.uncounted_in | before.uncounted_in,
+            self.uncounted_out | before.uncounted_out,
         )
 
     def _all(self) -> list[int]:

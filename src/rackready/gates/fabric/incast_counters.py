@@ -177,6 +177,7 @@ def _judge_port(gathered: Judge, facts: GateFacts, end: tuple[str, NicFacts], po
         gathered.error(where, kinds.NO_SWITCH_COUNTERS, "the port's", "none")
         return
     gathered.judged += 1
+    _judge_counted(gathered, facts, where, port)
     dropped = {
         prio: into + out
         for prio, (into, out) in enumerate(zip(port.dropped_in, port.dropped_out, strict=True))
@@ -193,6 +194,17 @@ def _judge_port(gathered: Judge, facts: GateFacts, end: tuple[str, NicFacts], po
     if wrong:
         actual = ", ".join(f"{value} in priority {prio}" for prio, value in wrong.items())
         gathered.fail(where, kinds.SWITCH_PAUSES, f"in priority {facts.fabric.qos.priority} only", actual)
+
+
+def _judge_counted(gathered: Judge, facts: GateFacts, where: Place, port: PortCounters) -> None:
+    """Judge that the queues of data, notifications and the rest are counted, and the groups of data and the rest."""
+    qos = facts.fabric.qos
+    groups, queues = sorted({0, qos.priority}), sorted({0, qos.priority, qos.cnp_priority})
+    missing = [f"group {one}" for one in groups if one in port.uncounted_in]
+    missing += [f"queue {one}" for one in queues if one in port.uncounted_out]
+    if missing:
+        expected = f"counters of groups {', '.join(map(str, groups))} and queues {', '.join(map(str, queues))}"
+        gathered.error(where, kinds.SWITCH_UNCOUNTED, expected, f"none of {', '.join(missing)}")
 
 
 def _nic_growth(

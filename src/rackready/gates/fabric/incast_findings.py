@@ -130,6 +130,12 @@ NO_SWITCH_COUNTERS = ErrorKind(
     meaning="The switch reported no counters of this port.",
     next_step="Check that the port exists on the switch.",
 )
+SWITCH_UNCOUNTED = ErrorKind(
+    "incast-switch-uncounted",
+    "switch counters",
+    meaning="The switch counts no drops of a queue or priority group that the fabric uses: it gave it no buffer.",
+    next_step="Give it a buffer on the switch (SONiC: BUFFER_QUEUE or BUFFER_PG), and run the gate again.",
+)
 FRAMES_DROPPED = FailKind(
     "incast-frames-dropped",
     "frames dropped for want of buffer",
@@ -209,6 +215,7 @@ FINDINGS = (
     NOTIFICATION_CLASS,
     CABLE_NOT_DECLARED,
     NO_SWITCH_COUNTERS,
+    SWITCH_UNCOUNTED,
     FRAMES_DROPPED,
     PORT_ERRORS,
     SWITCH_PAUSES,

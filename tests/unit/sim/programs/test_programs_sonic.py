@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rackready.drivers.switch import sonic_counters
 from tests.unit.fabric.sonic_switch import SonicSwitch
 
 
@@ -158,3 +159,24 @@ def test_databases(switch: SonicSwitch) -> None:
     assert switch.run("sonic-db-cli NO_DB KEYS x")[0] == 1
     switch.hardware(db_cli_without_json=True)
     assert switch.run("sonic-db-cli -j APPL_DB KEYS x")[0] == 255
+
+
+def test_counters_are_those_of_queues_and_groups_with_a_buffer(switch: SonicSwitch) -> None:
+    code, text = switch.run(sonic_counters.script(["Ethernet0", "Ethernet8"]))
+    found = sonic_counters.parse(text, code)
+    assert {(port, one.uncounted_in, one.uncounted_out) for port, one in found.items()} == {
+        (port, frozenset(range(1, 8)), frozenset()) for port in ("Ethernet0", "Ethernet8")
+    }
+    switch.put(
+        {
+            "BUFFER_PG": {"Ethernet8|3-4": {"profile": "NULL"}},
+            "PORT_QOS_MAP": {"Ethernet8": {"pfc_enable": "3"}},
+            "PORT": {"Ethernet8": switch.config()["PORT"]["Ethernet8"] | {"admin_status": "up"}},
+        }
+    )
+    _, text = switch.run(sonic_counters.script(["Ethernet8"]))
+    assert sonic_counters.parse(text)["Ethernet8"].uncounted_in == {1, 2, 4, 5, 6, 7}
+    metadata = switch.config()["DEVICE_METADATA"]["localhost"] | {"create_only_config_db_buffers": "false"}
+    switch.put({"DEVICE_METADATA": {"localhost": metadata}})
+    _, text = switch.run(sonic_counters.script(["Ethernet0"]))
+    assert sonic_counters.parse(text)["Ethernet0"].uncounted_in == frozenset()

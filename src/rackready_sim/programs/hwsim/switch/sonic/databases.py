@@ -1,6 +1,9 @@
 """What SONiC's daemons write for others to read: APPL_DB, STATE_DB and COUNTERS_DB, computed from CONFIG_DB and ports.
 
-Names of counters: sonic-utilities @691b1bbc4 scripts/pfcstat, queuestat, wredstat, pg-drop, portstat.py.
+Names of counters: sonic-utilities @691b1bbc4 scripts/pfcstat, queuestat, wredstat, pg-drop, portstat.py. Which queues
+and groups the maps name: sonic-swss @e6b0c5b5d orchagent/flexcounterorch.cpp (getQueueConfigurations,
+getPgConfigurations): those with a buffer, where `create_only_config_db_buffers` is set. By default queues 0 to 6 and
+group 0 have one (sonic-buildimage files/build_templates/buffers_config.j2); queue 7 is the host's (sonic-swss PR 3334).
 """
 
 from __future__ import annotations
@@ -60,15 +63,18 @@ def state_db() -> Hashes:
 
 def counters_db() -> Hashes:
     """Return the counters of ports, queues and priority groups, and the maps to them."""
-    ports, every = list(db.read().get("PORT", {})), counters()
+    config, every = db.read(), counters()
+    ports = list(config.get("PORT", {}))
     out: Hashes = {f"COUNTERS_{kind}_NAME_MAP": {} for kind in ("PORT", "QUEUE", "PG")}
     for place, port in enumerate(ports):
         _add(out, "PORT", port, f"oid:0x1000000{place:06x}", port_counters(port, every))
+        some = config["DEVICE_METADATA"]["localhost"].get("create_only_config_db_buffers") == "true"
         for number in _NUMBERS:
-            name, oid = f"{port}:{number}", f"{place:06x}{number:02x}"
-            _add(out, "QUEUE", name, f"oid:0x15{oid}", _queue(every, port, number))
+            oid = f"oid:0x15{place:06x}{number:02x}"
+            _add(out, "QUEUE", f"{port}:{number}", oid, _queue(every, port, number))
+        for number in sorted({0} | db.lossless(config, port)) if some else _NUMBERS:
             drops = _count(every, port, f"in-{number}", "rx-buffer-discards")
-            _add(out, "PG", name, f"oid:0x1a{oid}", {_GROUP_DROPS: drops})
+            _add(out, "PG", f"{port}:{number}", f"oid:0x1a{place:06x}{number:02x}", {_GROUP_DROPS: drops})
     return out
 
 

@@ -1,7 +1,8 @@
 """SONiC's databases: CONFIG_DB in a file that a boot empties, APPL_DB, STATE_DB and COUNTERS_DB derived from it.
 
 A boot loads /etc/sonic/config_db.json. The factory configuration has the tables of sonic-buildimage @086b03bd70 for
-SN5600: ports of platform.json, HwSKU, AZURE's cable lengths, and the dynamic buffer model of NVIDIA's platforms.
+SN5600: ports of platform.json, HwSKU, AZURE's cable lengths, and the dynamic buffer model of NVIDIA's platforms, which
+ship `create_only_config_db_buffers` (sonic-buildimage PRs 17006, 22225).
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def factory() -> Config:
     }
     device = {
         "buffer_model": "dynamic",
+        "create_only_config_db_buffers": "true",
         "hostname": state["switch"],
         "hwsku": "ACS-SN5600",
         "mac": state["platform"]["mac"],
