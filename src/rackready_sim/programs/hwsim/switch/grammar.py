@@ -132,8 +132,8 @@ def _tree(states: bool) -> Tree:  # noqa: FBT001 - the cache needs plain values
 
 def _interface(toggle: Tree, yes: Value, *, states: bool) -> Tree:
     own: Tree = {"address": {"*": {}}, "gateway": {"*": {}}}
-    client = {"dhcp-client": {"state": yes, "set-hostname": yes}}
-    addresses = {"ipv4": {**own, **client}, "vrf": _ANY} if states else {"ip": {**own, "vrf": _ANY}}
+    newer: Tree = {**own, "dhcp-client": {"state": yes, "set-hostname": yes}}
+    addresses = {"ipv4": newer, "vrf": _ANY} if states else {"ip": {**own, "vrf": _ANY}}
     member = {
         "access": VLAN, "untagged": VLAN, "vlan": {"*": {}}, "learning": yes,
         "stp": {"admin-edge": yes, "bpdu-guard": yes},
