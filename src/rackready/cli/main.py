@@ -169,14 +169,33 @@ def run(arguments: list[str]) -> Ended:
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
         _refuse(StoppedError(what="stopped", next_step=_STOPPED), json_wanted=_json_wanted(arguments))
         return Ended(130, by_error=True)
-    except BrokenPipeError:  # nobody reads the output: only the exit code can report that it is incomplete
-        for stream in (sys.stdout, sys.stderr):
-            to_nowhere(stream)
-        return Ended(2, by_error=True)
+    except BrokenPipeError:
+        return _unread()
+    except SystemExit as stop:
+        if not _at_closed_pipe(stop):
+            raise
+        return _unread()
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
         _refuse(_of_installation(arguments, error), json_wanted=_json_wanted(arguments))
         return Ended(2, by_error=True)
     return Ended(code)
+
+
+def _unread() -> Ended:
+    """Return the end of a call whose output nobody reads: only the exit code can report that it is incomplete."""
+    for stream in (sys.stdout, sys.stderr):
+        to_nowhere(stream)
+    return Ended(2, by_error=True)
+
+
+def _at_closed_pipe(stop: BaseException) -> bool:
+    """Return whether a closed pipe made typer or rich end the process. Their exit code 1 would mean a bad node.
+
+    Typer turns EPIPE into exit code 1 outside standalone mode, too (``typer.core._main``), and so does rich on the
+    pages of ``--help`` (``rich.console.Console.on_broken_pipe``).
+    """
+    before = stop.__context__
+    return before is not None and (isinstance(before, BrokenPipeError) or _at_closed_pipe(before))
 
 
 def _json_wanted(arguments: list[str]) -> bool:

@@ -55,6 +55,28 @@ def test_what_cannot_be_printed_is_refused_in_one_line(project: Path, call: str,
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["schema", "status --output json --no-scheduler", "status --no-scheduler", "help", "evidence --help", "--help"],
+)
+def test_a_pipe_that_nobody_reads_is_never_the_code_of_a_bad_node(project: Path, call: str) -> None:
+    """`rackready status | head -1`: typer and rich end the process with 1 there."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "rackready", *call.split()],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "RACKREADY_ROOT": str(project)},
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
 def test_an_error_is_told_also_where_its_document_cannot_be_printed(project: Path) -> None:
     done = shell(project, "status --env ../x --output json", ">/dev/full")
     said = (
