@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -104,7 +104,13 @@ class ReportSource:
     def events(self) -> Iterator[Document]:
         """Yield the campaign's progress."""
         for event in self.ledger.progress(self.campaign):
-            found = {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
+            found = {
+                "at": _time(event.at),
+                "node": event.node,
+                "phase": event.phase,
+                "level": event.level,
+                "text": event.text,
+            }
             yield in_document(found, outside(self.env))
 
     def raw(self, wanted: Iterable[str]) -> dict[str, str]:
