@@ -47,6 +47,16 @@ def gates(incomplete: str) -> list[str]:
         return []
 
 
+def commands() -> dict[str, str]:
+    """Return command -> what it does, as zsh and fish show it beside the name."""
+    from rackready.cli import documents  # noqa: PLC0415
+
+    try:
+        return documents.commands()
+    except (RackreadyError, OSError):
+        return {}
+
+
 def environments(incomplete: str) -> list[str]:
     """Offer environments: folders of inventories/ with a site file."""
     try:

@@ -12,11 +12,12 @@ from rackready.model.problems import RackreadyError
 from rackready.paths import shipped
 
 CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
-FINDINGS, SITE_FILE = "reference/findings.md", "reference/site-file.md"
+FINDINGS, SITE_FILE, COMMANDS = "reference/findings.md", "reference/site-file.md", "reference/commands.md"
 """Folder of the documents in the wheel (pyproject.toml)."""
 
 _TERM = re.compile(r"^- (?P<names>\*\*.+?\*\*(?:, \*\*.+?\*\*)*): (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
 _GATE = re.compile(r"^\| \[`(?P<id>[^`]+)`\]\([^)]*\) \| (?P<title>.*?) \| [^|]*\|$", re.MULTILINE)
+_COMMAND = re.compile(r"^\| \[`rackready (?P<name>[a-z-]+)`\]\([^)]*\) \| (?P<line>.*?) \|$", re.MULTILINE)
 _FINDING = re.compile(r"^## (?P<code>[a-z0-9-]+)\n\n(?P<text>.*?)(?=\n## |\Z)", re.MULTILINE | re.DOTALL)
 _INPUT = re.compile(r"^\| `([a-z0-9_]+)` \|", re.MULTILINE)
 _KEY = re.compile(r"^\| <a id=[^>]*></a>`([^`]+)` \|")
@@ -72,6 +73,12 @@ def terms() -> list[Term]:
 def gate_titles() -> dict[str, str]:
     """Return gate id -> meaning of its pass. Reading the page takes 1 ms; importing all gates takes 1 s."""
     return {found["id"]: found["title"].replace("\\", "") for found in _GATE.finditer(_read(GATES))}
+
+
+@cache
+def commands() -> dict[str, str]:
+    """Return command -> the line that `--help` shows of it; groups of commands have none."""
+    return {found["name"]: found["line"].replace("\\", "") for found in _COMMAND.finditer(_read(COMMANDS))}
 
 
 @cache

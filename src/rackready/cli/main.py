@@ -98,8 +98,9 @@ def build(arguments: list[str]) -> typer.Typer:
     words = complete.typed()
     called = next((word for word in (arguments if words is None else words) if not word.startswith("-")), "")
     if words is not None and called not in {*COMMANDS, *entry_points.names(entry_points.COMMANDS)}:
+        lines = complete.commands()
         for name in (*COMMANDS, *entry_points.names(entry_points.COMMANDS)):
-            app.command(name)(_name_only)
+            app.command(name, help=lines.get(name, ""))(_name_only)
         return app
     plug_in = plug_ins.find(called, ours=called in COMMANDS)
     if plug_in is not None:

@@ -113,6 +113,18 @@ def test_what_is_offered(checkout: Path, line: str, words: list[str]) -> None:
     assert offered(checkout, line) == words
 
 
+@pytest.mark.parametrize(("shell", "between"), [("zsh", '":"'), ("fish", "\t")])
+def test_a_command_is_described_as_help_describes_it(checkout: Path, shell: str, between: str) -> None:
+    """A group has no line of its own."""
+    asked = {"_RACKREADY_COMPLETE": f"complete_{shell}"}
+    done = ask(checkout, _TYPER_COMPLETE_ARGS="rackready re", _TYPER_COMPLETE_FISH_ACTION="get-args", **asked)
+    assert f"repair{between}Record that a node was repaired, and" in done.stdout
+    assert "Stand in" not in done.stdout
+    group = ask(checkout, _TYPER_COMPLETE_ARGS="rackready evid", _TYPER_COMPLETE_FISH_ACTION="get-args", **asked)
+    assert "evidence" in group.stdout
+    assert "Stand in" not in group.stdout
+
+
 @pytest.mark.parametrize(
     "text",
     ["racks: [", "racks: 7", "- a", "racks: [{name: 'a[', nodes: [{name: 3}]}]", "racks: [7]", "racks: [{nodes: 3}]"],
